@@ -17,6 +17,8 @@ import muster_vars
 if TYPE_CHECKING:
     from pathlib import Path
 
+    World = tuple[dict[str, Any], Templar, DataLoader]
+
 HOSTS = """
 gpu_nodes:
   vars:
@@ -37,7 +39,7 @@ gpu_nodes:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> tuple[dict[str, Any], Templar, DataLoader]:
+def world(tmp_path: Path) -> World:
     """Return what an action plugin is given: task_vars, a templar and a loader."""
     folder = tmp_path / "rack"
     folder.mkdir()
@@ -49,7 +51,7 @@ def world(tmp_path: Path) -> tuple[dict[str, Any], Templar, DataLoader]:
     return task_vars, Templar(loader=loader, variables=task_vars), loader
 
 
-def test_defaults_apply_under_what_the_inventory_says(world: Any) -> None:
+def test_defaults_apply_under_what_the_inventory_says(world: World) -> None:
     node = muster_vars.node_variables(*world, "node1")
     assert node["cluster_address"] == "203.0.113.1"
     assert node["cluster_gpus"] == 8
@@ -59,7 +61,7 @@ def test_defaults_apply_under_what_the_inventory_says(world: Any) -> None:
     assert node["cluster_launch_nodes"] == []
 
 
-def test_types_are_those_that_the_role_declares(world: Any) -> None:
+def test_types_are_those_that_the_role_declares(world: World) -> None:
     node = muster_vars.node_variables(*world, "node2")
     assert node["cluster_address"] == "203.0.113.1"
     assert node["cluster_quarantined"] is True
@@ -68,7 +70,7 @@ def test_types_are_those_that_the_role_declares(world: Any) -> None:
     assert node["cluster_launch_nodes"] == ["node1", "node2"]
 
 
-def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: Any) -> None:
+def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: World) -> None:
     reading = muster_vars.read_node(*world, "node3", also=["ansible_host", "per_box"])
     assert "'nowhere' is undefined" in reading.errors["cluster_gpus"]
     assert reading.errors["cluster_torch_version"] == "is 2.1, not text; put it in quotes"

@@ -1,0 +1,50 @@
+# The work is done on the controller, by plugins/action/validate_inventory.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: validate_inventory
+short_description: Judge the inventory before any node is contacted
+description:
+  - Reads what the inventory says of the nodes in the group C(gpu_nodes), with the defaults of the role
+    C(cluster) applied, and fails with every problem at once, each with its place and how to mend it.
+  - Runs on the controller and contacts no node.
+options:
+  connects:
+    description:
+      - Whether the play goes on to connect to the nodes.
+      - If so, addresses from the ranges that are reserved for documentation are refused.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Can run in check mode and return the same as without it.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+  idempotent:
+    description: Changes nothing.
+    support: full
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Judge the inventory
+  validate_inventory:
+  run_once: true
+
+- name: Judge the inventory of a play that connects to no node
+  validate_inventory:
+    connects: false
+  run_once: true
+"""
+
+RETURN = r"""
+msg:
+  description: Every problem, one sentence each.
+  returned: when the inventory has problems
+  type: str
+  sample: |-
+    The inventory has 1 problem, and no node was contacted.
+    - node2: no address is given. Add its IP address as ansible_host.
+"""
