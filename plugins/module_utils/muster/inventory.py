@@ -175,7 +175,7 @@ def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
 def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         address = node.text("cluster_address")
-        if "cluster_address" in node.errors or _ip(address):
+        if node.errors.keys() & {"ansible_host", "cluster_address"} or _ip(address):
             continue
         if not address or address == node.name:
             yield Problem(node.name, "no address is given", "Add its IP address as ansible_host")
