@@ -294,9 +294,7 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         if gpus is not None and gpus < 0:
             yield Problem(node.name, f"cluster_gpus is {gpus}", "Write the number of GPUs, or 0 for none")
         if nproc is not None and nproc < 1:
-            yield Problem(
-                node.name, f"cluster_nproc_per_node is {nproc}", "A node trains with 1 process or more"
-            )
+            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}", "A node trains with 1 process or more")
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
             yield Problem(
                 node.name,
@@ -337,9 +335,7 @@ def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
         if "cluster_user" not in node.variables:
             continue
         if user == "root":
-            yield Problem(
-                node.name, "cluster_user is root", "Training runs as an unprivileged user: name another"
-            )
+            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user: name another")
         elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
             yield Problem(
                 node.name,

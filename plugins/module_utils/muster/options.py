@@ -25,8 +25,7 @@ def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
     """Return the options of the main entry point of a role's argument_specs."""
     declared = argument_specs["argument_specs"]["main"].get("options", {})
     return {
-        name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ())))
-        for name, spec in declared.items()
+        name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ()))) for name, spec in declared.items()
     }
 
 
