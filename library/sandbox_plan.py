@@ -1,0 +1,234 @@
+#!/usr/bin/python
+"""Look at this machine, and plan the steps to the sandbox that the inventory describes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sandbox_plan
+short_description: Plan the steps to the sandbox that the inventory describes
+description:
+  - Looks at podman, the routes, the disk, and the settings of pip and apt on this machine, and changes nothing.
+  - Fails with one sentence when the sandbox cannot be made here.
+options:
+  name:
+    description: Name of the sandbox, and of its network. Its containers are called C(<name>-<node>).
+    type: str
+    required: true
+  checkout:
+    description: Path of the checkout that the sandbox belongs to.
+    type: path
+    required: true
+  nodes:
+    description: Address of each machine by its name.
+    type: dict
+    required: true
+  subnet:
+    description: Subnet of the sandbox's network.
+    type: str
+    required: true
+  base:
+    description: What the image is made from; see the role.
+    type: str
+    required: true
+  release:
+    description: Code name of the release to be bootstrapped when no image is pulled. Empty means this machine's own.
+    type: str
+    default: ""
+  recipe:
+    description: Folder of the files that the image is made from.
+    type: path
+    required: true
+  public_key:
+    description: File of the administrator's public key.
+    type: path
+    required: true
+  node_ca:
+    description: Where the nodes are to find the certificates that pip is told to trust on this machine.
+    type: path
+    required: true
+attributes:
+  check_mode: {support: full, description: Never changes anything.}
+author: The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Plan the sandbox
+  sandbox_plan:
+    name: muster
+    checkout: /srv/muster
+    nodes: {node1: 10.203.77.11, node2: 10.203.77.12}
+    subnet: 10.203.77.0/24
+    base: auto
+    recipe: roles/sandbox/files/node
+    public_key: .sandbox/id_ed25519.pub
+    node_ca: /etc/controller-ca.crt
+"""
+
+RETURN = r"""
+build: {description: Whether the image has to be made., type: bool, returned: always}
+network: {description: Whether the network has to be made., type: bool, returned: always}
+remove: {description: Containers that have to go, each with the reason., type: list, returned: always}
+start: {description: Nodes that are stopped., type: list, returned: always}
+create: {description: Specification of each node that has to be made., type: dict, returned: always}
+image: {description: Name of the image., type: str, returned: always}
+ulimits: {description: Limits that this machine can give to a node., type: list, returned: always}
+labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
+apt_sources: {description: Package sources to bootstrap from., type: str, returned: always}
+apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
+certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
+node_variables: {description: Variables that hand pip's settings to the nodes., type: dict, returned: always}
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import sandbox
+
+# More than this no step needs. The caller's hard limits may be lower, and podman lowers its own number of processes to pid_max.
+_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 20000), "nproc": (resource.RLIMIT_NPROC, 10000)}
+_SOURCES = "$(CREATED_BY)|$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)"
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
+
+
+class Host:
+    """This machine, as its own tools show it."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Remember the module, which runs the tools."""
+        self.module = module
+
+    def output(self, *command: str) -> str:
+        """Output of a command that must succeed."""
+        _, out, _ = self.module.run_command(list(command), check_rc=True)
+        return str(out)
+
+    def json(self, *command: str) -> list[dict[str, object]]:
+        """Output of a command that prints a list as JSON."""
+        found: list[dict[str, object]] = json.loads(self.output(*command) or "[]") or []
+        return found
+
+    def ulimits(self) -> list[str]:
+        """Limits that podman may set for a node without more rights than its caller has."""
+        limits = []
+        for name, (which, ample) in _LIMITS.items():
+            hard = resource.getrlimit(which)[1]
+            limit = ample if hard == resource.RLIM_INFINITY else min(hard, ample)
+            limits.append(f"{name}={limit}:{limit}")
+        return limits
+
+    def apt_sources(self, release: str) -> str:
+        """Package sources of the distribution, if this machine has apt."""
+        if not shutil.which("apt-get"):
+            return ""
+        listing = self.output("apt-get", "indextargets", "--format", _SOURCES, "Created-By: Packages")
+        return sandbox.apt_sources(listing.replace("Packages|", ""), release)
+
+    def apt_settings(self) -> str:
+        """Settings of apt that say how packages are reached, if this machine has apt."""
+        return sandbox.apt_settings(self.output("apt-config", "dump")) if shutil.which("apt-config") else ""
+
+    def pip_settings(self) -> dict[str, str]:
+        """Settings of pip for this controller."""
+        return sandbox.pip_settings(self.output(sys.executable, "-m", "pip", "config", "list"))
+
+    def found(self, image: str) -> sandbox.Found:
+        """Everything that the plan depends on."""
+        containers = self.json("podman", "ps", "--all", "--format", "json")
+        networks = self.json("podman", "network", "ls", "--format", "json")
+        things = [*containers, *networks]
+        labels = [thing.get("Labels") or thing.get("labels") or {} for thing in things]
+        owners = {str(entry[sandbox.LABEL_CHECKOUT]) for entry in labels if sandbox.LABEL_CHECKOUT in entry}
+        storage = self.output("podman", "info", "--format", "{{.Store.GraphRoot}}").strip()
+        return sandbox.Found(
+            containers=containers,
+            networks=networks,
+            routes=self.json("ip", "-json", "-4", "route"),
+            checkouts={owner for owner in owners if Path(owner).is_dir()},
+            image=self.module.run_command(["podman", "image", "exists", image])[0] == 0,
+            free_mb=shutil.disk_usage(storage).free // 10**6,
+        )
+
+
+def recipe_digest(parts: list[str | bytes]) -> str:
+    """Name of everything that an image is made from."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d:" % len(content) + content)
+    return digest.hexdigest()[:12]
+
+
+def main() -> None:
+    """Read the arguments, look, and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "checkout": {"type": "path", "required": True},
+            "nodes": {"type": "dict", "required": True},
+            "subnet": {"type": "str", "required": True},
+            "base": {"type": "str", "required": True},
+            "release": {"type": "str", "default": ""},
+            "recipe": {"type": "path", "required": True},
+            "public_key": {"type": "path", "required": True},
+            "node_ca": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    if os.geteuid() != 0:
+        module.fail_json(
+            msg="The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
+        )
+    missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
+    if missing:
+        module.fail_json(
+            msg=f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it."
+        )
+
+    host = Host(module)
+    pip = host.pip_settings()
+    variables, folders = sandbox.node_pip_variables(pip, given["node_ca"])
+    volumes = [f"{folder}:{folder}:ro" for folder in folders if Path(folder).is_dir()]
+    if "pytorch_extra_ca" in variables:
+        volumes.append(f"{pip['cert']}:{given['node_ca']}:ro")
+
+    settings = host.apt_settings()
+    certificates = sorted(str(path) for path in Path("/usr/local/share/ca-certificates").glob("*.crt"))
+    contents = [Path(path).read_bytes() for path in [*certificates, *sorted(Path(given["recipe"]).iterdir())]]
+    image = f"localhost/muster-node:{recipe_digest([given['base'], settings, *contents])}"
+
+    wanted = sandbox.Wanted(
+        name=given["name"],
+        checkout=given["checkout"],
+        subnet=given["subnet"],
+        image=image,
+        nodes=given["nodes"],
+        admin_key=Path(given["public_key"]).read_text(encoding="utf-8").strip(),
+        volumes=volumes,
+        environment={name: value for name, value in os.environ.items() if name.lower() in _PROXIES and value},
+    )
+    plan = sandbox.make_plan(wanted, host.found(image))
+    if plan.refusal:
+        module.fail_json(msg=plan.refusal)
+    module.exit_json(
+        changed=False,
+        **dataclasses.asdict(plan),
+        image=image,
+        ulimits=host.ulimits(),
+        labels={sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
+        apt_sources=host.apt_sources(given["release"]) if plan.build else "",
+        apt_settings=settings,
+        certificates=certificates,
+        node_variables=variables,
+    )
+
+
+if __name__ == "__main__":
+    main()

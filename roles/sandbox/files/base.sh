@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes the image localhost/muster-base: base.sh BUILD_DIR BASE [RELEASE]
+set -eu
+dir=$1 base=$2 release=${3:-}
+
+pull() {
+    had=$(podman image exists "$1" && echo yes || echo no)
+    # A registry that cannot be reached may take minutes to say so.
+    timeout "$2" podman pull --quiet "$1" || return 1
+    podman tag "$1" localhost/muster-base
+    # What was not here before does not stay.
+    if [ "$had" = no ]; then podman untag "$1" "$1"; fi
+}
+
+bootstrap() {
+    command -v mmdebstrap >/dev/null || { echo "mmdebstrap is missing: run script/setup sandbox, or install it." >&2; exit 1; }
+    [ -s "$dir/sources" ] || { echo "apt on this machine has no source of Debian or Ubuntu: run apt-get update." >&2; exit 1; }
+    [ -n "$release" ] || release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    mkdir "$dir/tmp"
+    TMPDIR=$dir/tmp mmdebstrap --mode=root --variant=minbase --include=ca-certificates \
+        --aptopt="$dir/context/apt.conf" --dpkgopt=force-unsafe-io "$release" "$dir/base.tar" "$dir/sources"
+    podman import --quiet "$dir/base.tar" localhost/muster-base
+}
+
+case $base in
+    *:*) pull "$base" 600 ;;
+    auto) pull ubuntu:24.04 50 || bootstrap ;;
+    debian12 | debian13 | host) bootstrap ;;
+    *) echo "sandbox_base is '$base': it may be auto, debian12, debian13, host, or an image such as ubuntu:24.04." >&2; exit 1 ;;
+esac
