@@ -31,6 +31,8 @@ CLUSTER_WIDE = (
     "cluster_user",
     "cluster_launch_nodes",
     "cluster_artifacts_dir",
+    "cluster_run_root",
+    "cluster_run_keep",
 )
 # RFC 5737, RFC 3849 and RFC 9637: addresses that no machine has, for use in examples.
 DOCUMENTATION = tuple(

@@ -23,6 +23,7 @@ PER_NODE = {
     "cluster_gpus",
     "cluster_nproc_per_node",
     "cluster_quarantined",
+    "cluster_torchrun",
 }
 DEFAULTS = {
     "cluster_name": "rack",

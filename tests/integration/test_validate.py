@@ -1,0 +1,65 @@
+"""The inventory is judged before any node is contacted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Play
+
+LAB = Path(__file__).parents[2] / "inventory/lab"
+SAMPLE = "node1: 198.51.100.11 is a sample address"
+
+
+def test_the_sandbox_is_a_good_inventory(play: Play) -> None:
+    result = play("playbooks/validate.yml")
+    assert result.rc == 0, result.stdout
+    assert not result.changed
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [{}, {"tags": "baseline"}, {"limit": "node2"}, {"check": True}, {"extravars": {"cluster_validated": "no"}}],
+    ids=["whole", "one tag", "one node", "check mode", "text for a boolean"],
+)
+def test_the_road_never_connects_to_sample_addresses(play: Play, wishes: dict[str, Any]) -> None:
+    result = play("site.yml", inventory=LAB, **wishes)
+    assert result.rc != 0
+    assert SAMPLE in result.stdout
+    tasks = {event["event_data"]["task"] for event in result.events if event["event"].startswith("runner_on")}
+    assert tasks == {"Judge the inventory"}
+
+
+def test_every_problem_is_told_at_once(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "gpu_nodes:\n"
+        "  vars: {cluster_user: root, cluster_master_port: 29x00}\n"
+        "  hosts:\n"
+        "    node1: {ansible_host: '{{ nowhere }}'}\n"
+        "    node2: {ansible_host: 192.0.2.7}\n"
+    )
+    result = play("playbooks/baseline.yml", inventory=tmp_path)
+    message = result.results("Judge the inventory")["localhost"]["msg"]
+    assert message.splitlines() == [
+        "The inventory has 4 problems, and no node was contacted.",
+        "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
+        "- node1: ansible_host cannot be worked out: 'nowhere' is undefined. Correct ansible_host.",
+        "- node2: 192.0.2.7 is a sample address: no machine has one of 192.0.2.0/24. Write the node's own address.",
+        "- every node: cluster_user is root. Training runs as an unprivileged user: name another.",
+    ]
+
+
+def test_an_inventory_without_nodes_is_refused(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all:\n  hosts:\n    lonely:\n")
+    result = play("site.yml", inventory=tmp_path)
+    assert result.rc != 0
+    assert "the group gpu_nodes has no nodes" in result.stdout
+
+
+def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
+    result = play("playbooks/validate.yml", cmdline="--forks 1")
+    assert result.rc != 0
+    assert "forks is 1" in result.stdout
