@@ -578,10 +578,8 @@ def main() -> None:
     os.umask(0o022)
     try:
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
-        if params["mode"] == "verify":
-            result = verify(root, params)
-        else:
-            result = manage(root, params, check=module.check_mode)
+        verifies = params["mode"] == "verify"
+        result = verify(root, params) if verifies else manage(root, params, check=module.check_mode)
     except domain.WishError as problem:
         module.fail_json(msg=f"{params['node']}: {problem}")
     except PytorchError as problem:
