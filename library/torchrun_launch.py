@@ -1,0 +1,119 @@
+# The work is done on the controller, by plugins/action/torchrun_launch.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: torchrun_launch
+short_description: Run one torchrun job over all participants, watched and ended everywhere
+description:
+  - Computes the plan of a launch (every node's exact command and environment) from the inventory, with the defaults
+    of the role C(cluster) applied.
+  - Looks at every participant first, and starts nothing when one is missing or unfit; all reasons are given at once.
+  - On each node the launch is a systemd unit of its own, run by the unprivileged C(cluster_user). It holds a lease
+    that only this task renews, so that it ends within seconds when nobody watches it any more.
+  - When a rank, an agent, a node or the controller fails, the launch is ended on every node. The verdict names the
+    rank that failed first over all nodes, with its traceback.
+  - The logs of all ranks come to the controller while the launch runs.
+  - Contacts every participant by the connection that the inventory gives it; use it with C(run_once).
+options:
+  script:
+    description: Path of the training script, which is there on every node. Either this or O(script_src).
+    type: str
+    default: ""
+  script_src:
+    description: Path of a script on the controller that is sent to every node with the start.
+    type: path
+    default: ""
+  script_args:
+    description: Arguments of the script.
+    type: list
+    elements: str
+    default: []
+  env:
+    description:
+      - Environment variables of the ranks. They travel in a file that only root and the training user read.
+      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in plans and messages.
+    type: dict
+    default: {}
+  chdir:
+    description: Working directory of the ranks, there on every node. Default, the launch's own run directory.
+    type: path
+    default: ""
+  stall_timeout:
+    description: Seconds without a line from any rank after which the launch is ended as stalled. 0 means never.
+    type: float
+    default: 0.0
+  rendezvous_timeout:
+    description: Seconds that torchrun waits for the other nodes at the start.
+    type: int
+    default: 120
+  stop_timeout:
+    description: Seconds that the ranks have between SIGTERM and SIGKILL when the launch is ended.
+    type: int
+    default: 5
+  min_free_mb:
+    description: Megabytes that must be free where the run directory will be.
+    type: int
+    default: 64
+  show_rank:
+    description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
+    type: int
+    default: -1
+attributes:
+  check_mode:
+    description: Prints the plan, and contacts no node.
+    support: full
+  diff_mode:
+    description: A launch changes nothing that a diff could show.
+    support: none
+  idempotent:
+    description: Every call is a launch of its own. Launches are not changes, so C(changed) is false.
+    support: none
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Train
+  torchrun_launch:
+    script: /srv/project/train.py
+    script_args: [--epochs, "3"]
+    env:
+      NCCL_DEBUG: WARN
+    chdir: /srv/project
+    stall_timeout: 600
+    rendezvous_timeout: 120
+    stop_timeout: 5
+    min_free_mb: 64
+    show_rank: 0
+  become: true
+  run_once: true
+
+- name: Print every node's command and environment, and touch nothing
+  torchrun_launch:
+    script_src: train.py
+  run_once: true
+  check_mode: true
+"""
+
+RETURN = r"""
+plan:
+  description: The plan, as in C(plan.json); secrets covered.
+  returned: always
+  type: dict
+verdict:
+  description: "The verdict: C(status), C(summary) in one line, C(findings), C(coverage)."
+  returned: after a launch
+  type: dict
+events:
+  description: What the ranks reported with lines that begin with C(@muster).
+  returned: after a launch
+  type: list
+  elements: dict
+artifacts:
+  description: Folder on the controller with C(plan.json), C(verdict.json) and C(logs/).
+  returned: after a launch
+  type: str
+timing:
+  description: Controller times at which the launch began, its end was noticed, and all nodes were clean.
+  returned: after a launch
+  type: dict
+"""

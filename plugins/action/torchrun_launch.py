@@ -1,0 +1,197 @@
+"""The controller's side of a launch; documented in library/torchrun_launch.py."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster import outcome as judging
+from muster.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
+from muster_connection import connect
+from muster_logs import LogBook, point_latest, write_json
+from muster_progress import Progress
+from muster_supervisor import Outcome, Settings, Supervisor
+from muster_vars import node_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM = ROOT / "roles/launch/files/launch_node.py"
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_diff = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(
+            argument_spec={
+                "script": {"type": "str", "default": ""},
+                "script_src": {"type": "path", "default": ""},
+                "script_args": {"type": "list", "elements": "str", "default": []},
+                "env": {"type": "dict", "default": {}},
+                "chdir": {"type": "path", "default": ""},
+                "stall_timeout": {"type": "float", "default": 0.0},
+                "rendezvous_timeout": {"type": "int", "default": 120},
+                "stop_timeout": {"type": "int", "default": 5},
+                "min_free_mb": {"type": "int", "default": 64},
+                "show_rank": {"type": "int", "default": -1},
+            }
+        )
+        try:
+            plan, cluster = self.plan(options, task_vars)
+        except PlanError as exc:
+            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
+        if self._task.check_mode:
+            Display().display(describe(masked(plan)))
+            return {**result, "changed": False, "plan": masked(plan)}
+        result.update(self.launch(plan, cluster, options, task_vars))
+        return result
+
+    def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The plan, and the head node's reading of the whole cluster's variables."""
+        names = list(task_vars["groups"].get("gpu_nodes", []))
+        if not names:
+            raise PlanError(["The inventory has no gpu_nodes."])
+        variables = {name: node_variables(task_vars, self._templar, self._loader, name) for name in names}
+        cluster = variables[names[0]]
+        source = options["script_src"]
+        if source and not Path(source).is_file():
+            raise PlanError([f"{source} is not a file on the controller (script_src)."])
+        wish = LaunchWish(
+            cluster=cluster["cluster_name"],
+            launch_id=f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}",
+            user=cluster["cluster_user"],
+            script=source or options["script"],
+            script_is_sent=bool(source),
+            args=options["script_args"],
+            env={name: str(value) for name, value in options["env"].items()},
+            backend=cluster["cluster_backend"],
+            port=cluster["cluster_master_port"],
+            nodes=cluster["cluster_launch_nodes"],
+            chdir=options["chdir"],
+            run_root=cluster["cluster_run_root"],
+            rendezvous_timeout=options["rendezvous_timeout"],
+        )
+        inventory = [
+            NodeSpec(
+                name=name,
+                address=own["cluster_address"],
+                torchrun=own["cluster_torchrun"],
+                interface=own["cluster_interface"],
+                gpus=own["cluster_gpus"],
+                nproc=own["cluster_nproc_per_node"],
+                quarantined=own["cluster_quarantined"],
+            )
+            for name, own in variables.items()
+        ]
+        return build_plan(wish, inventory), cluster
+
+    def launch(
+        self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        folder = Path(cluster["cluster_artifacts_dir"]) / plan["cluster"] / plan["launch_id"]
+        progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
+        logs = LogBook(folder, plan, progress.on_line)
+        logs.keep_plan(plan)
+        point_latest(folder)
+        source = Path(options["script_src"]) if options["script_src"] else None
+        program = PROGRAM.read_text(encoding="utf-8")
+        settings = Settings(
+            program=program,
+            user=cluster["cluster_user"],
+            stop_timeout=options["stop_timeout"],
+            stall_timeout=options["stall_timeout"],
+            min_free_bytes=options["min_free_mb"] * 1_000_000,
+            keep=cluster["cluster_run_keep"],
+            chdir=options["chdir"],
+            script_name=source.name if source else "",
+            script_body=source.read_bytes() if source else b"",
+        )
+        progress.say(headline(plan))
+        connections = {entry["node"]: connect(self, entry["node"], task_vars, program) for entry in plan["nodes"]}
+        ended = Supervisor(plan, connections, settings, logs, progress.say).supervise()
+        progress.clear()
+        verdict = judge(ended, folder)
+        write_json(folder / "verdict.json", verdict)
+        result = {
+            "changed": False,
+            "failed": verdict["status"] not in ("healthy", "degraded"),
+            "verdict": verdict,
+            "plan": masked(ended.plan),
+            "events": logs.events,
+            "artifacts": str(folder),
+            "timing": {
+                "began": ended.began,
+                "noticed": ended.noticed,
+                "cleaned": ended.cleaned,
+            },
+        }
+        if result["failed"]:
+            result["msg"] = failure_text(verdict)
+        return result
+
+
+def headline(plan: dict[str, Any]) -> str:
+    parts = [f"{entry['node']} {rank_range(entry['ranks'])}" for entry in plan["nodes"]]
+    shown = ", ".join(parts[:8]) + (f", and {len(parts) - 8} nodes more" if len(parts) > 8 else "")
+    return (
+        f"launch {plan['launch_id']}: {judging.plural(plan['world_size'], 'rank')} ({shown}),"
+        f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
+    )
+
+
+def rank_range(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+
+
+def judge(ended: Outcome, folder: Path) -> dict[str, Any]:
+    return judging.judge(
+        ended.plan,
+        judging.Ending(
+            decision=ended.decision,
+            preflight=ended.findings,
+            reports=ended.reports,
+            stop_began=ended.noticed,
+            stalled=ended.stalled,
+            leftovers=ended.leftovers,
+            log_dir=str(folder / "logs"),
+        ),
+    )
+
+
+def failure_text(verdict: dict[str, Any]) -> str:
+    """The summary, and below it what proves it."""
+    parts = [verdict["summary"]]
+    for finding in verdict["findings"]:
+        if finding["status"] != "pass":
+            parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding["evidence"]]
+    return "\n".join(parts)
+
+
+def describe(plan: dict[str, Any]) -> str:
+    """The plan for people: each node's environment and command, as they could be typed there."""
+    lines = [headline(plan)]
+    for entry in plan["nodes"]:
+        lines += [
+            "",
+            f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
+        ]
+        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
+        lines += [f"  {name}=<{how}> \\" for name, how in sorted(entry["from_node"].items())]
+        lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
+    return "\n".join(lines) + "\n"

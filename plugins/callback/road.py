@@ -1,0 +1,178 @@
+"""Ansible's default output, made pleasant for a long road; see DOCUMENTATION."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants
+from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOCUMENTATION = """
+    name: road
+    type: stdout
+    short_description: The default output, without what nobody needs, and with a last line that says what came of it
+    description:
+      - Leaves out plays and tasks that were skipped, and the checks of role arguments unless they fail.
+      - Says how long a task took when that was long.
+      - Shows of a failure what a person needs; everything with C(-v).
+      - Ends with one line - the verdict of the launch, or where the run stopped and why.
+    extends_documentation_fragment:
+      - default_callback
+      - result_format_callback
+    requirements:
+      - set as stdout in configuration
+"""
+
+LONG = 5.0  # seconds from which a task's duration is worth a line
+BANNER_AFTER = 0.7  # a task that may be skipped gets its title when it has been at work for this long
+QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
+# Actions whose message is written for people: it is shown as it is, and says all that Ansible would add.
+SPEAKING_ACTIONS = ("torchrun_launch", "ddp_smoke_verdict", "validate_inventory", "pytorch_env")
+# Parts of a result that are for programs, or that the message says already.
+FOR_PROGRAMS = ("verdict", "plan", "events", "smoke", "timing", "findings", "pip_output", "changed", "artifacts")
+
+
+class CallbackModule(DefaultCallback):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "road"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._banner_lock = threading.RLock()
+        self._play_to_show: Any = None
+        self._timer: threading.Timer | None = None
+        self._task_began = 0.0
+        self._last_result = 0.0
+        self._verdict: Mapping[str, Any] | None = None
+        self._artifacts = ""
+        self._failures: dict[str, str] = {}
+
+    # ------------------------------------------------------------ titles
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._end_of_task()
+        self._play = play
+        self._play_to_show = play
+
+    def _task_start(self, task: Any, prefix: str | None = None) -> None:
+        self._end_of_task()
+        super()._task_start(task, prefix)
+        self._task_began = self._last_result = time.monotonic()
+        if task.action in QUIET_ACTIONS:
+            return
+        if not task.when:
+            self._print_task_banner(task)
+            return
+        self._timer = threading.Timer(BANNER_AFTER, self._print_task_banner, [task])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _print_task_banner(self, task: Any) -> None:
+        # The timer's thread and the one that handles results may both come here for one task.
+        with self._banner_lock:
+            if self._last_task_banner == task._uuid:
+                return
+            play, self._play_to_show = self._play_to_show, None
+            if play is not None:
+                super().v2_playbook_on_play_start(play)
+            super()._print_task_banner(task)
+
+    def _end_of_task(self) -> None:
+        """Say how long the task took that has just ended, if that was long."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        seconds = self._last_result - self._task_began
+        if self._task_began and seconds >= LONG:
+            self._display.display(f"  took {seconds:.0f} s", color=constants.COLOR_VERBOSE)
+        self._task_began = 0.0
+
+    # ------------------------------------------------------------ results
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        self._take(result)
+        if result.task.action not in QUIET_ACTIONS:
+            super().v2_runner_on_ok(result)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        self._last_result = time.monotonic()
+        super().v2_runner_on_skipped(result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        self._take(result)
+        if not ignore_errors:
+            self._note_failure(result)
+        message = result.result.get("msg")
+        if result.task.action in SPEAKING_ACTIONS and message and self._display.verbosity < 1:
+            self._print_task_banner(result.task)
+            self._display.display(f"fatal: [{self.host_label(result)}]: FAILED!", color=constants.COLOR_ERROR)
+            self._display.display(textwrap.indent(str(message), "  "), color=constants.COLOR_ERROR)
+            return
+        super().v2_runner_on_failed(result, ignore_errors)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._take(result)
+        if not result.task.ignore_unreachable:
+            self._note_failure(result)
+        super().v2_runner_on_unreachable(result)
+
+    def _take(self, result: Any) -> None:
+        self._last_result = time.monotonic()
+        content = result.result
+        if isinstance(content.get("verdict"), dict):
+            self._verdict = content["verdict"]
+            self._artifacts = content.get("artifacts", "")
+
+    def _note_failure(self, result: Any) -> None:
+        message = str(result.result.get("msg", "")).strip().splitlines()
+        name = self._last_task_name or result.task.get_name().strip()
+        self._failures[result.host.get_name()] = f"'{name}': {message[0] if message else 'failed'}"
+
+    def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
+        if self._display.verbosity < 1:
+            result = {key: value for key, value in result.items() if key not in FOR_PROGRAMS}
+        return str(super()._dump_results(result, *args, **kwargs))
+
+    # ------------------------------------------------------------ the end
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._end_of_task()
+        super().v2_playbook_on_stats(stats)
+        line, color = self._last_line()
+        if line:
+            self._display.display(f"\n{line}", color=color)
+
+    def _last_line(self) -> tuple[str, str]:
+        """One line that a person understands, and its colour; ('', '') when there is nothing to say."""
+        if self._verdict is not None:
+            status = str(self._verdict["status"])
+            where = f" ({_short(self._artifacts)}/verdict.json)" if self._artifacts else ""
+            color = {"healthy": constants.COLOR_OK, "degraded": constants.COLOR_WARN}.get(status, constants.COLOR_ERROR)
+            others = (
+                [f"{host}: {why}" for host, why in self._failures.items()] if status in ("healthy", "degraded") else []
+            )
+            tail = f" But before: {'; '.join(others)}" if others else ""
+            return f"{status.upper()}: {self._verdict['summary']}{where}{tail}", color
+        if self._failures:
+            return "STOPPED: " + "; ".join(
+                f"{host} at {why}" for host, why in self._failures.items()
+            ), constants.COLOR_ERROR
+        return "", ""
+
+
+def _short(path: str) -> str:
+    """The path from here, where that is shorter."""
+    try:
+        relative = os.path.relpath(path, Path.cwd())
+    except OSError:
+        return path
+    return min(path, relative, key=len)

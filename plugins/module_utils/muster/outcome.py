@@ -1,0 +1,195 @@
+"""What a launch came to: its verdict, from the plan, the reason it ended and every node's report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .failure import Failure, NodeReport, first_failure
+from .verdict import Finding, add_up, evidence, with_fix
+
+if TYPE_CHECKING:
+    from .watch import Decision
+
+STACK_LINE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+# A rank whose stack holds one of these waits for its peers; the one that stands elsewhere is the one they wait for.
+COLLECTIVE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/autograd/")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the supervisor saw the end. stop_began: controller time; log_dir: where the controller keeps the logs."""
+
+    decision: Decision
+    preflight: list[Finding]
+    reports: list[NodeReport]
+    stop_began: float
+    stalled: list[dict[str, Any]]
+    leftovers: dict[str, str]
+    log_dir: str
+
+
+def judge(plan: dict[str, Any], end: Ending) -> dict[str, Any]:
+    """The verdict of the launch (see verdict.add_up); its summary is one line for people."""
+    kind = end.decision.kind
+    if kind == "refused":
+        return refused(end.preflight)
+    findings = [finding for finding in end.preflight if finding.status == "warn"]
+    findings += {
+        "finished": finished,
+        "interrupted": interrupted,
+        "stalled": stalled,
+    }.get(kind, failed)(plan, end)
+    findings += left_behind(plan, end.leftovers)
+    return add_up(findings, summary_of(plan, findings))
+
+
+def summary_of(plan: dict[str, Any], findings: list[Finding]) -> str:
+    worst = [finding for status in ("fail", "unknown") for finding in findings if finding.status == status]
+    if worst:
+        return with_fix(worst[0])
+    names = plural(len(plan["nodes"]), "node")
+    return f"{plural(plan['world_size'], 'rank')} on {names} ran to their end ({plan['backend']})"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def refused(preflight: list[Finding]) -> dict[str, Any]:
+    reasons = [with_fix(finding) for finding in preflight if finding.status == "fail"]
+    return add_up(preflight, "not started. " + "; ".join(reasons))
+
+
+def finished(plan: dict[str, Any], _end: Ending) -> list[Finding]:
+    return [
+        Finding("launch.ended", "pass", entry["node"], f"{plural(entry['nproc'], 'rank')} ended with code 0")
+        for entry in plan["nodes"]
+    ]
+
+
+def interrupted(plan: dict[str, Any], end: Ending) -> list[Finding]:
+    head = plan["nodes"][0]["node"]
+    fix = {"text": "Nothing is known of its result; launch it again"}
+    return [Finding("launch.interrupted", "unknown", head, f"the launch was ended early: {end.decision.text}", fix=fix)]
+
+
+def failed(plan: dict[str, Any], end: Ending) -> list[Finding]:
+    for report in end.reports:
+        if end.decision.kind == "lost" and report.node == end.decision.node:
+            report.lost, report.lost_why = True, report.lost_why or end.decision.text
+    cause, others = first_failure(end.reports, end.stop_began)
+    if cause is None:
+        text = end.decision.text or "torchrun ended without a reason that could be found"
+        return [
+            Finding("launch.failed", "fail", end.decision.node or plan["nodes"][0]["node"], text, fix=read_logs(end))
+        ]
+    alike = [one for one in others if one.rank is not None and one.summary == cause.summary]
+    return [cause_finding(plan, end, cause, alike)]
+
+
+def cause_finding(plan: dict[str, Any], end: Ending, cause: Failure, alike: list[Failure]) -> Finding:
+    who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
+    verb = "failed: " if cause.kind == "exception" else ""
+    summary = f"{who}{verb}{cause.summary}"
+    if alike and len(alike) + 1 == plan["world_size"]:
+        summary += " (the same on every rank)"
+    elif alike:
+        summary += f" (the same on {plural(len(alike), 'other rank')})"
+    if cause.cascade:
+        summary += " (only connection errors were seen: no rank failed by itself before)"
+    proof = evidence(f"stderr of {cause.where}", cause.traceback) if cause.traceback else []
+    return Finding(
+        f"launch.{cause.kind}",
+        "fail",
+        cause.node,
+        summary,
+        evidence=proof,
+        fix=fix_of(end, cause),
+    )
+
+
+def fix_of(end: Ending, cause: Failure) -> dict[str, str]:
+    if cause.kind == "node":
+        return {"text": f"Look at {cause.node}, then launch again"}
+    name = "torchrun.log" if cause.rank is None else f"rank{cause.rank}.stderr.log"
+    return {"text": "Its log", "command": f"{end.log_dir}/{cause.node}/{name}"}
+
+
+def read_logs(end: Ending) -> dict[str, str]:
+    return {"text": "Its logs", "command": end.log_dir}
+
+
+def stalled(plan: dict[str, Any], end: Ending) -> list[Finding]:
+    """A standstill: the rank that cannot go on, or that is not where the others wait."""
+    head = plan["nodes"][0]["node"]
+    stacks = {
+        (report.node, int(local)): last_stack(text) for report in end.reports for local, text in report.stderr.items()
+    }
+    ranks = {report.node: report.first_rank for report in end.reports}
+    proof = [
+        {"source": f"stack of rank {ranks[node] + local} ({node})", "text": "\n".join(stack)}
+        for (node, local), stack in sorted(stacks.items(), key=lambda item: ranks[item[0][0]] + item[0][1])
+        if stack
+    ]
+    found = [
+        Finding(
+            "launch.stalled",
+            "fail",
+            one["node"],
+            f"rank {one['rank']} (local rank {one['local_rank']}) stands still: {one['meaning']}"
+            + (f", in {one['wchan']}" if one["wchan"] not in ("", "0") else "")
+            + f"; {end.decision.text}",
+            observed=f"state {one['state']}",
+            evidence=proof,
+            fix=read_logs(end),
+        )
+        for one in end.stalled
+    ]
+    if found:
+        return found
+    elsewhere = [
+        (node, local, stack)
+        for (node, local), stack in stacks.items()
+        if stack and not COLLECTIVE.search("\n".join(stack))
+    ]
+    if elsewhere and len(elsewhere) < plan["world_size"]:
+        return [
+            Finding(
+                "launch.stalled",
+                "fail",
+                node,
+                f"rank {ranks[node] + local} (local rank {local}) holds up the others, which wait in a collective:"
+                f" it is at {stack[0].strip()}; {end.decision.text}",
+                evidence=proof,
+                fix=read_logs(end),
+            )
+            for node, local, stack in elsewhere
+        ]
+    return [Finding("launch.stalled", "fail", head, end.decision.text, evidence=proof, fix=read_logs(end))]
+
+
+def last_stack(stderr: str) -> list[str]:
+    """The innermost lines of the main thread's stack, as faulthandler prints it (most recent call first)."""
+    stack: list[str] = []
+    for line in stderr.splitlines():
+        if "(most recent call first):" in line:
+            stack = []
+        elif STACK_LINE.match(line):
+            stack.append(line)
+    return stack[:8]
+
+
+def left_behind(plan: dict[str, Any], leftovers: dict[str, str]) -> list[Finding]:
+    units = {entry["node"]: entry["unit"] for entry in plan["nodes"]}
+    return [
+        Finding(
+            "launch.leftover",
+            "unknown" if what.startswith("unknown") else "fail",
+            node,
+            f"what is left of the launch there: {what}",
+            fix={"text": "End it with", "command": f"systemctl stop {units[node]}"},
+        )
+        for node, what in leftovers.items()
+    ]

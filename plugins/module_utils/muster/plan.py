@@ -1,0 +1,212 @@
+"""The plan of a launch: every node's exact command and environment, from the inventory alone.
+
+What only the node can tell (the name of the interface that carries its address, its number of processors, the
+training user's home) is marked in `from_node` and filled in by `complete` when the node has been looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)
+MASK = "********"
+ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+# torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
+FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
+
+
+class PlanError(ValueError):
+    """The inventory or the wish cannot be launched; `problems` are sentences, all of them at once."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node as the inventory tells it, in inventory order."""
+
+    name: str
+    address: str
+    torchrun: str
+    interface: str = ""
+    gpus: int = 0
+    nproc: int = 1
+    quarantined: bool = False
+
+
+@dataclass(frozen=True)
+class LaunchWish:
+    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each."""
+
+    cluster: str
+    launch_id: str
+    user: str
+    script: str
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    backend: str = "auto"
+    port: int = 29500
+    nodes: list[str] = field(default_factory=list)
+    script_is_sent: bool = False
+    chdir: str = ""
+    run_root: str = "/var/lib/muster/launches"
+    rendezvous_timeout: int = 120
+
+
+def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
+    """The nodes of a launch, in inventory order: all that are not quarantined, or the ones named."""
+    names = [node.name for node in inventory]
+    problems = [
+        f"cluster_launch_nodes names {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
+    ]
+    quarantined = {node.name for node in inventory if node.quarantined}
+    problems += [
+        f"cluster_launch_nodes names {name}, which is quarantined (cluster_quarantined)."
+        for name in chosen
+        if name in quarantined
+    ]
+    found = [node for node in inventory if not node.quarantined and (not chosen or node.name in chosen)]
+    if not found and not problems:
+        problems.append("No node takes part: gpu_nodes is empty or every node in it is quarantined.")
+    if problems:
+        raise PlanError(problems)
+    return found
+
+
+def chosen_backend(wish: str, nodes: list[NodeSpec]) -> str:
+    """gloo or nccl; 'auto' means nccl exactly when every participant has GPUs."""
+    without = [node.name for node in nodes if node.gpus < 1]
+    if wish == "nccl" and without:
+        raise PlanError([f"cluster_backend is nccl, but {', '.join(without)} has no GPUs (cluster_gpus)."])
+    if wish not in ("auto", "nccl", "gloo"):
+        raise PlanError([f"cluster_backend is {wish!r}; it is one of auto, nccl, gloo."])
+    if wish == "auto":
+        return "gloo" if without else "nccl"
+    return wish
+
+
+def build_plan(wish: LaunchWish, inventory: list[NodeSpec]) -> dict[str, Any]:
+    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, nodes: [...]}.
+
+    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
+    """
+    problems = [
+        f"launch_env sets {name}, which is the launcher's own." for name in wish.env if FORBIDDEN_ENV.match(name)
+    ]
+    problems += [
+        f"launch_env: {name!r} is no name of an environment variable." for name in wish.env if not ENV_NAME.match(name)
+    ]
+    if not wish.script:
+        problems.append("There is no script to launch: set launch_script.")
+    if problems:
+        raise PlanError(problems)
+    nodes = participants(inventory, wish.nodes)
+    backend = chosen_backend(wish.backend, nodes)
+    run_dir = f"{wish.run_root}/{wish.launch_id}"
+    head = nodes[0]
+    entries = []
+    first_rank = 0
+    for node_rank, node in enumerate(nodes):
+        entries.append(
+            {
+                "node": node.name,
+                "node_rank": node_rank,
+                "ranks": list(range(first_rank, first_rank + node.nproc)),
+                "nproc": node.nproc,
+                "address": node.address,
+                "interface": node.interface or None,
+                "argv": torchrun_argv(wish, head, node, node_rank, len(nodes), run_dir),
+                **environment(wish, node, backend),
+                "unit": f"muster-launch-{wish.launch_id}.service",
+                "run_dir": run_dir,
+            }
+        )
+        first_rank += node.nproc
+    return {
+        "schema": 1,
+        "launch_id": wish.launch_id,
+        "cluster": wish.cluster,
+        "user": wish.user,
+        "backend": backend,
+        "master_addr": head.address,
+        "master_port": wish.port,
+        "world_size": first_rank,
+        "nodes": entries,
+    }
+
+
+def torchrun_argv(
+    wish: LaunchWish, head: NodeSpec, node: NodeSpec, node_rank: int, nnodes: int, run_dir: str
+) -> list[str]:
+    # Static rendezvous: the ranks are ours to give, and node rank 0 hosts the store without guessing from host names
+    # (pytorch#107021, #137402). No restarts by the agent: a second attempt would meet the stale keys of the first.
+    return [
+        node.torchrun,
+        f"--nnodes={nnodes}",
+        f"--node-rank={node_rank}",
+        f"--nproc-per-node={node.nproc}",
+        f"--master-addr={head.address}",
+        f"--master-port={wish.port}",
+        f"--local-addr={node.address}",
+        f"--rdzv-id={wish.launch_id}",
+        f"--rdzv-conf=timeout={wish.rendezvous_timeout}",
+        "--max-restarts=0",
+        f"--log-dir={run_dir}/torchrun",
+        "--redirects=3",
+        f"{run_dir}/{wish.script.rsplit('/', 1)[-1]}" if wish.script_is_sent else wish.script,
+        *wish.args,
+    ]
+
+
+def environment(wish: LaunchWish, node: NodeSpec, backend: str) -> dict[str, dict[str, str]]:
+    """{env, from_node}: what is known now, and what is looked up on the node (name -> how)."""
+    bin_dir = node.torchrun.rsplit("/", 1)[0]
+    env = {
+        "PATH": f"{bin_dir}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        "USER": wish.user,
+        "LOGNAME": wish.user,
+        "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
+        "PYTHONFAULTHANDLER": "1",
+        "MUSTER_LAUNCH_ID": wish.launch_id,
+        "MUSTER_NODE": node.name,
+        "MUSTER_BACKEND": backend,
+    }
+    from_node = {"HOME": f"home directory of {wish.user}"}
+    if node.interface:
+        env["GLOO_SOCKET_IFNAME"] = node.interface
+        env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"  # "=" asks NCCL for exactly this name, not a prefix
+    else:
+        how = f"interface that carries {node.address}"
+        from_node["GLOO_SOCKET_IFNAME"] = how
+        from_node["NCCL_SOCKET_IFNAME"] = f"={how}"
+    # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
+    from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
+    env.update(wish.env)
+    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in wish.env}}
+
+
+def complete(entry: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """A node's entry with `from_node` filled in from what `prepare` saw on it."""
+    interface = entry["interface"] or facts["interface_of_address"]
+    known = {
+        "HOME": facts["user"]["home"],
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": f"={interface}",
+        "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
+    }
+    env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
+    return {**entry, "interface": interface, "env": env, "from_node": {}}
+
+
+def masked(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan as it may be shown and kept: values of variables that look like secrets are covered."""
+    return {**plan, "nodes": [{**entry, "env": masked_env(entry["env"])} for entry in plan["nodes"]]}
+
+
+def masked_env(env: dict[str, str]) -> dict[str, str]:
+    return {name: MASK if SECRET_NAME.search(name) else value for name, value in env.items()}

@@ -1,0 +1,224 @@
+"""Did the smoke launch compute what it should: judged on the controller, from what every rank reported by itself.
+
+The payload (roles/ddp_smoke/files/ddp_smoke.py) only reports facts. A rank that did not report is a failure: nothing
+is concluded from its peers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .outcome import plural
+from .verdict import Finding, add_up, with_fix
+
+PERIOD = 997  # of the all-reduce pattern: rank r sends (i mod 997 + 1) * (r + 1) at place i
+
+
+def expected_sum(size: int, world_size: int) -> int:
+    """Sum over all places of the reduced pattern; exact in integers."""
+    whole, rest = divmod(size, PERIOD)
+    pattern = whole * (PERIOD * (PERIOD + 1) // 2) + rest * (rest + 1) // 2
+    return pattern * (world_size * (world_size + 1) // 2)
+
+
+def planned_ranks(plan: dict[str, Any]) -> dict[int, tuple[str, int]]:
+    """{rank: (node, local rank)} as the plan has it."""
+    return {rank: (entry["node"], local) for entry in plan["nodes"] for local, rank in enumerate(entry["ranks"])}
+
+
+def by_rank(events: list[dict[str, Any]], kind: str) -> dict[int, dict[str, Any]]:
+    """Events of one kind by the rank whose log they came from (not by what they claim)."""
+    return {event["from_rank"]: event for event in events if event.get("event") == kind}
+
+
+def judge(plan: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float) -> list[Finding]:
+    """Findings of a smoke launch that ended well. loss_ratio: the last losses must be below this part of the first."""
+    hello, result = by_rank(events, "hello"), by_rank(events, "result")
+    return [
+        *ranks_reported(plan, hello, result),
+        *layout(plan, hello),
+        *machines(plan, hello),
+        *all_reduce(plan, result),
+        *parameters(plan, result),
+        *loss(plan, result, loss_ratio),
+    ]
+
+
+def ranks_reported(plan: dict[str, Any], hello: dict[int, Any], result: dict[int, Any]) -> list[Finding]:
+    found = []
+    for rank, (node, local) in planned_ranks(plan).items():
+        for name, said in (("start", hello), ("result", result)):
+            if rank not in said:
+                text = f"rank {rank} (local rank {local}) did not report its {name}"
+                found.append(Finding("smoke.report", "fail", node, text, expected=f"a report of rank {rank}"))
+    return found or [
+        Finding("smoke.report", "pass", plan["nodes"][0]["node"], f"all {plural(plan['world_size'], 'rank')} reported")
+    ]
+
+
+def layout(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
+    """World size, rank, local rank and node rank of every rank against the plan."""
+    node_rank = {entry["node"]: entry["node_rank"] for entry in plan["nodes"]}
+    found = []
+    for rank, (node, local) in planned_ranks(plan).items():
+        said = hello.get(rank)
+        if said is None:
+            continue
+        wanted = {
+            "world_size": plan["world_size"],
+            "rank": rank,
+            "local_rank": local,
+            "node_rank": node_rank[node],
+            "backend": plan["backend"],
+        }
+        wrong = {name: (said.get(name), value) for name, value in wanted.items() if said.get(name) != value}
+        if wrong:
+            text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
+            found.append(Finding("smoke.layout", "fail", node, f"rank {rank}: {text}"))
+    return found or [
+        Finding(
+            "smoke.layout",
+            "pass",
+            plan["nodes"][0]["node"],
+            f"world size {plan['world_size']}, ranks laid out as planned",
+        )
+    ]
+
+
+def machines(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
+    """Two nodes of the inventory must not be one machine under two names."""
+    owner: dict[str, str] = {}
+    found = []
+    for rank, said in sorted(hello.items()):
+        node = said["from_node"]
+        machine = said.get("machine", "")
+        other = owner.setdefault(machine, node)
+        if other != node:
+            text = f"is the same machine as {other}: rank {rank} runs where {other}'s ranks run"
+            found.append(Finding("smoke.machines", "fail", node, text, peer=other, observed=machine))
+    return found or [
+        Finding(
+            "smoke.machines",
+            "pass",
+            plan["nodes"][0]["node"],
+            f"{plural(len(set(owner.values())), 'separate machine')}",
+        )
+    ]
+
+
+def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
+    """Integer all-reduce, exact at every place on every rank; the total is computed here once more."""
+    found = []
+    nodes = planned_ranks(plan)
+    sizes: set[int] = set()
+    for rank, said in sorted(result.items()):
+        for reduced in said.get("all_reduce", []):
+            wanted = expected_sum(reduced["size"], plan["world_size"])
+            sizes.add(reduced["size"])
+            if reduced["mismatches"] or reduced["sum"] != wanted:
+                text = (
+                    f"rank {rank}: all-reduce of {reduced['size']} integers is wrong"
+                    f" at {plural(reduced['mismatches'], 'place')}"
+                )
+                found.append(
+                    Finding(
+                        "smoke.all_reduce",
+                        "fail",
+                        nodes[rank][0],
+                        text,
+                        observed=str(reduced["sum"]),
+                        expected=str(wanted),
+                    )
+                )
+        if not said.get("all_reduce"):
+            found.append(Finding("smoke.all_reduce", "fail", nodes[rank][0], f"rank {rank} reported no all-reduce"))
+    return found or [
+        Finding(
+            "smoke.all_reduce",
+            "pass" if sizes else "unknown",
+            plan["nodes"][0]["node"],
+            f"integer all-reduce exact on all ranks ({', '.join(str(size) for size in sorted(sizes))} elements)",
+        )
+    ]
+
+
+def parameters(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
+    """After training, every rank must hold bitwise the same parameters."""
+    groups: dict[str, list[int]] = {}
+    for rank, said in sorted(result.items()):
+        groups.setdefault(str(said.get("parameters_sha256")), []).append(rank)
+    head = plan["nodes"][0]["node"]
+    if len(groups) <= 1 and "None" not in groups:
+        return [
+            Finding("smoke.parameters", "pass" if groups else "unknown", head, "parameters bitwise equal on all ranks")
+        ]
+    # The largest group is right by majority; with a tie nobody is blamed.
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
+    odd = [rank for group in ordered[0 if tie else 1 :] for rank in group]
+    nodes = planned_ranks(plan)
+    text = f"parameters differ between ranks after training: {'; '.join(str(group) for group in ordered)}"
+    return [Finding("smoke.parameters", "fail", node, text) for node in sorted({nodes[rank][0] for rank in odd})]
+
+
+def loss(plan: dict[str, Any], result: dict[int, Any], ratio: float) -> list[Finding]:
+    """The mean loss over all ranks has fallen."""
+    pairs = [(said["loss_first"], said["loss_last"]) for said in result.values() if "loss_first" in said]
+    head = plan["nodes"][0]["node"]
+    if not pairs:
+        return [Finding("smoke.loss", "unknown", head, "no rank reported a loss")]
+    first, last = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    text = f"loss {first:.3f} -> {last:.3f}"
+    # Written so that a NaN fails.
+    status = "pass" if last < first * ratio else "fail"
+    expected = f"below {first * ratio:.3f}"
+    return [
+        Finding("smoke.loss", status, head, text if status == "pass" else f"{text}: it did not fall", text, expected)
+    ]
+
+
+def measured(plan: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The content of smoke.json: what was measured, by rank and in all."""
+    hello, result = by_rank(events, "hello"), by_rank(events, "result")
+    rates = [said["samples_per_second"] for said in result.values() if "samples_per_second" in said]
+    return {
+        "schema": 1,
+        "launch_id": plan["launch_id"],
+        "backend": plan["backend"],
+        "world_size": plan["world_size"],
+        "samples_per_second": round(sum(rates), 1) if rates else None,
+        "loss_first": mean(result, "loss_first"),
+        "loss_last": mean(result, "loss_last"),
+        "steps": [
+            {key: event[key] for key in ("step", "loss", "samples_per_second")}
+            for event in events
+            if event.get("event") == "step"
+        ],
+        "ranks": [
+            {**hello.get(rank, {}), **result.get(rank, {}), "event": "rank"} for rank in sorted(planned_ranks(plan))
+        ],
+    }
+
+
+def mean(result: dict[int, Any], key: str) -> float | None:
+    values = [said[key] for said in result.values() if key in said]
+    return round(sum(values) / len(values), 6) if values else None
+
+
+def verdict(
+    plan: dict[str, Any], launch: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float
+) -> dict[str, Any]:
+    """The launch's verdict with the smoke's findings added; one line for people as its summary."""
+    findings = [Finding(**finding) for finding in launch["findings"]]
+    checks = judge(plan, events, loss_ratio)
+    bad = [finding for finding in checks if finding.status in ("fail", "unknown")]
+    facts = measured(plan, events)
+    if bad:
+        summary = "the launch ran, but its result is wrong. " + "; ".join(with_fix(finding) for finding in bad)
+    else:
+        summary = (
+            f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')} trained together"
+            f" ({plan['backend']}): all-reduce exact, parameters equal,"
+            f" loss {facts['loss_first']:.2f} -> {facts['loss_last']:.2f}, {facts['samples_per_second']:.0f} samples/s"
+        )
+    return add_up([*findings, *checks], summary)

@@ -1,0 +1,141 @@
+"""When is a launch over, and why: the supervisor's decisions, without a clock or a connection of its own.
+
+The supervisor feeds in what it sees (`saw`, `no_answer`) with the time of seeing, and asks `decide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .failure import agent_closes
+
+# A node that has not answered for this long is spoken of; after `patience` the launch is ended without it. Both are
+# below the lease, so that the peers are told before the silent node's own lease ends what runs there.
+NOTICE_AFTER = 3.0
+PATIENCE = 8.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """stall: seconds without a line from any rank until the launch is ended; 0 = never."""
+
+    stall: float = 0.0
+    patience: float = PATIENCE
+
+
+@dataclass(frozen=True)
+class Decision:
+    """kind: finished | failed | lost | stalled | interrupted. node: where it was noticed, '' for none in particular."""
+
+    kind: str
+    text: str
+    node: str = ""
+
+
+@dataclass
+class NodeWatch:
+    last_answer: float
+    ended: dict[str, Any] | None = None
+    unit: dict[str, str] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    closing: bool = False
+    silence_told: bool = False
+    why_silent: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.ended is not None or self.unit.get("ActiveState") in ("inactive", "failed")
+
+    @property
+    def well(self) -> bool:
+        return self.ended is not None and self.ended.get("reason") == "exit" and self.ended.get("code") == 0
+
+
+class Watch:
+    """The state of one launch over all of its nodes."""
+
+    def __init__(self, nodes: list[str], now: float, limits: Limits) -> None:
+        self.limits = limits
+        self.last_line = now
+        self.nodes = {name: NodeWatch(last_answer=now) for name in nodes}
+
+    def saw(self, name: str, look: dict[str, Any], now: float) -> None:
+        node = self.nodes[name]
+        node.last_answer = now
+        node.silence_told = False
+        node.ended = look["result"]
+        node.unit = look["unit"]
+        node.ranks = look["ranks"]
+        node.closing = node.closing or agent_closes(look["logs"].get("agent", {}).get("text", ""))
+        if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
+            self.last_line = now
+
+    def no_answer(self, name: str, why: str) -> None:
+        """The node could not be asked; it counts as silent since its last answer, a single miss is nothing yet."""
+        self.nodes[name].why_silent = why
+
+    def notices(self, now: float) -> list[str]:
+        """Sentences about nodes that have just become silent, each once."""
+        found = []
+        for name, node in self.nodes.items():
+            silent = now - node.last_answer
+            if not node.over and not node.silence_told and silent > NOTICE_AFTER:
+                node.silence_told = True
+                found.append(
+                    f"{name} has not answered for {silent:.0f} s; the launch is ended"
+                    f" if it stays silent for {self.limits.patience:.0f} s"
+                )
+        return found
+
+    def decide(self, now: float) -> Decision | None:
+        """None as long as the launch should go on."""
+        for name, node in self.nodes.items():
+            if node.over and not node.well:
+                return Decision("failed", f"the launch ended on {name}", name)
+            if node.closing and not node.over:
+                return Decision("failed", f"a rank failed on {name}", name)
+        for name, node in self.nodes.items():
+            if not node.over and now - node.last_answer > self.limits.patience:
+                return Decision("lost", node.why_silent or "no answer", name)
+        if all(node.well for node in self.nodes.values()):
+            return Decision("finished", "every node's torchrun ended well")
+        if self.limits.stall and now - self.last_line > self.limits.stall:
+            return Decision("stalled", f"no rank wrote a line for {self.limits.stall:.0f} s")
+        return None
+
+
+PROCESS_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in uninterruptible wait (disk, network file system or driver)",
+    "T": "stopped by a signal (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "Z": "dead, not yet reaped",
+    "X": "dead",
+    "": "gone",
+}
+# A rank in one of these cannot make progress on its own; one that sleeps or runs may only wait for it.
+STUCK_STATES = ("T", "t", "D", "Z", "X", "")
+
+
+def standing_still(ranks_by_node: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Of all ranks, those that hold up the others: [{node, rank, local_rank, state, meaning, wchan}].
+
+    A rank that is stopped, in uninterruptible wait or dead is one; when none is, the answer is empty and only the
+    stacks can tell.
+    """
+    found = [
+        {
+            "node": name,
+            "rank": rank["rank"],
+            "local_rank": rank["local_rank"],
+            "state": rank["state"],
+            "meaning": PROCESS_STATES.get(rank["state"], rank["state"]),
+            "wchan": rank.get("wchan", ""),
+        }
+        for name, ranks in ranks_by_node.items()
+        for rank in ranks
+        if rank.get("state", "S") in STUCK_STATES
+    ]
+    return sorted(found, key=lambda one: one["rank"])

@@ -1,0 +1,438 @@
+"""The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
+
+One thread per node carries messages, so that a node that hangs delays nobody; all decisions are made in the thread
+that calls `supervise`, by module_utils/muster/watch.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextvars
+import os
+import queue
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster import plan as planning
+from muster import preflight
+from muster.failure import NodeReport
+from muster.verdict import Finding
+from muster.watch import Decision, Limits, Watch, standing_still
+from muster_connection import NodeConnection, NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster_logs import LogBook
+
+LEASE = 10.0  # seconds that a node goes on without having been looked at
+LOOK_WAIT = 0.8  # a look returns at once when there is news, else after this long
+LOOK_PAUSE = 0.25  # between two looks at one node
+LOOK_BYTES = 512 * 1024  # of logs, in one look
+PREPARE_TIMEOUT = 30.0
+START_TIMEOUT = 20.0
+STOP_TIMEOUT = 15.0
+DRAIN_TIMEOUT = 20.0
+GRACE = 1.5  # after the first failure, for the other ranks to write their last words
+
+
+@dataclass
+class Answer:
+    node: str
+    verb: str
+    sent: float
+    received: float
+    data: dict[str, Any] | None = None
+    error: str = ""
+    reachable: bool = True
+
+
+class NodeThread(threading.Thread):
+    """Carries one message at a time to one node. A daemon: a hung connection must not hold up the end."""
+
+    def __init__(self, connection: NodeConnection, answers: queue.Queue[Answer]) -> None:
+        super().__init__(daemon=True, name=f"node {connection.name}")
+        self.connection = connection
+        self.answers = answers
+        self.inbox: queue.Queue[tuple[str, dict[str, Any], bool, float]] = queue.Queue()
+        self.busy = False
+        # Ansible keeps the current task in a context variable, which new threads do not inherit.
+        self.context = contextvars.copy_context()
+
+    def ask(self, verb: str, payload: dict[str, Any], *, privileged: bool = False, delay: float = 0.0) -> None:
+        self.busy = True
+        self.inbox.put((verb, payload, privileged, time.time() + delay))
+
+    def run(self) -> None:
+        self.context.run(self.serve)
+
+    def serve(self) -> None:
+        while True:
+            verb, payload, privileged, not_before = self.inbox.get()
+            time.sleep(max(0.0, not_before - time.time()))
+            sent = time.time()
+            try:
+                data = self.connection.call(verb, payload, privileged=privileged)
+                answer = Answer(self.name, verb, sent, time.time(), data)
+            except NodeError as exc:
+                answer = Answer(self.name, verb, sent, time.time(), None, str(exc), exc.reachable)
+            except Exception as exc:  # whatever a connection plugin may raise is news about this node
+                answer = Answer(self.name, verb, sent, time.time(), None, f"{type(exc).__name__}: {exc}")
+            answer.node = self.connection.name
+            self.busy = False
+            self.answers.put(answer)
+
+
+@dataclass
+class Settings:
+    """What a start needs beside the plan; times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
+
+    program: str
+    user: str
+    stop_timeout: int
+    stall_timeout: float
+    min_free_bytes: int
+    keep: int
+    lease: float = LEASE
+    chdir: str = ""
+    script_name: str = ""
+    script_body: bytes = b""
+
+
+@dataclass
+class Outcome:
+    """How a launch ended. findings: of the preflight; decision: why it ended; reports: one per node."""
+
+    plan: dict[str, Any]
+    decision: Decision
+    findings: list[Finding] = field(default_factory=list)
+    reports: list[NodeReport] = field(default_factory=list)
+    started: bool = False
+    began: float = 0.0
+    noticed: float = 0.0
+    cleaned: float = 0.0
+    leftovers: dict[str, str] = field(default_factory=dict)
+    stalled: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Supervisor:
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        connections: dict[str, NodeConnection],
+        settings: Settings,
+        logs: LogBook,
+        say: Callable[[str], None],
+    ) -> None:
+        self.plan = plan
+        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.settings = settings
+        self.logs = logs
+        self.say = say
+        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.threads = {name: NodeThread(connection, self.answers) for name, connection in connections.items()}
+        self.reports = {
+            entry["node"]: NodeReport(entry["node"], reached=False, first_rank=entry["ranks"][0])
+            for entry in plan["nodes"]
+        }
+        self.signalled = 0
+        self.parent = os.getppid()
+        self.offsets: dict[str, float] = {}
+
+    # ------------------------------------------------------------ the whole
+
+    def supervise(self) -> Outcome:
+        """Run the launch to its end. Never raises for what happens on a node; ends everywhere what it began."""
+        previous = {
+            number: signal.signal(number, self.on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        try:
+            for thread in self.threads.values():
+                thread.start()
+            outcome = self.prepare()
+            if outcome is not None:
+                return outcome
+            return self.launch()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def on_signal(self, number: int, _frame: Any) -> None:
+        self.signalled = number
+
+    @property
+    def abandoned(self) -> bool:
+        """Someone asked to stop, or ansible-playbook itself is gone (killed): nobody reads the result any more."""
+        return bool(self.signalled) or os.getppid() != self.parent
+
+    def interruption(self) -> Decision:
+        if self.signalled:
+            return Decision("interrupted", f"interrupted ({signal.Signals(self.signalled).name})")
+        return Decision("interrupted", "ansible-playbook was killed")
+
+    # ------------------------------------------------------------ before the start
+
+    def prepare(self) -> Outcome | None:
+        """Look at every node; None when all may start, else the outcome with all reasons."""
+        head = self.plan["nodes"][0]["node"]
+        for name, entry in self.entries.items():
+            wish = {
+                "user": self.settings.user,
+                "executable": entry["argv"][0],
+                "script": None if self.settings.script_name else script_of(entry),
+                "chdir": self.settings.chdir or None,
+                "run_root": str(Path(entry["run_dir"]).parent),
+                "address": entry["address"],
+                "port": self.plan["master_port"] if name == head else None,
+            }
+            self.threads[name].ask("prepare", wish, privileged=True)
+        answers = self.gather("prepare", PREPARE_TIMEOUT)
+        findings: list[Finding] = []
+        for name, entry in self.entries.items():
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                findings.append(unreachable(name, answer))
+                continue
+            self.reports[name].reached = True
+            wish = {
+                "user": self.settings.user,
+                "backend": self.plan["backend"],
+                "min_free_bytes": self.settings.min_free_bytes,
+                "script_is_sent": bool(self.settings.script_name),
+            }
+            findings += preflight.judge(entry, answer.data, wish)
+        failed = [finding for finding in findings if finding.status in ("fail", "unknown")]
+        if self.abandoned or failed:
+            decision = self.interruption() if self.abandoned else Decision("refused", "not started")
+            return Outcome(self.plan, decision, findings, list(self.reports.values()))
+        self.findings = findings
+        self.plan = {
+            **self.plan,
+            "nodes": [planning.complete(entry, answers[entry["node"]].data or {}) for entry in self.plan["nodes"]],
+        }
+        self.entries = {entry["node"]: entry for entry in self.plan["nodes"]}
+        self.logs.keep_plan(self.plan)
+        return None
+
+    # ------------------------------------------------------------ the launch
+
+    def launch(self) -> Outcome:
+        outcome = Outcome(
+            self.plan, Decision("failed", ""), self.findings, list(self.reports.values()), True, time.time()
+        )
+        try:
+            outcome.decision = self.start() or self.watch()
+        except BaseException as exc:  # whatever went wrong here, no node may go on unwatched
+            outcome.decision = Decision("interrupted", f"the supervisor failed: {type(exc).__name__}: {exc}")
+        outcome.noticed = time.time()
+        if outcome.decision.kind == "stalled":
+            outcome.stalled = standing_still({name: report.ranks for name, report in self.reports.items()})
+        outcome.leftovers = self.stop(dump=outcome.decision.kind == "stalled")
+        outcome.cleaned = time.time()
+        return outcome
+
+    def start(self) -> Decision | None:
+        for name, entry in self.entries.items():
+            spec = {
+                "launch_id": self.plan["launch_id"],
+                "user": self.settings.user,
+                "argv": entry["argv"],
+                "env": entry["env"],
+                "run_dir": entry["run_dir"],
+                "chdir": self.settings.chdir,
+                "lease": self.settings.lease,
+                "stop_timeout": self.settings.stop_timeout,
+                "keep": self.settings.keep,
+                "script_name": self.settings.script_name,
+                "script_body": base64.b64encode(self.settings.script_body).decode(),
+                "program": self.threads[name].connection.program,
+            }
+            self.threads[name].ask("start", spec, privileged=True)
+        answers = self.gather("start", START_TIMEOUT)
+        if self.abandoned:
+            return self.interruption()
+        for name in self.entries:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                return Decision(
+                    "failed", f"could not be started on {name}: {answer.error if answer else 'no answer'}", name
+                )
+            if not answer.data["started"]:
+                return Decision("failed", f"could not be started on {name}: {answer.data['error']}", name)
+        return None
+
+    def watch(self) -> Decision:
+        """Look at all nodes until the launch is over or must be ended."""
+        now = time.time()
+        watch = Watch(list(self.entries), now, Limits(stall=self.settings.stall_timeout))
+        for name in self.entries:
+            self.look(name, 0.0)
+        decision: Decision | None = None
+        give_up_at = 0.0
+        while True:
+            answer = self.next_answer(0.2)
+            now = time.time()
+            if answer is not None and answer.verb == "look":
+                self.take_look(answer, watch, now)
+                if not watch.nodes[answer.node].over:
+                    self.look(answer.node, LOOK_PAUSE)
+            for sentence in watch.notices(now):
+                self.say(sentence)
+            if self.abandoned:
+                return self.interruption()
+            if decision is None:
+                decision = watch.decide(now)
+                if decision is not None:
+                    if decision.kind != "failed":
+                        return decision
+                    # A victim is often seen before the culprit: let the others say theirs.
+                    give_up_at = now + GRACE
+            elif now > give_up_at or all(node.over for node in watch.nodes.values()):
+                return decision
+
+    def look(self, name: str, delay: float) -> None:
+        entry = self.entries[name]
+        wish = {
+            "launch_id": self.plan["launch_id"],
+            "run_dir": entry["run_dir"],
+            "lease": self.settings.lease,
+            "wait": LOOK_WAIT,
+            "offsets": self.logs.offsets(name),
+            "limit": LOOK_BYTES,
+        }
+        self.threads[name].ask("look", wish, delay=delay)
+
+    def take_look(self, answer: Answer, watch: Watch, now: float) -> None:
+        if answer.data is None:
+            watch.no_answer(answer.node, answer.error)
+            return
+        watch.saw(answer.node, answer.data, now)
+        self.keep(answer)
+
+    def keep(self, answer: Answer) -> None:
+        """What a look (or the last one, in stop) told, into the node's report and logs."""
+        data = answer.data or {}
+        report = self.reports[answer.node]
+        report.last_answer = answer.received
+        # The node's clock is read last of all, so this is its offset less the way back: the largest is the truest.
+        offset = data["clock"] - answer.received
+        self.offsets[answer.node] = max(offset, self.offsets.get(answer.node, offset))
+        report.clock_offset = self.offsets[answer.node]
+        report.ended = data["result"] or report.ended
+        report.unit = data["unit"]
+        report.ranks = data["ranks"] or report.ranks
+        report.errors.update(data["errors"])
+        report.disk = data["disk"]
+        self.logs.take(answer.node, data["logs"])
+
+    # ------------------------------------------------------------ the end
+
+    def stop(self, *, dump: bool) -> dict[str, str]:
+        """End the launch on every node and gather the rest of its logs; returns {node: what is left there}."""
+        head = self.plan["nodes"][0]["node"]
+        for name, entry in self.entries.items():
+            wish = {
+                "launch_id": self.plan["launch_id"],
+                "run_dir": entry["run_dir"],
+                "dump": dump,
+                "port": self.plan["master_port"] if name == head else None,
+                "offsets": self.logs.offsets(name),
+                "limit": LOOK_BYTES,
+            }
+            self.threads[name].ask("stop", wish, privileged=True)
+        answers = self.gather("stop", STOP_TIMEOUT)
+        left = {}
+        for name, report in self.reports.items():
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                report.lost = True
+                report.lost_why = answer.error if answer else "no answer"
+                left[name] = (
+                    f"unknown: {report.lost_why}; its lease ends what runs there within {self.settings.lease:.0f} s"
+                )
+                continue
+            self.keep(answer)
+            report.unit = answer.data["unit_before"]
+            if not answer.data["clean"]:
+                left[name] = answer.data["error"] or str(answer.data["leftovers"])
+        self.drain({name for name, answer in answers.items() if answer.data and more_logs(answer.data)})
+        for name, report in self.reports.items():
+            report.agent_log = self.logs.tail(name, "agent")
+            report.stderr = self.logs.stderr_tails(name)
+        return left
+
+    def drain(self, nodes: set[str]) -> None:
+        """Fetch what is still missing of the logs."""
+        deadline = time.time() + DRAIN_TIMEOUT
+        for name in nodes:
+            self.ask_for_logs(name)
+        while nodes and time.time() < deadline:
+            answer = self.next_answer(0.2)
+            if answer is None or answer.verb != "logs" or answer.node not in nodes:
+                continue
+            if answer.data is None:
+                nodes.discard(answer.node)
+                continue
+            self.logs.take(answer.node, answer.data["logs"])
+            if more_logs(answer.data):
+                self.ask_for_logs(answer.node)
+            else:
+                nodes.discard(answer.node)
+        for name in nodes:
+            self.say(f"{name}: logs are incomplete here; they are whole on the node in {self.entries[name]['run_dir']}")
+
+    def ask_for_logs(self, name: str) -> None:
+        wish = {"run_dir": self.entries[name]["run_dir"], "offsets": self.logs.offsets(name), "limit": LOOK_BYTES * 8}
+        self.threads[name].ask("logs", wish)
+
+    # ------------------------------------------------------------ messages
+
+    def next_answer(self, timeout: float) -> Answer | None:
+        try:
+            return self.answers.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def gather(self, verb: str, timeout: float) -> dict[str, Answer]:
+        """The answers of all nodes to one verb; a node that does not answer in time is missing."""
+        found: dict[str, Answer] = {}
+        deadline = time.time() + timeout
+        while len(found) < len(self.threads) and time.time() < deadline:
+            answer = self.next_answer(0.2)
+            if answer is not None and answer.verb == verb:
+                found[answer.node] = answer
+            elif answer is not None and answer.verb == "look" and answer.data is not None:
+                self.keep(answer)  # one that was under way when the end came
+            if self.abandoned and verb == "prepare":
+                break
+        return found
+
+
+def script_of(entry: dict[str, Any]) -> str:
+    return str(next(word for word in entry["argv"][1:] if not word.startswith("--")))
+
+
+def more_logs(data: dict[str, Any]) -> bool:
+    return any(part["more"] for part in data["logs"].values())
+
+
+def unreachable(name: str, answer: Answer | None) -> Finding:
+    why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
+    if answer is not None and answer.reachable:
+        return Finding(
+            "launch.look", "fail", name, f"could not be looked at: {why}", fix={"text": "Mend that, then run again"}
+        )
+    return Finding(
+        "launch.unreachable",
+        "fail",
+        name,
+        f"cannot be reached: {why}",
+        fix={
+            "text": "Mend it, or leave it out with",
+            "command": f"-e '{{\"cluster_launch_nodes\": [...]}}' without {name}",
+        },
+    )
