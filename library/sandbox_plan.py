@@ -67,6 +67,8 @@ EXAMPLES = r"""
 RETURN = r"""
 build: {description: Whether the image has to be made., type: bool, returned: always}
 network: {description: Whether the network has to be made., type: bool, returned: always}
+remove_network: {description: Whether the old network has to go first., type: bool, returned: always}
+machines: {description: Whether the network or a machine is not as wanted., type: bool, returned: always}
 remove: {description: Containers that have to go, each with the reason., type: list, returned: always}
 start: {description: Nodes that are stopped., type: list, returned: always}
 create: {description: Specification of each node that has to be made., type: dict, returned: always}
@@ -220,6 +222,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         **dataclasses.asdict(plan),
+        machines=plan.machines,
         image=image,
         ulimits=host.ulimits(),
         labels={sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},

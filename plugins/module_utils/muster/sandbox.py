@@ -56,14 +56,15 @@ class Plan:
     refusal: str = ""
     build: bool = False
     network: bool = False
+    remove_network: bool = False
     remove: list[dict[str, str]] = field(default_factory=list)
     start: list[str] = field(default_factory=list)
     create: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def changes(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(self.build or self.network or self.remove or self.start or self.create)
+    def machines(self) -> bool:
+        """Whether the network or a machine is not as wanted."""
+        return bool(self.network or self.remove or self.start or self.create)
 
 
 def container_name(sandbox: str, node: str) -> str:
@@ -154,6 +155,7 @@ def make_plan(wanted: Wanted, found: Found) -> Plan:
 
     own_networks = [n for n in found.networks if owned(wanted.name, wanted.checkout, found.checkouts, n)]
     plan.network = not any(wanted.subnet in _subnets(network) for network in own_networks)
+    plan.remove_network = plan.network and bool(own_networks)
     plan.build = not found.image
 
     kept = set()
