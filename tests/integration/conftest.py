@@ -1,122 +1,18 @@
-"""The sandbox, plays on it, and looks at its machines from outside."""
+"""The sandbox is up while the integration tests run."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import ansible_runner
 import pytest
-import yaml
+
+from machines import find_machine, list_nodes, run_playbook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).parents[2]
-INVENTORY = ROOT / "inventory/sandbox"
-BIN = Path(sys.executable).parent
-ENVIRONMENT = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{BIN}:{os.environ['PATH']}"}
-NODES = ("node1", "node2", "node3")
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a play ended."""
-
-    rc: int
-    stdout: str
-    stats: dict[str, dict[str, int]]
-    events: list[dict[str, Any]]
-
-    @property
-    def changed(self) -> list[str]:
-        """Return what was changed, as "host: task"."""
-        return [
-            f"{event['event_data']['host']}: {event['event_data']['task']}"
-            for event in self.events
-            if event["event"] == "runner_on_ok" and event["event_data"]["res"].get("changed")
-        ]
-
-    def results(self, task: str) -> dict[str, dict[str, Any]]:
-        """Return what the task of that name returned on each host."""
-        return {
-            event["event_data"]["host"]: event["event_data"]["res"]
-            for event in self.events
-            if event["event"] in ("runner_on_ok", "runner_on_failed") and event["event_data"]["task"] == task
-        }
-
-
-class Play(Protocol):
-    """Runs a playbook to its end."""
-
-    def __call__(
-        self,
-        playbook: str,
-        *,
-        extravars: dict[str, Any] | None = None,
-        tags: str | None = None,
-        limit: str | None = None,
-        check: bool = False,
-        cmdline: str = "",
-        inventory: Path = INVENTORY,
-    ) -> Result: ...
-
-
-@dataclass(frozen=True)
-class Machine:
-    """One machine of the sandbox."""
-
-    name: str
-    container: str
-    address: str
-
-    def inside(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command in the container as root, past ssh and firewall."""
-        argv = ["podman", "exec", self.container, *command]
-        return subprocess.run(argv, check=check, capture_output=True, text=True)
-
-    def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as the controller would: over ssh, as the administrator."""
-        keys = ROOT / ".sandbox"
-        options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes", f"UserKnownHostsFile={keys}/known_hosts"]
-        argv = ["ssh", "-i", str(keys / "id_ed25519"), *(f"-o{option}" for option in options)]
-        argv += [f"admin@{self.address}", command]
-        return subprocess.run(argv, check=check, capture_output=True, text=True)
-
-    def podman(self, verb: str, *arguments: str) -> None:
-        """Do something to the container itself, such as stop, start, pause or unpause."""
-        subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
-
-
-def run_playbook(folder: Path, playbook: str, **wishes: Any) -> Result:
-    check = ["--check", "--diff"] if wishes.pop("check", False) else []
-    cmdline = " ".join([*check, wishes.pop("cmdline", "")])
-    run = ansible_runner.run(
-        private_data_dir=str(folder),
-        project_dir=str(ROOT),
-        playbook=playbook,
-        inventory=str(wishes.pop("inventory", INVENTORY)),
-        envvars=ENVIRONMENT,
-        cmdline=cmdline or None,
-        quiet=True,
-        **{name: value for name, value in wishes.items() if value is not None},
-    )
-    return Result(run.rc, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout.read()), run.stats or {}, list(run.events))
-
-
-def list_nodes() -> None:
-    """List the nodes beyond the second one, as script/demo --nodes does; more that are there already stay."""
-    more = INVENTORY / "hosts_more.yml"
-    listed = yaml.safe_load(more.read_text())["gpu_nodes"]["hosts"] if more.exists() else {}
-    missing = [name for name in NODES[2:] if name not in listed]
-    if missing:
-        hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in missing}
-        more.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {**listed, **hosts}}}))
+    from machines import Machine, Play, Result
 
 
 @pytest.fixture(scope="session")
@@ -140,13 +36,4 @@ def play(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Play:
 @pytest.fixture(scope="session")
 def node(sandbox: None) -> Callable[[str], Machine]:
     """Look up a machine of the sandbox by its name in the inventory."""
-    prefix = os.environ.get("MUSTER_SANDBOX", "muster")
-
-    def look_up(name: str) -> Machine:
-        container = f"{prefix}-{name}"
-        template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-        argv = ["podman", "inspect", "--format", template, container]
-        address = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-        return Machine(name, container, address)
-
-    return look_up
+    return find_machine

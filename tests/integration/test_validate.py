@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Play
+    from machines import Play
 
 LAB = Path(__file__).parents[2] / "inventory/lab"
 SAMPLE = "node1: 198.51.100.11 is a sample address"
