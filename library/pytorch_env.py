@@ -255,6 +255,7 @@ class PytorchRoot:
         self.envs = self.root / "envs"
         self.link = self.root / "current"
         self.look_as = look_as
+        self.looks: dict[str, dict[str, Any]] = {}
 
     # Reading
 
@@ -283,7 +284,7 @@ class PytorchRoot:
         return answer
 
     def environment(self, name: str) -> domain.Environment:
-        look = self.look(self.envs / name, "files")
+        look = self.looks[name] = self.look(self.envs / name, "files")
         if "packages" not in look:
             return domain.Environment(faults=(look["error"],))
         return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
@@ -348,7 +349,7 @@ class PytorchRoot:
                     if time.monotonic() > deadline:
                         raise PytorchError(
                             f"another run has been at work in {self.root} for more than {timeout} s",
-                            f"See what it does: fuser -v {self.envs}",
+                            "Wait for it, or look on the node what its pip does",
                         ) from None
                     time.sleep(1)
             yield handle
@@ -377,6 +378,8 @@ class PytorchRoot:
             raise
 
     def install(self, path: Path, wish: domain.Wish, params: dict[str, Any], lock: int) -> None:
+        if params["offline_dir"] and not Path(params["offline_dir"]).is_dir():
+            raise PytorchError(f"there is no folder {params['offline_dir']}", "See pytorch_offline_dir")
         made = self.run([params["python"], "-m", "venv", str(path)], lock)
         if made.returncode != 0:
             raise PytorchError(f"no virtual environment can be made ({last_line(made.stdout)})")
@@ -388,7 +391,7 @@ class PytorchRoot:
                     return
                 if not domain.torch_not_found(done.stdout):
                     break
-        what, mend = domain.explain_pip(done.stdout, wish, where)
+        what, mend = domain.explain_pip(done.stdout, wish)
         raise PytorchError(what, mend, pip_output=done.stdout.splitlines())
 
     @staticmethod
@@ -521,7 +524,8 @@ def manage(root: PytorchRoot, params: dict[str, Any], *, check: bool) -> dict[st
             for name in plan.retire:
                 root.remove(name)
     elif not plan.build:
-        look = root.look(root.envs / plan.target, "import" if params["full_look"] else "files")
+        full = params["full_look"]
+        look = root.look(root.envs / plan.target, "import") if full else root.looks[plan.target]
 
     result["plan"] = {
         "reasons": list(plan.reasons),

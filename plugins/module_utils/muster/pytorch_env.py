@@ -395,6 +395,7 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             expected=str(wish.gpus),
             **({} if seen >= wish.gpus else {"fix": {"text": "Look at the driver", "command": "nvidia-smi"}}),
         )
+    if "nccl" in torch["backends"]:
         nccl = torch["nccl"]
         conclude(
             "nccl",
@@ -405,88 +406,84 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
     return findings
 
 
-def explain_pip(output: str, wish: Wish, sources: Sequence[str]) -> tuple[str, str]:
-    """What went wrong and how to mend it, each one sentence without its full stop.
+def explain_pip(output: str, wish: Wish) -> tuple[str, str]:
+    """What went wrong and how to mend it, each one sentence without its full stop."""
+    for pattern, what, mend in _FAILURES:
+        said = re.search(pattern, output)
+        if said:
+            return what.format(*said.groups()), mend
+    nothing = re.search(r"No matching distribution found for (\S+)", output)
+    if nothing is None:
+        errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
+        words = (errors or output.strip().splitlines() or ["it said nothing"])[-1]
+        return f"pip failed: {words.removeprefix('ERROR: ')}", "Everything it said is in pip_output of the result"
 
-    The order matters: an index that cannot be reached also ends in "no matching distribution".
-    """
-    where = " ".join(sources) or "pip's own default index"
-    if "No space left on device" in output:
-        return (
-            "the disk is full",
-            "Free some space: a CPU environment takes about 1 GB, one with CUDA about 8 GB",
-        )
-    # pip names the requirement as it was written, also one of a dependency.
-    nothing = re.search(r"No matching distribution found for (.+)", output)
-    offered = re.search(r"\(from versions: (.*)\)", output)
-    barren = offered is None or offered[1] == "none"
-    if barren:
-        for pattern, what, mend in _UNREACHABLE:
-            trouble = re.search(pattern, output)
-            if trouble:
-                host = re.search(r"host='([^']+)'", output)
-                return f"{what}{f' ({host[1]})' if host else ''}", mend
-    if nothing:
-        requirement = nothing[1].strip().split(" (from")[0]
-        return (
-            f"{requirement} was not found in {where} (pip: {_pip_words(output)})",
-            _mend_missing(requirement, wish, output),
-        )
-    conflict = re.search(r"ERROR: (Cannot install .+)", output)
-    if conflict:
-        return (
-            f"the pins contradict each other (pip: {conflict[1]})",
-            "Change pytorch_packages or cluster_torch_version",
-        )
-    if "DO NOT MATCH THE HASHES" in output:
-        return (
-            "a download was not what its index promised",
-            "Run again; if it stays, the mirror or pip's cache is damaged",
-        )
-    return f"pip failed (pip: {_pip_words(output)})", "See pip_output in the result"
+    requirement = nothing[1]
+    what = f"pip finds no {requirement}"
+    versions = re.search(r"\(from versions: (.*)\)", output)
+    offered = versions[1].split(", ") if versions and versions[1] != "none" else []
+    if offered:
+        what += f", and is offered {'..., ' if len(offered) > 4 else ''}{', '.join(offered[-4:])}"
+    # pip goes on without an index that it cannot reach, and then misses what that one has.
+    for pattern, trouble, mend in _UNREACHABLE:
+        if re.search(pattern, output):
+            return f"{what}; {trouble}", mend
+    return what, _mend_missing(requirement, wish, output)
 
 
-_OTHER_INDEX = "Set pytorch_index_url to one that the node reaches, or pytorch_offline_dir"
-_UNREACHABLE = (
+_FAILURES = (
     (
-        r"CERTIFICATE_VERIFY_FAILED",
-        "the certificate of the package index is not trusted",
-        "If a proxy inspects TLS, set pytorch_extra_ca to its CA bundle on the node",
+        r"No space left on device",
+        "the disk is full",
+        "Free some space: a CPU environment takes about 1 GB, one with CUDA about 8 GB",
     ),
     (
-        r"\b40[13] Client Error",
-        "the package index refuses access",
+        r"ERROR: Cannot install (.+) because these package versions have conflicting dependencies",
+        "{0} contradict each other",
+        "Change pytorch_packages or cluster_torch_version; pip_output of the result says who wants what",
+    ),
+    (
+        r"DO NOT MATCH THE HASHES",
+        "a download was not what its index promised",
+        "Run again; if it stays, the mirror or pip's cache is damaged",
+    ),
+)
+_OTHER_INDEX = (
+    "Give the node a way there, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another place"
+)
+_UNREACHABLE = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED|problem confirming the ssl certificate",
+        "the certificate of a package index is not trusted",
+        "If a proxy inspects TLS, set pytorch_extra_ca to its certificates on the node",
+    ),
+    (
+        r"\b40[13] (?:Client Error|Unauthorized|Forbidden)",
+        "a package index refuses access",
         "Put the credentials into .netrc or pip.conf of root on the node",
     ),
     (
         r"Temporary failure in name resolution|Name or service not known|No address associated",
-        "the name of the package index cannot be resolved",
+        "the name of a package index is not known",
         _OTHER_INDEX,
     ),
     (
         r"new connection|Connection refused|unreachable|timed out|ProxyError|Max retries",
-        "the package index cannot be reached",
+        "a package index cannot be reached",
         _OTHER_INDEX,
     ),
 )
 
 
-def _pip_words(output: str) -> str:
-    errors = [line.removeprefix("ERROR: ").strip() for line in output.splitlines() if line.startswith("ERROR: ")]
-    words = errors[0] if errors else (output.strip().splitlines() or ["nothing"])[-1].strip()
-    # A list of every version ever made says less than its end, where the newest are.
-    return re.sub(r"\(from versions: .{120,}?((?:, [^,)]+){5})\)", r"(from versions: ...\1)", words)
-
-
 def _mend_missing(requirement: str, wish: Wish, output: str) -> str:
-    if not requirement.startswith("torch=="):
-        return "Correct pytorch_packages, or name an index or folder that has it (pytorch_find_links and others)"
-    exists = f"Choose a cluster_torch_version that exists for Python {wish.python}"
-    if "require a different python version" in output:
-        return f"{exists}, or another pytorch_python"
-    if wish.variant == "cuda":
-        return exists
-    return (
-        f"{exists} as {wish.variant}, or say where that build is: pytorch_index_url "
-        "(auto asks PyTorch's own index too), pytorch_find_links or pytorch_offline_dir"
-    )
+    name, _, version = requirement.partition("==")
+    variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
+    other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)
+    if version and other_python:
+        return (
+            f"It needs Python {other_python[1]}, and the node's is {wish.python}: change {variable} or pytorch_python"
+        )
+    if name != "torch":
+        return f"Correct {variable}, or say where else to look: pytorch_extra_index_urls, pytorch_find_links"
+    place = "pytorch_index_url, pytorch_find_links or pytorch_offline_dir"
+    return f"Choose another {variable}, or set {place} to a place that has this build for Python {wish.python}"

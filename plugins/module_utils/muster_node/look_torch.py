@@ -1,7 +1,7 @@
 """A look at a Python environment with PyTorch, from inside it.
 
 It is piped into the environment's interpreter, `python -I - files|import`, prints one line of JSON and writes
-nothing. `files` reads only what lies there (0.4 s); `import` also imports torch (2 s, with CUDA some more).
+nothing. `files` reads only what lies there (0.3 s); `import` also imports torch (2 s, with CUDA some more).
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]
     unmet = []
     for name, distribution in distributions.items():
         for text in distribution.requires or []:
+            # Nobody asked for an extra, and most requirements belong to one: reading them all takes 0.1 s.
+            if "extra ==" in text:
+                continue
             requirement = requirements.Requirement(text)
             if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
                 continue
