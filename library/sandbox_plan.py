@@ -18,18 +18,21 @@ options:
     description: Path of the checkout that the sandbox belongs to.
     type: path
     required: true
+  state:
+    description: Whether the sandbox is to be there. To plan its end, nothing but its name and checkout is needed.
+    type: str
+    choices: [present, absent]
+    default: present
   nodes:
     description: Address of each machine by its name.
     type: dict
-    required: true
+    default: {}
   subnet:
     description: Subnet of the sandbox's network.
     type: str
-    required: true
   base:
     description: What the image is made from; see the role.
     type: str
-    required: true
   release:
     description: Code name of the release to be bootstrapped when no image is pulled. Empty means this machine's own.
     type: str
@@ -37,15 +40,12 @@ options:
   recipe:
     description: Folder of the files that the image is made from.
     type: path
-    required: true
   public_key:
     description: File of the administrator's public key.
     type: path
-    required: true
   node_ca:
     description: Where the nodes are to find the certificates that pip is told to trust on this machine.
     type: path
-    required: true
 attributes:
   check_mode: {support: full, description: Never changes anything.}
 author: The Muster authors
@@ -72,7 +72,7 @@ machines: {description: Whether the network or a machine is not as wanted., type
 remove: {description: Containers that have to go, each with the reason., type: list, returned: always}
 start: {description: Nodes that are stopped., type: list, returned: always}
 create: {description: Specification of each node that has to be made., type: dict, returned: always}
-image: {description: Name of the image., type: str, returned: always}
+image: {description: Name of the image., type: str, returned: when state=present}
 ulimits: {description: Limits that this machine can give to a node., type: list, returned: always}
 labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
 apt_sources: {description: Package sources to bootstrap from., type: str, returned: always}
@@ -89,13 +89,15 @@ import resource
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster import sandbox
 
-# More than this no step needs. The caller's hard limits may be lower, and podman lowers its own number of processes to pid_max.
+# More than this no step needs. The caller's hard limits may be lower, and podman lowers its own number of processes to
+# pid_max.
 _LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 20000), "nproc": (resource.RLIMIT_NPROC, 10000)}
-_SOURCES = "$(CREATED_BY)|$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)"
+_SOURCES = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)"
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 
@@ -108,12 +110,12 @@ class Host:
 
     def output(self, *command: str) -> str:
         """Output of a command that must succeed."""
-        _, out, _ = self.module.run_command(list(command), check_rc=True)
-        return str(out)
+        out: str = self.module.run_command(list(command), check_rc=True)[1]
+        return out
 
-    def json(self, *command: str) -> list[dict[str, object]]:
+    def json(self, *command: str) -> list[dict[str, Any]]:
         """Output of a command that prints a list as JSON."""
-        found: list[dict[str, object]] = json.loads(self.output(*command) or "[]") or []
+        found: list[dict[str, Any]] = json.loads(self.output(*command) or "[]") or []
         return found
 
     def ulimits(self) -> list[str]:
@@ -130,23 +132,24 @@ class Host:
         if not shutil.which("apt-get"):
             return ""
         listing = self.output("apt-get", "indextargets", "--format", _SOURCES, "Created-By: Packages")
-        return sandbox.apt_sources(listing.replace("Packages|", ""), release)
+        found: str = sandbox.apt_sources(listing, release)
+        return found
 
     def apt_settings(self) -> str:
         """Settings of apt that say how packages are reached, if this machine has apt."""
-        return sandbox.apt_settings(self.output("apt-config", "dump")) if shutil.which("apt-config") else ""
+        found: str = sandbox.apt_settings(self.output("apt-config", "dump")) if shutil.which("apt-config") else ""
+        return found
 
     def pip_settings(self) -> dict[str, str]:
         """Settings of pip for this controller."""
-        return sandbox.pip_settings(self.output(sys.executable, "-m", "pip", "config", "list"))
+        found: dict[str, str] = sandbox.pip_settings(self.output(sys.executable, "-m", "pip", "config", "list"))
+        return found
 
     def found(self, image: str) -> sandbox.Found:
         """Everything that the plan depends on."""
         containers = self.json("podman", "ps", "--all", "--format", "json")
         networks = self.json("podman", "network", "ls", "--format", "json")
-        things = [*containers, *networks]
-        labels = [thing.get("Labels") or thing.get("labels") or {} for thing in things]
-        owners = {str(entry[sandbox.LABEL_CHECKOUT]) for entry in labels if sandbox.LABEL_CHECKOUT in entry}
+        owners = {sandbox.labels(thing).get(sandbox.LABEL_CHECKOUT, "") for thing in [*containers, *networks]}
         storage = self.output("podman", "info", "--format", "{{.Store.GraphRoot}}").strip()
         return sandbox.Found(
             containers=containers,
@@ -158,43 +161,18 @@ class Host:
         )
 
 
-def recipe_digest(parts: list[str | bytes]) -> str:
-    """Name of everything that an image is made from."""
-    digest = hashlib.sha256()
+def digest(parts: list[str | bytes]) -> str:
+    """Short name of everything that an image is made from."""
+    whole = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
-        digest.update(b"%d:" % len(content) + content)
-    return digest.hexdigest()[:12]
+        whole.update(b"%d:" % len(content) + content)
+    return whole.hexdigest()[:12]
 
 
-def main() -> None:
-    """Read the arguments, look, and answer."""
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "checkout": {"type": "path", "required": True},
-            "nodes": {"type": "dict", "required": True},
-            "subnet": {"type": "str", "required": True},
-            "base": {"type": "str", "required": True},
-            "release": {"type": "str", "default": ""},
-            "recipe": {"type": "path", "required": True},
-            "public_key": {"type": "path", "required": True},
-            "node_ca": {"type": "path", "required": True},
-        },
-        supports_check_mode=True,
-    )
+def present(module: AnsibleModule, host: Host) -> dict[str, Any]:
+    """Plan a sandbox, and say what its parts are made from."""
     given = module.params
-    if os.geteuid() != 0:
-        module.fail_json(
-            msg="The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
-        )
-    missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
-    if missing:
-        module.fail_json(
-            msg=f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it."
-        )
-
-    host = Host(module)
     pip = host.pip_settings()
     variables, folders = sandbox.node_pip_variables(pip, given["node_ca"])
     volumes = [f"{folder}:{folder}:ro" for folder in folders if Path(folder).is_dir()]
@@ -202,9 +180,9 @@ def main() -> None:
         volumes.append(f"{pip['cert']}:{given['node_ca']}:ro")
 
     settings = host.apt_settings()
-    certificates = sorted(str(path) for path in Path("/usr/local/share/ca-certificates").glob("*.crt"))
-    contents = [Path(path).read_bytes() for path in [*certificates, *sorted(Path(given["recipe"]).iterdir())]]
-    image = f"localhost/muster-node:{recipe_digest([given['base'], settings, *contents])}"
+    certificates = sorted(Path("/usr/local/share/ca-certificates").glob("*.crt"))
+    contents = [path.read_bytes() for path in [*certificates, *sorted(Path(given["recipe"]).iterdir())]]
+    image = f"localhost/muster-node:{digest([given['base'], settings, *contents])}"
 
     wanted = sandbox.Wanted(
         name=given["name"],
@@ -217,20 +195,54 @@ def main() -> None:
         environment={name: value for name, value in os.environ.items() if name.lower() in _PROXIES and value},
     )
     plan = sandbox.make_plan(wanted, host.found(image))
-    if plan.refusal:
-        module.fail_json(msg=plan.refusal)
-    module.exit_json(
-        changed=False,
+    return {
         **dataclasses.asdict(plan),
-        machines=plan.machines,
-        image=image,
-        ulimits=host.ulimits(),
-        labels={sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
-        apt_sources=host.apt_sources(given["release"]) if plan.build else "",
-        apt_settings=settings,
-        certificates=certificates,
-        node_variables=variables,
+        "machines": plan.machines,
+        "image": image,
+        "ulimits": host.ulimits(),
+        "labels": {sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
+        "apt_sources": host.apt_sources(given["release"]) if plan.build else "",
+        "apt_settings": settings,
+        "certificates": [str(path) for path in certificates],
+        "node_variables": variables,
+    }
+
+
+def main() -> None:
+    """Read the arguments, look, and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "checkout": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "nodes": {"type": "dict", "default": {}},
+            "subnet": {"type": "str"},
+            "base": {"type": "str"},
+            "release": {"type": "str", "default": ""},
+            "recipe": {"type": "path"},
+            "public_key": {"type": "path"},
+            "node_ca": {"type": "path"},
+        },
+        required_if=[("state", "present", ("nodes", "subnet", "base", "recipe", "public_key", "node_ca"))],
+        supports_check_mode=True,
     )
+    given = module.params
+    if os.geteuid() != 0:
+        module.fail_json(
+            msg="The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
+        )
+    missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
+    if missing:
+        module.fail_json(msg=f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it.")
+
+    host = Host(module)
+    if given["state"] == "present":
+        result = present(module, host)
+    else:
+        result = dataclasses.asdict(sandbox.plan_end(given["name"], given["checkout"], host.found("")))
+    if result["refusal"]:
+        module.fail_json(msg=result["refusal"])
+    module.exit_json(changed=False, **result)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ def specification(wanted: Wanted, node: str) -> dict[str, Any]:
     }
 
 
-def _labels(thing: dict[str, Any]) -> dict[str, str]:
+def labels(thing: dict[str, Any]) -> dict[str, str]:
+    """Labels of a container or network, as podman spells them for either."""
     return thing.get("Labels") or thing.get("labels") or {}
 
 
@@ -91,18 +92,22 @@ def _name(container: dict[str, Any]) -> str:
     return str(names[0] if isinstance(names, list) else names)
 
 
-def owned(wanted_name: str, checkout: str, checkouts: set[str], thing: dict[str, Any]) -> bool:
+def _mine(name: str, checkout: str, found: Found, thing: dict[str, Any]) -> bool:
     """Whether a container or network is this checkout's to change: its own, or one whose checkout is gone."""
-    labels = _labels(thing)
-    owner = labels.get(LABEL_CHECKOUT, "")
-    return labels.get(LABEL) == wanted_name and (owner == checkout or owner not in checkouts)
+    has = labels(thing)
+    owner = has.get(LABEL_CHECKOUT, "")
+    return has.get(LABEL) == name and (owner == checkout or owner not in found.checkouts)
 
 
-def _other_owner(wanted: Wanted, found: Found) -> str:
+def _belongs_to_another(name: str, checkout: str, found: Found) -> str:
+    """Sentence that names the checkout to which a sandbox of this name belongs; empty when there is none."""
     for thing in [*found.containers, *found.networks]:
-        labels = _labels(thing)
-        if labels.get(LABEL) == wanted.name and not owned(wanted.name, wanted.checkout, found.checkouts, thing):
-            return labels.get(LABEL_CHECKOUT, "")
+        if labels(thing).get(LABEL) == name and not _mine(name, checkout, found, thing):
+            return (
+                f"The sandbox '{name}' belongs to the checkout {labels(thing)[LABEL_CHECKOUT]}: end it there with "
+                "script/demo --down, or give this one another name and subnet, for example "
+                "MUSTER_SANDBOX=muster2 MUSTER_SANDBOX_PREFIX=10.203.78."
+            )
     return ""
 
 
@@ -110,29 +115,28 @@ def _subnets(network: dict[str, Any]) -> list[str]:
     return [str(entry["subnet"]) for entry in network.get("subnets") or []]
 
 
-def subnet_holder(wanted: Wanted, found: Found) -> str:
+def _subnet_holder(wanted: Wanted, found: Found) -> str:
     """Who else uses an address of the wanted subnet, in words; empty when nobody does."""
-    subnet = ipaddress.ip_network(wanted.subnet)
+    subnet = ipaddress.IPv4Network(wanted.subnet)
     own_links = set()
     for network in found.networks:
-        if owned(wanted.name, wanted.checkout, found.checkouts, network):
+        if _mine(wanted.name, wanted.checkout, found, network):
             own_links.add(network.get("network_interface"))
             continue
         for other in _subnets(network):
-            if subnet.version == ipaddress.ip_network(other).version and subnet.overlaps(ipaddress.ip_network(other)):
+            if ":" not in other and subnet.overlaps(ipaddress.IPv4Network(other)):
                 return f"podman's network {network['name']} ({other})"
     for route in found.routes:
-        if route.get("dst") == "default" or route.get("dev") in own_links:
+        if route["dst"] == "default" or route.get("dev") in own_links:
             continue
-        other_net = ipaddress.ip_network(route["dst"], strict=False)
-        if subnet.version == other_net.version and subnet.overlaps(other_net):
+        if subnet.overlaps(ipaddress.IPv4Network(route["dst"], strict=False)):
             return f"the route to {route['dst']} ({route.get('dev', 'no interface')})"
     return ""
 
 
 def _why_not_kept(container: dict[str, Any], spec: dict[str, Any]) -> str:
     try:
-        had = json.loads(_labels(container).get(LABEL_SPEC, ""))
+        had = json.loads(labels(container).get(LABEL_SPEC, ""))
     except ValueError:
         return "it was made by another version"
     differing = [key for key in spec if had.get(key) != spec[key]]
@@ -142,67 +146,77 @@ def _why_not_kept(container: dict[str, Any], spec: dict[str, Any]) -> str:
     return f"its {' and '.join(differing)} changed" if differing else ""
 
 
-def make_plan(wanted: Wanted, found: Found) -> Plan:
-    """Compare, and say what is to be done; or why nothing can be."""
-    plan = Plan()
-    other = _other_owner(wanted, found)
-    if other:
-        plan.refusal = (
-            f"The sandbox '{wanted.name}' belongs to the checkout {other}: end it there with script/demo --down, or give this "
-            "one another name and subnet, for example MUSTER_SANDBOX=muster2 MUSTER_SANDBOX_PREFIX=10.203.78."
-        )
-        return plan
+def _why_not_kept_in(wanted: Wanted, node: str, container: dict[str, Any], new_network: bool) -> str:
+    if not node:
+        return "it is no longer in the inventory"
+    if new_network:
+        return "its network is made anew"
+    return _why_not_kept(container, specification(wanted, node))
 
-    own_networks = [n for n in found.networks if owned(wanted.name, wanted.checkout, found.checkouts, n)]
-    plan.network = not any(wanted.subnet in _subnets(network) for network in own_networks)
-    plan.remove_network = plan.network and bool(own_networks)
-    plan.build = not found.image
 
+def _judge_machines(wanted: Wanted, found: Found, plan: Plan) -> None:
+    """Sort the machines into those that are kept, started, removed and made."""
+    by_name = {container_name(wanted.name, node): node for node in wanted.nodes}
     kept = set()
-    by_node = {container_name(wanted.name, node): node for node in wanted.nodes}
     for container in found.containers:
         name = _name(container)
-        if not owned(wanted.name, wanted.checkout, found.checkouts, container):
-            if name in by_node:
+        if not _mine(wanted.name, wanted.checkout, found, container):
+            if name in by_name:
                 plan.refusal = f"A container named {name} exists and is not part of a sandbox: rename or remove it."
-                return plan
             continue
-        node = by_node.get(name, "")
-        if not node:
-            why = "it is no longer in the inventory"
-        elif plan.network:
-            why = "its network is made anew"
-        else:
-            why = _why_not_kept(container, specification(wanted, node))
+        node = by_name.get(name, "")
+        why = _why_not_kept_in(wanted, node, container, plan.network)
         if why:
             plan.remove.append({"name": name, "why": why})
             continue
         kept.add(node)
         if container.get("State") != "running":
             plan.start.append(node)
+    plan.create = {node: specification(wanted, node) for node in wanted.nodes if node not in kept}
 
-    holder = subnet_holder(wanted, found)
+
+def make_plan(wanted: Wanted, found: Found) -> Plan:
+    """Compare, and say what is to be done; or why nothing can be."""
+    refusal = _belongs_to_another(wanted.name, wanted.checkout, found)
+    if refusal:
+        return Plan(refusal=refusal)
+    holder = _subnet_holder(wanted, found)
     if holder:
-        plan.refusal = (
-            f"The sandbox's subnet {wanted.subnet} is taken by {holder}: choose a free one, for example "
+        return Plan(
+            refusal=f"The sandbox's subnet {wanted.subnet} is taken by {holder}: choose a free one, for example "
             "MUSTER_SANDBOX_PREFIX=10.203.78."
         )
-        return plan
 
-    for node in wanted.nodes:
-        if node not in kept:
-            plan.create[node] = specification(wanted, node)
+    own_networks = [n for n in found.networks if _mine(wanted.name, wanted.checkout, found, n)]
+    plan = Plan(build=not found.image)
+    plan.network = not any(wanted.subnet in _subnets(network) for network in own_networks)
+    plan.remove_network = plan.network and bool(own_networks)
+    _judge_machines(wanted, found, plan)
+
     needed = IMAGE_MB * plan.build + NODE_MB * len(plan.create)
     if plan.create and found.free_mb < needed:
         plan.refusal = (
-            f"{needed / 1000:.1f} GB of free space are needed for the image and {len(plan.create)} machines, and there "
-            f"are {found.free_mb / 1000:.1f} GB in podman's storage."
+            f"The sandbox needs {needed / 1000:.1f} GB of free space, and podman's storage has "
+            f"{found.free_mb / 1000:.1f} GB left: {len(plan.create)} machines are to be made."
         )
     return plan
 
 
+def plan_end(name: str, checkout: str, found: Found) -> Plan:
+    """Everything that a sandbox has on this machine, to be removed."""
+    return Plan(
+        refusal=_belongs_to_another(name, checkout, found),
+        remove=[
+            {"name": _name(container), "why": "the sandbox ends"}
+            for container in found.containers
+            if _mine(name, checkout, found, container)
+        ],
+        remove_network=any(_mine(name, checkout, found, network) for network in found.networks),
+    )
+
+
 def pip_settings(listing: str) -> dict[str, str]:
-    """Settings as pip uses them, from C(pip config list): the environment outranks a file, a later file an earlier one."""
+    """Settings as pip uses them, from C(pip config list): the environment outranks files, a later file others."""
     settings: dict[str, str] = {}
     from_environment: dict[str, str] = {}
     for line in listing.splitlines():
@@ -247,8 +261,8 @@ def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[
 def apt_sources(listing: str, release: str) -> str:
     """Package sources of a distribution's release, from the sources that this machine itself uses.
 
-    The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution is
-    served by the same mirror, under suites of its own name. What does not come from the distribution is left out.
+    The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution
+    is served by the same mirror, under suites of its own name. What does not come from the distribution is left out.
     """
     keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
     stanzas: dict[tuple[str, str, str], set[str]] = {}
