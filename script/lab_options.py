@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write inventory/lab/group_vars/all.yml: every option of every role that a user may set, commented out, at its default.
+"""Write inventory/lab/group_vars/all.yml: every option that a user may set, commented out, at its default.
 
 The options and their meaning come from the roles' argument_specs. Run it with .venv/bin/python after a change there;
 a test holds the file equal to what this prints with --show.

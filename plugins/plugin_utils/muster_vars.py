@@ -40,9 +40,7 @@ def cluster_options(loader: DataLoader) -> dict[str, Option]:
     return options_of(loader.load_from_file(str(specs)))
 
 
-def node_variables(
-    task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str
-) -> dict[str, Any]:
+def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return every cluster_* variable of the host, defaults applied, templated, and of its declared type."""
     reading = read_node(task_vars, templar, loader, host)
     for name, error in reading.errors.items():
@@ -58,9 +56,7 @@ def read_node(
     Variables of a play or of a task are not seen: they belong to no node.
     """
     options = cluster_options(loader)
-    defaults = loader.load_from_file(
-        str(project_root() / "roles/cluster/defaults/main.yml"), trusted_as_template=True
-    )
+    defaults = loader.load_from_file(str(project_root() / "roles/cluster/defaults/main.yml"), trusted_as_template=True)
     hostvars = task_vars["hostvars"]
     merged = {**defaults, **hostvars.raw_get(host), "hostvars": hostvars}
     node_templar = templar.copy_with_new_env(available_variables=merged)
