@@ -315,7 +315,8 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
     def conclude(check: str, status: str, summary: str, **more: Any) -> None:
         findings.append({"id": f"torch.{check}", "status": status, "summary": summary, **more})
 
-    rebuild = {"text": "Build it anew", "command": "ansible-playbook site.yml --tags pytorch"}
+    rebuild = {"text": "Let the role build it with pytorch_mode=manage, or put it right there yourself"}
+    misfit = {"text": "Its packages do not fit this node, or each other: see the trace among the findings"}
     if look.get("error"):
         conclude(
             "import",
@@ -323,7 +324,7 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"PyTorch cannot be used: {look['error']}",
             expected=f"{wish.torch} can be imported",
             evidence=[{"source": "import torch", "text": look.get("trace", "")}],
-            fix={"text": "The environment's packages do not fit the node, or each other; see the evidence"},
+            fix=misfit if look.get("trace") else rebuild,
         )
         return findings
 

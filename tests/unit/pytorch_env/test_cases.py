@@ -20,7 +20,7 @@ WISH = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["n
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
 
 
-def cases(kind: str) -> Any:
+def cases(kind: str) -> pytest.MarkDecorator:
     paths = sorted((CASES / kind).glob("*.yml"))
     return pytest.mark.parametrize(
         "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]

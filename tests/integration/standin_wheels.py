@@ -1,0 +1,74 @@
+"""Stand-ins: wheels of a few lines named torch and tiny, which answer what the look asks of the real ones.
+
+What is tested with them is how an environment is built, repaired, switched and kept, in seconds instead of minutes.
+The real torch is looked at in test_road.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = """\
+__version__ = "{version}"
+cuda = {cuda!r}
+"""
+TORCH = """\
+from torch import cuda, distributed, version
+from torch.version import __version__
+"""
+CUDA = """\
+def is_available():
+    return False
+"""
+DISTRIBUTED = """\
+def is_available():
+    return True
+def is_gloo_available():
+    return True
+def is_nccl_available():
+    return False
+def is_mpi_available():
+    return False
+"""
+
+
+def digest(content: str) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode().rstrip("=")
+
+
+def wheel(folder: Path, name: str, version: str, files: dict[str, str], requires: str = "") -> None:
+    info = f"{name}-{version}.dist-info"
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    content = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: stand-in\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},{digest(text)},{len(text)}\n" for path, text in content.items())
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in {**content, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
+            archive.writestr(path, text)
+
+
+def torch_wheel(folder: Path, version: str, cuda: str | None = None) -> None:
+    files = {
+        "torch/__init__.py": TORCH,
+        "torch/version.py": VERSION.format(version=version, cuda=cuda),
+        "torch/cuda.py": CUDA,
+        "torch/distributed.py": DISTRIBUTED,
+    }
+    wheel(folder, "torch", version, files, requires="tiny==1.0")
+
+
+def make_wheels(folder: Path) -> None:
+    """Torch 2.0.0 and 2.1.0 for the CPU, 2.2.0 whose file says that it is for CUDA, and what they need."""
+    torch_wheel(folder, "2.0.0+cpu")
+    torch_wheel(folder, "2.1.0+cpu")
+    torch_wheel(folder, "2.2.0+cpu", cuda="13.0")
+    wheel(folder, "tiny", "1.0", {"tiny.py": "NAME = 'tiny'\n"})
