@@ -48,6 +48,7 @@ options:
     type: path
 attributes:
   check_mode: {support: full, description: Never changes anything.}
+  diff_mode: {support: none, description: Changes nothing.}
 author: The Muster authors
 """
 

@@ -33,6 +33,12 @@ def test_the_road_never_connects_to_sample_addresses(play: Play, wishes: dict[st
     assert tasks == {"Judge the inventory"}
 
 
+def test_a_plan_may_be_made_of_sample_addresses(play: Play) -> None:
+    result = play("playbooks/plan.yml", inventory=LAB)
+    assert result.rc == 0, result.stdout
+    assert "--local-addr=198.51.100.12" in result.stdout
+
+
 def test_every_problem_is_told_at_once(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes:\n"

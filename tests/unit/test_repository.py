@@ -83,10 +83,11 @@ def test_every_option_says_what_it_means(role: Path) -> None:
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
 def test_every_role_depends_on_the_cluster(role: Path) -> None:
+    if role.name in ("cluster", "sandbox"):  # the sandbox is made before there is a cluster
+        return
     meta = yaml.safe_load((role / "meta/main.yml").read_text())
     dependencies = [entry if isinstance(entry, str) else entry["role"] for entry in meta["dependencies"]]
-    # The sandbox is made before there is a cluster.
-    assert role.name in ("cluster", "sandbox") or "cluster" in dependencies
+    assert "cluster" in dependencies
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=names(PLAYBOOKS))
