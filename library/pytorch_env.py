@@ -195,6 +195,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -275,7 +276,11 @@ class PytorchRoot:
             )
             answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
         except OSError as problem:
-            return {"error": f"its Python does not start: {problem.strerror}"}
+            error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
+            mend = (
+                "pytorch_python and pytorch_root must lie where every user may read" if problem.errno == EACCES else ""
+            )
+            return {"error": error, "mend": mend}
         except subprocess.TimeoutExpired:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
         except ValueError:

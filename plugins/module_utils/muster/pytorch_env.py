@@ -324,7 +324,7 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"PyTorch cannot be used: {look['error']}",
             expected=f"{wish.torch} can be imported",
             evidence=[{"source": "import torch", "text": look.get("trace", "")}],
-            fix=misfit if look.get("trace") else rebuild,
+            fix={"text": look["mend"]} if look.get("mend") else misfit if look.get("trace") else rebuild,
         )
         return findings
 
