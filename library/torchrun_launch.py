@@ -38,7 +38,9 @@ options:
     type: path
     default: ""
   stall_timeout:
-    description: Seconds without a line from any rank after which the launch is ended as stalled. 0 means never.
+    description:
+      - Seconds without a line from any rank after which the launch is ended as stalled. 0 means never.
+      - Until the first line, O(rendezvous_timeout) is granted on top.
     type: float
     default: 0.0
   rendezvous_timeout:

@@ -95,6 +95,7 @@ class Settings:
     user: str
     stop_timeout: int
     stall_timeout: float
+    rendezvous_timeout: int
     min_free_bytes: int
     keep: int
     lease: float = LEASE
@@ -114,6 +115,7 @@ class Outcome:
     started: bool = False
     began: float = 0.0
     noticed: float = 0.0
+    stop_began: float = 0.0
     cleaned: float = 0.0
     leftovers: dict[str, str] = field(default_factory=dict)
     stalled: list[dict[str, Any]] = field(default_factory=list)
@@ -140,6 +142,7 @@ class Supervisor:
             for entry in plan["nodes"]
         }
         self.signalled = 0
+        self.noticed = 0.0
         self.parent = os.getppid()
         self.offsets: dict[str, float] = {}
 
@@ -228,7 +231,8 @@ class Supervisor:
             outcome.decision = self.start() or self.watch()
         except BaseException as exc:  # whatever went wrong here, no node may go on unwatched
             outcome.decision = Decision("interrupted", f"the supervisor failed: {type(exc).__name__}: {exc}")
-        outcome.noticed = time.time()
+        outcome.stop_began = time.time()
+        outcome.noticed = self.noticed or outcome.stop_began
         if outcome.decision.kind == "stalled":
             outcome.stalled = standing_still({name: report.ranks for name, report in self.reports.items()})
         outcome.leftovers = self.stop(dump=outcome.decision.kind == "stalled")
@@ -268,7 +272,9 @@ class Supervisor:
     def watch(self) -> Decision:
         """Look at all nodes until the launch is over or must be ended."""
         now = time.time()
-        watch = Watch(list(self.entries), now, Limits(stall=self.settings.stall_timeout))
+        watch = Watch(
+            list(self.entries), now, Limits(stall=self.settings.stall_timeout, start=self.settings.rendezvous_timeout)
+        )
         for name in self.entries:
             self.look(name, 0.0)
         decision: Decision | None = None
@@ -287,6 +293,7 @@ class Supervisor:
             if decision is None:
                 decision = watch.decide(now)
                 if decision is not None:
+                    self.noticed = now
                     if decision.kind != "failed":
                         return decision
                     # A victim is often seen before the culprit: let the others say theirs.

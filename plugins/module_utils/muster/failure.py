@@ -29,6 +29,7 @@ AGENT_CLOSES = re.compile(r"Sending process \d+ closing signal|failed \(exitcode
 SUMMARY_FAILURE = re.compile(r"rank\s+: \d+ \(local_rank: (?P<local>\d+)\)\s+exitcode\s+: (?P<code>-?\d+) \(pid: \d+\)")
 RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 TRACEBACK_START = "Traceback (most recent call last):"
+DISK_FULL = 64 * 1024  # bytes free, below which a log takes no line any more
 NO_SPACE = re.compile(r"No space left on device|Errno 28")
 
 
@@ -147,17 +148,26 @@ def node_failures(report: NodeReport) -> list[Failure]:
 def rank_failures(report: NodeReport) -> list[Failure]:
     failures = []
     codes = exit_codes(report.agent_log)
+    speechless = first_gone_on_full_disk(report)
     gone = {rank["local_rank"]: rank["gone_at"] for rank in report.ranks}
     for local in sorted(set(codes) | {int(key) for key in report.errors} | set(gone)):
         code = codes.get(local)
         traceback = recorded_traceback(report.errors.get(str(local))) or last_traceback(
             report.stderr.get(str(local), "")
         )
-        if code == 0 or (code is None and not traceback):
+        if code == 0 or (code is None and not traceback and local != speechless):
             continue
         when = gone.get(local) or (report.ended or {}).get("ended_at") or report.last_answer + report.clock_offset
         failures.append(rank_failure(report, local, code, traceback, when - report.clock_offset))
     return failures
+
+
+def first_gone_on_full_disk(report: NodeReport) -> int | None:
+    """The local rank that ended first where the disk had no room for its last words, nor for torchrun's."""
+    gone = [(rank["gone_at"], rank["local_rank"]) for rank in report.ranks if rank["gone_at"]]
+    if report.disk.get("free", DISK_FULL) >= DISK_FULL or not gone or (report.ended or {}).get("code") in (None, 0):
+        return None
+    return int(min(gone)[1])
 
 
 def rank_failure(report: NodeReport, local: int, code: int | None, traceback: str, when: float) -> Failure:
@@ -172,8 +182,8 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
     else:
         last = [line for line in RANK_PREFIX.sub("", stderr).splitlines() if line.strip()]
         kind, summary, cascade = "exit", f"exited with code {code}{': ' + last[-1].strip() if last else ''}", False
-        if report.disk.get("free") == 0:
-            summary += f"; the disk of its run directory ({report.disk.get('path')}) is full"
+        if report.disk.get("free", DISK_FULL) < DISK_FULL:
+            summary = f"ended when the disk of its run directory was full ({report.disk['path']})"
     return Failure(report.node, when, summary, kind, report.first_rank + local, local, traceback, cascade)
 
 

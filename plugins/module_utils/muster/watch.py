@@ -18,9 +18,13 @@ PATIENCE = 8.0
 
 @dataclass(frozen=True)
 class Limits:
-    """stall: seconds without a line from any rank until the launch is ended; 0 = never."""
+    """stall: seconds without a line from any rank until the launch is ended; 0 = never.
+
+    start: seconds granted on top until the first line, while Python imports and the nodes find each other.
+    """
 
     stall: float = 0.0
+    start: float = 0.0
     patience: float = PATIENCE
 
 
@@ -58,6 +62,7 @@ class Watch:
     def __init__(self, nodes: list[str], now: float, limits: Limits) -> None:
         self.limits = limits
         self.last_line = now
+        self.silent_for = limits.stall + limits.start
         self.nodes = {name: NodeWatch(last_answer=now) for name in nodes}
 
     def saw(self, name: str, look: dict[str, Any], now: float) -> None:
@@ -70,6 +75,7 @@ class Watch:
         node.closing = node.closing or agent_closes(look["logs"].get("agent", {}).get("text", ""))
         if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
             self.last_line = now
+            self.silent_for = self.limits.stall
 
     def no_answer(self, name: str, why: str) -> None:
         """The node could not be asked; it counts as silent since its last answer, a single miss is nothing yet."""
@@ -100,8 +106,8 @@ class Watch:
                 return Decision("lost", node.why_silent or "no answer", name)
         if all(node.well for node in self.nodes.values()):
             return Decision("finished", "every node's torchrun ended well")
-        if self.limits.stall and now - self.last_line > self.limits.stall:
-            return Decision("stalled", f"no rank wrote a line for {self.limits.stall:.0f} s")
+        if self.limits.stall and now - self.last_line > self.silent_for:
+            return Decision("stalled", f"no rank wrote a line for {self.silent_for:.0f} s")
         return None
 
 

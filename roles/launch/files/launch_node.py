@@ -257,6 +257,7 @@ def start(spec: Json) -> Json:
     reader_uid, reader_gid = int(os.environ.get("SUDO_UID", "0")), int(os.environ.get("SUDO_GID", "0"))
     state, run_dir = state_dir(launch_id), spec["run_dir"]
     os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
+    forget_ended_launches()
     drop_old_runs(os.path.dirname(run_dir), spec["keep"])
     os.makedirs(STATE_ROOT, mode=0o755, exist_ok=True)
     os.mkdir(state, 0o755)
@@ -285,12 +286,23 @@ def start(spec: Json) -> Json:
         "TasksMax": "infinity",
         "UMask": "0027",
         "OOMPolicy": "stop",
+        # Its end by the lease is in the result; a failed unit that nobody collects would be left behind.
+        "SuccessExitStatus": str(EXIT_LEASE),
     }
     argv = ["systemd-run", "--quiet", "--unit", unit_name(launch_id), "--description", "Muster launch " + launch_id]
     argv += [word for name, value in properties.items() for word in ("--property", "%s=%s" % (name, value))]
     argv += ["--", sys.executable, "-I", "-S", program, "run", state]
     done = command(argv)
     return {"started": done.returncode == 0, "error": done.stderr.strip(), "time": time.time()}
+
+
+def forget_ended_launches() -> None:
+    """Clear away the state of launches that ended when no supervisor could reach this node."""
+    for path in glob.glob(STATE_ROOT + "/*"):
+        unit = unit_name(os.path.basename(path))
+        if unit_state(unit)["ActiveState"] in ("inactive", "failed"):
+            command(["systemctl", "reset-failed", unit])
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def drop_old_runs(root: str, keep: int) -> None:
@@ -562,9 +574,12 @@ def stop(wish: Json) -> Json:
 
 
 def dump_stacks(launch_id: str) -> None:
-    table = read_json(state_dir(launch_id) + "/unit/ranks.json") or {"ranks": []}
+    table = read_json(state_dir(launch_id) + "/unit/ranks.json") or {"agent": None, "ranks": []}
     ours = set(launch_processes(launch_id))
     asked = [rank["pid"] for rank in table["ranks"] if rank["pid"] in ours]
+    if table["agent"] in ours:
+        # It must not see the first rank die and end the others in the middle of their words.
+        os.kill(table["agent"], signal.SIGSTOP)
     for pid in asked:
         try:
             os.kill(pid, signal.SIGABRT)

@@ -1,0 +1,235 @@
+"""A launch under way, and looks at it from outside: how the drills begin, observe and end one.
+
+The nodes of the sandbox share this machine's kernel: what runs on them is seen, and hit, in this machine's own /proc,
+past everything that the supervisor does and says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ansible_runner
+
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
+STARTED = 60.0  # seconds until all ranks of a launch must be in step
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait for a condition; its first true value."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+
+
+def environ(pid: int) -> dict[str, str]:
+    try:
+        items = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(item.split("=", 1) for item in items if "=" in item)
+
+
+def processes(launch_id: str) -> dict[int, dict[str, str]]:
+    """Every process of a launch on any node: {pid here: environment}."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            env = environ(int(entry.name))
+            if env.get("MUSTER_LAUNCH_ID") == launch_id:
+                found[int(entry.name)] = env
+    return found
+
+
+def listening(container: str) -> set[int]:
+    """TCP ports that something listens on in this container."""
+    inspected = subprocess.run(
+        ["podman", "inspect", "--format", "{{.State.Pid}}", container], check=True, capture_output=True, text=True
+    )
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{inspected.stdout.strip()}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                ports.add(int(words[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+@dataclass
+class Drill:
+    """One launch in the background, of two nodes with two ranks each unless said otherwise."""
+
+    folder: Path
+    variables: dict[str, Any] = field(default_factory=dict)
+    fault_at: float = 0.0
+    gone_at: float = 0.0
+    thread: threading.Thread | None = None
+
+    def begin(self, *arguments: str) -> Drill:
+        """Launch through ansible-runner."""
+        self.thread, self.runner = ansible_runner.run_async(
+            private_data_dir=str(self.folder),
+            project_dir=str(ROOT),
+            playbook="playbooks/launch.yml",
+            inventory=str(INVENTORY),
+            envvars=ENVIRONMENT,
+            extravars=self.wishes(*arguments),
+            quiet=True,
+        )
+        return self
+
+    def begin_in_terminal(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Launch as a person does: ansible-playbook in a terminal of its own, where a key can be pressed."""
+        master, slave = pty.openpty()
+        self.terminal = master
+        self.shown = bytearray()
+        wishes = json.dumps(self.wishes(*arguments))
+        process = subprocess.Popen(
+            [BIN / "ansible-playbook", "playbooks/launch.yml", "-i", INVENTORY, "-e", wishes],
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl_controlling_terminal(slave),
+        )
+        os.close(slave)
+        threading.Thread(target=self.read_terminal, daemon=True).start()
+        return process
+
+    def read_terminal(self) -> None:
+        try:
+            while data := os.read(self.terminal, 65536):
+                self.shown += data
+        except OSError:
+            return  # the other end has closed
+
+    def wishes(self, *arguments: str) -> dict[str, Any]:
+        return {
+            "launch_script_src": str(PAYLOAD),
+            "launch_args": list(arguments),
+            "cluster_nproc_per_node": 2,
+            "cluster_launch_nodes": ["node1", "node2"],
+            "cluster_artifacts_dir": str(self.folder / "kept"),
+            **self.variables,
+        }
+
+    # ------------------------------------------------------------ while it runs
+
+    @property
+    def run(self) -> Path:
+        return (self.folder / "kept/sandbox/latest").resolve()
+
+    @property
+    def launch_id(self) -> str:
+        return self.run.name
+
+    def in_step(self, ranks: int = 4) -> Drill:
+        """Wait until every rank has come to step 3, seen in the logs that come to the controller."""
+
+        def stepped() -> bool:
+            assert self.thread is None or self.thread.is_alive(), "the play has ended too early"
+            logs = list(self.run.glob("logs/*/rank*.stdout.log"))
+            return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
+
+        until(stepped, STARTED, "all ranks in step")
+        return self
+
+    def pid(self, rank: int) -> int:
+        return next(pid for pid, env in processes(self.launch_id).items() if env.get("RANK") == str(rank))
+
+    def agent(self, node: str) -> int:
+        """The torchrun of a node: it has the launch's mark, and no rank."""
+        found = [
+            pid
+            for pid, env in processes(self.launch_id).items()
+            if env["MUSTER_NODE"] == node
+            and "RANK" not in env
+            and b"torchrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        assert len(found) == 1, found
+        return found[0]
+
+    def unit(self) -> str:
+        return f"muster-launch-{self.launch_id}.service"
+
+    def fault(self, act: Callable[[], Any], proof: Callable[[], Any]) -> Drill:
+        """Do the damage, prove that it is on, and note the time."""
+        self.fault_at = time.time()
+        act()
+        until(proof, 5, "the fault is on")
+        self.watch_the_end()
+        return self
+
+    def watch_the_end(self) -> None:
+        """Note when the last process of the launch is gone, in the background."""
+        launch_id = self.launch_id
+
+        def look() -> None:
+            deadline = time.time() + 60
+            while time.time() < deadline and processes(launch_id):
+                time.sleep(0.1)
+            self.gone_at = time.time()
+
+        self.watcher = threading.Thread(target=look, daemon=True)
+        self.watcher.start()
+
+    # ------------------------------------------------------------ afterwards
+
+    def end(self, seconds: float = 60) -> dict[str, Any]:
+        """The verdict, once the play has ended."""
+        assert self.thread is not None
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), "the play goes on"
+        return self.verdict()
+
+    def verdict(self) -> dict[str, Any]:
+        verdict: dict[str, Any] = json.loads((self.run / "verdict.json").read_text())
+        return verdict
+
+    def result(self) -> dict[str, Any]:
+        """What the launch's task returned."""
+        for event in self.runner.events:
+            data = event.get("event_data", {})
+            if data.get("task_action") == "torchrun_launch" and "res" in data:
+                found: dict[str, Any] = data["res"]
+                return found
+        raise AssertionError(self.runner.stdout.read())
+
+    def seconds_to_notice(self) -> float:
+        noticed: float = self.result()["timing"]["noticed"]
+        return noticed - self.fault_at
+
+    def seconds_to_clean(self) -> float:
+        self.watcher.join(70)
+        return self.gone_at - self.fault_at
+
+
+def fcntl_controlling_terminal(descriptor: int) -> None:
+    """Make the terminal the new session's own, so that a key pressed there is a signal."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
+
+
+def hit(pid: int, number: signal.Signals) -> None:
+    os.kill(pid, number)

@@ -1,0 +1,65 @@
+"""A training loop without the training: all-reduces in step, and one fault on one rank when asked for.
+
+Not under torch's @record on purpose: most people's scripts are not either (--record turns it on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+
+def broken(fault: str) -> None:
+    if fault == "raise":
+        raise RuntimeError("sample 17 is broken")
+    if fault == "exit":
+        sys.exit(3)
+    if fault == "sleep":
+        wait_for_a_file_that_never_comes()
+    if fault == "fill":
+        with Path("ballast").open("wb") as stream:
+            while True:
+                stream.write(b"\0" * 65536)
+                stream.flush()
+
+
+def wait_for_a_file_that_never_comes() -> None:
+    while True:
+        time.sleep(0.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--fault", default="")
+    parser.add_argument("--rank", type=int, default=3)
+    parser.add_argument("--at", type=int, default=5)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    (record(loop) if options.record else loop)(options)
+
+
+def loop(options: argparse.Namespace) -> None:
+    dist.init_process_group(os.environ["MUSTER_BACKEND"], timeout=timedelta(seconds=300))
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(options.steps):
+        if options.fault and step == options.at and rank == options.rank:
+            broken(options.fault)
+        value = torch.tensor([rank + 1])
+        dist.all_reduce(value)
+        assert int(value) == world_size * (world_size + 1) // 2
+        print(f"step {step}", flush=True)
+        time.sleep(0.1)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,486 @@
+"""What a launch does when something breaks.
+
+Each drill proves that its fault is on, then that the verdict names it, then that nothing of the launch is left.
+Times are bounded by the promise: noticed within 3 s (a silent node is spoken of by then, and given up at 8 s), clean
+10 s later; the bounds here leave room for two busy cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import Drill, hit, listening, processes, until
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play
+
+NOTICED = 5.0
+SILENCE = 8.0  # a node that does not answer is given up after this long
+CLEAN = 13.0
+PORT = 29500
+LEASE = 10.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def provisioned(play: Play) -> None:
+    """The nodes have the training user and the environment."""
+    result = play("site.yml", tags="baseline,pytorch")
+    assert result.rc == 0, result.stdout
+
+
+@pytest.fixture
+def drill(tmp_path: Path) -> Drill:
+    return Drill(tmp_path)
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any]], None]:
+    """Collect the rows of the drill table; script/drill-table prints them for docs/launch.md."""
+    path = ROOT / "artifacts/drills.json"
+
+    def add(fault: str, drill: Drill, verdict: dict[str, Any]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        rows = json.loads(path.read_text()) if path.exists() else {}
+        rows[request.node.name] = {
+            "fault": fault,
+            "noticed": round(drill.seconds_to_notice(), 1),
+            "clean": round(drill.seconds_to_clean(), 1),
+            "verdict": verdict["summary"].split(". Its log")[0],
+        }
+        path.write_text(json.dumps(rows, indent=1))
+
+    return add
+
+
+def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
+    assert verdict["status"] == "failed", verdict
+    failed = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
+    assert len(failed) == 1, failed
+    found: dict[str, Any] = failed[0]
+    return found
+
+
+def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
+    assert processes(drill.launch_id) == {}
+    for node in nodes:
+        assert PORT not in listening(node.container)
+        units = node.inside("systemctl", "list-units", "--all", "--no-legend", "--plain", "muster-launch-*").stdout
+        assert drill.launch_id not in units
+        assert node.inside("test", "-e", f"/run/muster/launches/{drill.launch_id}", check=False).returncode != 0
+
+
+@pytest.fixture
+def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    return node("node1"), node("node2")
+
+
+def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.begin("--steps=10")
+    verdict = drill.end()
+    assert verdict["status"] == "healthy", verdict
+    assert [finding["status"] for finding in verdict["findings"]] == ["pass", "pass"]
+    for rank in range(4):
+        log = drill.run / f"logs/node{1 + rank // 2}/rank{rank}.stdout.log"
+        assert log.read_text() == "".join(f"step {step}\n" for step in range(10))
+    nothing_is_left(drill, *nodes)
+
+
+# ---------------------------------------------------------------- ranks
+
+
+@pytest.mark.parametrize("arguments", [(), ("--record",)], ids=["plain", "recorded"])
+def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]) -> None:
+    drill.begin("--fault=raise", "--rank=3", "--at=30", *arguments).in_step()
+    drill.fault(lambda: None, lambda: "sample 17" in stderr_on_the_node(drill, nodes[1], 1))
+    drill.fault_at = written_at(drill, nodes[1], 1)
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.exception"
+    assert finding["node"] == "node2"
+    assert "rank 3" in finding["summary"]
+    assert "sample 17 is broken" in finding["summary"]
+    assert 'raise RuntimeError("sample 17 is broken")' in finding["evidence"][0]["text"]
+    assert drill.seconds_to_notice() < NOTICED
+    assert drill.seconds_to_clean() < CLEAN
+    nothing_is_left(drill, *nodes)
+    table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
+
+
+def stderr_on_the_node(drill: Drill, node: Machine, local_rank: int) -> str:
+    return node.inside("sh", "-c", f"cat {stderr_path(drill, local_rank)}", check=False).stdout
+
+
+def written_at(drill: Drill, node: Machine, local_rank: int) -> float:
+    return float(node.inside("sh", "-c", f"stat --format=%.Y {stderr_path(drill, local_rank)}").stdout)
+
+
+def stderr_path(drill: Drill, local_rank: int) -> str:
+    return f"/var/lib/muster/launches/{drill.launch_id}/torchrun/*/attempt_0/{local_rank}/stderr.log"
+
+
+def test_the_same_error_on_every_rank(drill: Drill) -> None:
+    drill.begin("--no-such-option")
+    finding = only_failure(drill.end())
+    assert "exited with code 2" in finding["summary"]
+    assert "unrecognized arguments: --no-such-option" in finding["summary"]
+
+
+def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    pid = drill.pid(2)
+    drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.signal"
+    assert finding["node"] == "node2"
+    assert "rank 2" in finding["summary"]
+    assert "SIGKILL" in finding["summary"]
+    assert drill.seconds_to_notice() < NOTICED
+    assert drill.seconds_to_clean() < CLEAN
+    nothing_is_left(drill, *nodes)
+    table("kill -9 of rank 2", drill, verdict)
+
+
+def test_a_stopped_rank_ends_a_launch_without_progress(
+    drill: Drill, nodes: tuple[Machine, Machine], table: Any
+) -> None:
+    drill.variables["launch_stall_timeout"] = 4
+    drill.begin().in_step()
+    pid = drill.pid(1)
+    stat = Path(f"/proc/{pid}/stat")
+    drill.fault(lambda: hit(pid, signal.SIGSTOP), lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.stalled"
+    assert finding["node"] == "node1"
+    assert "rank 1" in finding["summary"]
+    assert "stopped by a signal (SIGSTOP)" in finding["summary"]
+    assert drill.seconds_to_notice() < 4 + NOTICED
+    assert drill.seconds_to_clean() < 4 + CLEAN
+    nothing_is_left(drill, *nodes)
+    table("SIGSTOP of rank 1 (launch_stall_timeout 4 s)", drill, verdict)
+
+
+def test_a_rank_that_waits_elsewhere_holds_up_the_others(
+    drill: Drill, nodes: tuple[Machine, Machine], table: Any
+) -> None:
+    drill.variables["launch_stall_timeout"] = 4
+    drill.begin("--fault=sleep", "--rank=2", "--at=20").in_step()
+    log = drill.run / "logs/node1/rank0.stdout.log"
+    drill.fault(lambda: until(lambda: "step 19\n" in log.read_text(), 20, "the last common step"), lambda: True)
+    drill.fault_at = time.time()
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.stalled"
+    assert finding["node"] == "node2"
+    assert "rank 2" in finding["summary"]
+    assert "wait_for_a_file_that_never_comes" in finding["summary"]
+    assert len(finding["evidence"]) == 4  # the stack of every rank
+    nothing_is_left(drill, *nodes)
+    table("rank 2 waits for a file (launch_stall_timeout 4 s)", drill, verdict)
+
+
+# ---------------------------------------------------------------- agent, unit
+
+
+def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    pid = drill.agent("node2")
+    drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.agent"
+    assert finding["node"] == "node2"
+    assert "torchrun itself was killed by SIGKILL" in finding["summary"]
+    assert drill.seconds_to_notice() < NOTICED
+    assert drill.seconds_to_clean() < CLEAN
+    nothing_is_left(drill, *nodes)
+    table("kill -9 of the torchrun agent", drill, verdict)
+
+
+def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    agent = drill.agent("node1")
+    drill.fault(
+        lambda: nodes[0].inside("systemctl", "kill", "--signal=KILL", drill.unit()),
+        lambda: agent not in processes(drill.launch_id),
+    )
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.unit"
+    assert finding["node"] == "node1"
+    assert "killed from outside (SIGKILL)" in finding["summary"]
+    assert drill.seconds_to_notice() < NOTICED
+    assert drill.seconds_to_clean() < CLEAN
+    nothing_is_left(drill, *nodes)
+    table("kill -9 of the unit", drill, verdict)
+
+
+# ---------------------------------------------------------------- before the start
+
+
+@pytest.fixture
+def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody else's listener on the launch port of the head node."""
+    code = f"import socket, sys; s = socket.create_server(('', {PORT})); sys.stdin.read()"
+    argv = ["podman", "exec", "--interactive", nodes[0].container, "/usr/bin/python3", "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        until(lambda: PORT in listening(nodes[0].container), 10, "the port is held")
+        yield process
+
+
+def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
+    assert holder.poll() is None
+    verdict = drill.begin().end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.port"
+    assert finding["node"] == "node1"
+    assert f"port {PORT} is held by PID" in finding["summary"]
+    assert "socket.create_server" in finding["summary"]
+    assert "cluster_master_port=29501" in verdict["summary"]
+    assert processes(drill.launch_id) == {}
+    assert PORT in listening(nodes[0].container)  # it is not ours to end
+
+
+def test_a_node_stopped_before(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    nodes[1].podman("stop", "--time=1")
+    try:
+        verdict = drill.begin().end()
+    finally:
+        nodes[1].podman("start")
+        wait_for_ssh(nodes[1])
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.unreachable"
+    assert finding["node"] == "node2"
+    assert verdict["summary"].startswith("not started.")
+    assert "node1" not in [one["node"] for one in verdict["findings"] if one["status"] != "pass"]
+
+
+def wait_for_ssh(machine: Machine) -> None:
+    until(
+        lambda: machine.ssh("systemctl is-system-running --wait", check=False).stdout.strip() == "running",
+        40,
+        "it is back",
+    )
+
+
+def test_no_room_for_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    with small_disk(nodes[1], "8m"):
+        drill.variables["cluster_run_root"] = "/srv/small/launches"
+        finding = only_failure(drill.begin().end())
+    assert finding["id"] == "launch.disk"
+    assert finding["node"] == "node2"
+    assert "/srv/small" in finding["summary"]
+
+
+@contextmanager
+def small_disk(machine: Machine, size: str) -> Iterator[None]:
+    """A small file system of its own at /srv/small of a node."""
+    machine.inside("mkdir", "-p", "/srv/small")
+    machine.inside("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", "/srv/small")
+    try:
+        yield
+    finally:
+        machine.inside("umount", "--lazy", "/srv/small")
+
+
+# ---------------------------------------------------------------- disk, node, connection
+
+
+def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    with small_disk(nodes[1], "72m"):
+        drill.variables["cluster_run_root"] = "/srv/small/launches"
+        drill.begin("--fault=fill", "--rank=3", "--at=20").in_step()
+        drill.fault(
+            lambda: None, lambda: nodes[1].inside("df", "--output=avail", "/srv/small").stdout.split()[-1] == "0"
+        )
+        verdict = drill.end()
+        finding = only_failure(verdict)
+        assert finding["node"] == "node2"
+        assert "rank 3" in finding["summary"]
+        assert "No space left on device" in finding["summary"] or "/srv/small" in finding["summary"]
+        assert drill.seconds_to_notice() < NOTICED
+        assert drill.seconds_to_clean() < CLEAN
+        nothing_is_left(drill, *nodes)
+        table("disk of the run directory full", drill, verdict)
+
+
+def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    agent = drill.agent("node2")
+    try:
+        drill.fault(lambda: nodes[1].podman("stop", "--time=0"), lambda: agent not in processes(drill.launch_id))
+        verdict = drill.end()
+    finally:
+        nodes[1].podman("start")
+        wait_for_ssh(nodes[1])
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    assert drill.seconds_to_clean() < SILENCE + CLEAN
+    nothing_is_left(drill, *nodes)
+    table("node2 switched off", drill, verdict)
+
+
+def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    on_node1 = [pid for pid, env in processes(drill.launch_id).items() if env["MUSTER_NODE"] == "node1"]
+    agent = drill.agent("node2")
+    frozen = Path(f"/proc/{agent}/cgroup").read_text()
+    assert frozen
+    drill.fault(lambda: nodes[1].podman("pause"), lambda: nodes[1].ssh_answers() is False)
+    try:
+        verdict = drill.end(80)
+        assert not set(on_node1) & set(processes(drill.launch_id))
+    finally:
+        nodes[1].podman("unpause")
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    assert "its lease ends what runs there" in json.dumps(verdict)
+    # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
+    until(lambda: not processes(drill.launch_id), 15, "the thawed node ends its part")
+    wait_for_ssh(nodes[1])
+    table("node2 frozen (podman pause)", drill, verdict)
+
+
+def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    end_sessions = (
+        "systemctl kill --kill-whom=all ssh.service; systemctl stop ssh.service; loginctl terminate-user admin"
+    )
+    try:
+        drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
+        verdict = drill.end()
+        # Nobody can reach the node: its own lease has ended the launch there.
+        until(lambda: not processes(drill.launch_id), LEASE + 10, "the lease ends the launch")
+        assert nodes[1].inside("systemctl", "--failed", "--no-legend", "--plain").stdout == ""
+    finally:
+        nodes[1].inside("systemctl", "start", "ssh.service")
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    assert drill.seconds_to_clean() < SILENCE + CLEAN
+    table("sshd of node2 stopped, its connections ended", drill, verdict)
+
+
+# ---------------------------------------------------------------- the controller
+
+
+def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    process = drill.begin_in_terminal()
+    drill.in_step()
+    began = time.time()
+    os.write(drill.terminal, b"\x03")
+    until(lambda: not processes(drill.launch_id), CLEAN, "nothing runs any more")
+    assert time.time() - began < CLEAN
+    assert process.wait(20) != 0
+    until(lambda: (drill.run / "verdict.json").exists(), 10, "the verdict is written")
+    verdict = drill.verdict()
+    assert verdict["status"] == "unknown"
+    assert "ended early" in verdict["summary"]
+    nothing_is_left(drill, *nodes)
+
+
+def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    process = drill.begin_in_terminal()
+    drill.in_step()
+    began = time.time()
+    process.kill()
+    assert process.wait(5) == -signal.SIGKILL
+    until(lambda: not processes(drill.launch_id), CLEAN, "nothing runs any more")
+    assert time.time() - began < CLEAN
+    until(lambda: (drill.run / "verdict.json").exists(), 10, "the verdict is written")
+    assert "ansible-playbook was killed" in drill.verdict()["summary"]
+    nothing_is_left(drill, *nodes)
+
+
+def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """Every process of ansible-playbook is killed at once: only the leases are left to end the launch."""
+    process = drill.begin_in_terminal()
+    drill.in_step()
+    family = descendants(process.pid)
+    began = time.time()
+    for pid in family:
+        hit(pid, signal.SIGKILL)
+    process.wait(5)
+    assert len(processes(drill.launch_id)) >= 4  # it goes on at first
+    until(lambda: not processes(drill.launch_id), LEASE + CLEAN, "the leases end the launch")
+    assert time.time() - began > 2
+    for machine in nodes:
+        assert PORT not in listening(machine.container)
+
+
+def descendants(pid: int) -> list[int]:
+    """The process and all below it, parents first."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+# ---------------------------------------------------------------- several, uneven, limited
+
+
+def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+    drills = []
+    for name, members in (("one", ["node1"]), ("other", ["node2", "node3"])):
+        folder = tmp_path / name
+        folder.mkdir()
+        one = Drill(folder, {"cluster_launch_nodes": members, "cluster_nproc_per_node": 1})
+        drills.append(one.begin("--steps=60"))
+    drills[0].in_step(1)
+    drills[1].in_step(2)
+    assert processes(drills[0].launch_id)  # both at the same time
+    assert processes(drills[1].launch_id)
+    for one in drills:
+        assert one.end()["status"] == "healthy"
+        nothing_is_left(one, *nodes)
+
+
+def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
+    """Two ranks on node1, one on node3 and node2 each; --limit changes neither ranks nor participants."""
+    result = play(
+        "site.yml",
+        tags="ddp_smoke",
+        limit="node2",
+        extravars={
+            "cluster_nproc_per_node": "{{ 2 if inventory_hostname == 'node1' else 1 }}",
+            "cluster_artifacts_dir": str(tmp_path),
+        },
+    )
+    assert result.rc == 0, result.stdout
+    run = (tmp_path / "sandbox/latest").resolve()
+    plan = json.loads((run / "plan.json").read_text())
+    assert [(entry["node"], entry["ranks"]) for entry in plan["nodes"]] == [
+        ("node1", [0, 1]),
+        ("node2", [2]),
+        ("node3", [3]),
+    ]
+    smoke = json.loads((run / "smoke.json").read_text())
+    assert [(one["hostname"], one["local_rank"]) for one in smoke["ranks"]] == [
+        ("node1", 0),
+        ("node1", 1),
+        ("node2", 0),
+        ("node3", 0),
+    ]
+    assert json.loads((run / "verdict.json").read_text())["status"] == "healthy"
