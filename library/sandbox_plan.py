@@ -9,6 +9,7 @@ short_description: Plan the steps to the sandbox that the inventory describes
 description:
   - Looks at podman, the routes, the disk, and the settings of pip and apt on this machine, and changes nothing.
   - Fails with one sentence when the sandbox cannot be made here.
+  - Waits until a build of the image has ended that an interrupted run has left behind.
 options:
   name:
     description: Name of the sandbox, and of its network. Its containers are called C(<name>-<node>).
@@ -27,6 +28,9 @@ options:
     description: Address of each machine by its name.
     type: dict
     default: {}
+  lock:
+    description: Folder on which a build of the image holds a lock.
+    type: path
   subnet:
     description: Subnet of the sandbox's network.
     type: str
@@ -83,6 +87,7 @@ node_variables: {description: Variables that hand pip's settings to the nodes., 
 """
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -217,6 +222,7 @@ def main() -> None:
             "checkout": {"type": "path", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "nodes": {"type": "dict", "default": {}},
+            "lock": {"type": "path"},
             "subnet": {"type": "str"},
             "base": {"type": "str"},
             "release": {"type": "str", "default": ""},
@@ -235,6 +241,11 @@ def main() -> None:
     missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
     if missing:
         module.fail_json(msg=f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it.")
+
+    if given["lock"] and Path(given["lock"]).is_dir():
+        folder = os.open(given["lock"], os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        os.close(folder)
 
     host = Host(module)
     if given["state"] == "present":

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes the image localhost/muster-base: base.sh BUILD_DIR BASE [RELEASE]
+# Makes the image that the machines' image starts from: base.sh BUILD_DIR IMAGE BASE [RELEASE]
 set -eu
-dir=$1 base=$2 release=${3:-}
+dir=$1 image=$2 base=$3 release=${4:-}
 
 pull() {
     had=$(podman image exists "$1" && echo yes || echo no)
     # A registry that cannot be reached may take minutes to say so.
     timeout "$2" podman pull --quiet "$1" || return 1
-    podman tag "$1" localhost/muster-base
+    podman tag "$1" "$image"
     # What was not here before does not stay.
     if [ "$had" = no ]; then podman untag "$1" "$1"; fi
 }
@@ -17,9 +17,10 @@ bootstrap() {
     [ -s "$dir/sources" ] || { echo "apt on this machine has no source of Debian or Ubuntu: run apt-get update." >&2; exit 1; }
     [ -n "$release" ] || release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     mkdir "$dir/tmp"
-    TMPDIR=$dir/tmp mmdebstrap --mode=root --variant=minbase --include=ca-certificates \
+    # With mounts of its own: those of a bootstrap that is killed would stay, and removing its folder would reach into them.
+    TMPDIR=$dir/tmp unshare --mount mmdebstrap --mode=root --variant=minbase --include=ca-certificates \
         --aptopt="$dir/context/apt.conf" --dpkgopt=force-unsafe-io "$release" "$dir/base.tar" "$dir/sources"
-    podman import --quiet "$dir/base.tar" localhost/muster-base
+    podman import --quiet "$dir/base.tar" "$image"
 }
 
 case $base in
