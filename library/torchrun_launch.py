@@ -115,7 +115,9 @@ artifacts:
   returned: after a launch
   type: str
 timing:
-  description: Controller times at which the launch began, its end was noticed, and all nodes were clean.
+  description: >-
+    Controller times at which the launch began, silent nodes were spoken of (C(notices)), its end was noticed, and all
+    nodes were clean.
   returned: after a launch
   type: dict
 """

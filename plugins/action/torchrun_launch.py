@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster import outcome as judging
 from muster.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
+from muster.verdict import Finding, told
 from muster_connection import connect
 from muster_logs import LogBook, point_latest, write_json
 from muster_progress import Progress
@@ -138,6 +139,7 @@ class ActionModule(ActionBase):
             "artifacts": str(folder),
             "timing": {
                 "began": ended.began,
+                "notices": ended.notices,
                 "noticed": ended.noticed,
                 "cleaned": ended.cleaned,
             },
@@ -170,17 +172,19 @@ def judge(ended: Outcome, folder: Path) -> dict[str, Any]:
             stop_began=ended.stop_began,
             stalled=ended.stalled,
             leftovers=ended.leftovers,
+            unseen=ended.unseen,
             log_dir=str(folder / "logs"),
         ),
     )
 
 
 def failure_text(verdict: dict[str, Any]) -> str:
-    """The summary, and below it what proves it."""
-    parts = [verdict["summary"]]
-    for finding in verdict["findings"]:
-        if finding["status"] != "pass":
-            parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding["evidence"]]
+    """The summary; below it every reason where there are several, and what proves them."""
+    findings = [Finding(**finding) for finding in verdict["findings"] if finding["status"] != "pass"]
+    reasons = told(findings)
+    parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]
+    for finding in findings:
+        parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding.evidence]
     return "\n".join(parts)
 
 

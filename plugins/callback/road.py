@@ -13,7 +13,7 @@ from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 DOCUMENTATION = """
     name: road
@@ -32,6 +32,7 @@ DOCUMENTATION = """
 """
 
 LONG = 5.0  # seconds from which a task's duration is worth a line
+SIGN_OF_LIFE = 20.0  # seconds between two lines that say a task is still at work
 BANNER_AFTER = 0.7  # a task that may be skipped gets its title when it has been at work for this long
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 # Actions whose message is written for people: it is shown as it is, and says all that Ansible would add.
@@ -50,6 +51,7 @@ class CallbackModule(DefaultCallback):
         self._banner_lock = threading.RLock()
         self._play_to_show: Any = None
         self._timer: threading.Timer | None = None
+        self._at_work: Any = None
         self._task_began = 0.0
         self._last_result = 0.0
         self._verdict: Mapping[str, Any] | None = None
@@ -69,12 +71,10 @@ class CallbackModule(DefaultCallback):
         self._task_began = self._last_result = time.monotonic()
         if task.action in QUIET_ACTIONS:
             return
+        self._at_work = task
         if not task.when:
             self._print_task_banner(task)
-            return
-        self._timer = threading.Timer(BANNER_AFTER, self._print_task_banner, [task])
-        self._timer.daemon = True
-        self._timer.start()
+        self._after(BANNER_AFTER, self._wait_with, task)
 
     def _print_task_banner(self, task: Any) -> None:
         # The timer's thread and the one that handles results may both come here for one task.
@@ -86,8 +86,25 @@ class CallbackModule(DefaultCallback):
                 super().v2_playbook_on_play_start(play)
             super()._print_task_banner(task)
 
+    def _after(self, seconds: float, act: Callable[[Any], None], task: Any) -> None:
+        self._timer = threading.Timer(seconds, act, [task])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _wait_with(self, task: Any) -> None:
+        """In a thread of its own: give a slow task its title, then say every now and then that it is at work."""
+        if self._at_work is not task:
+            return
+        self._print_task_banner(task)
+        seconds = time.monotonic() - self._task_began
+        # A launch shows its own progress.
+        if seconds >= SIGN_OF_LIFE and task.action != "torchrun_launch":
+            self._display.display(f"  {seconds:.0f} s ...", color=constants.COLOR_VERBOSE)
+        self._after(SIGN_OF_LIFE, self._wait_with, task)
+
     def _end_of_task(self) -> None:
         """Say how long the task took that has just ended, if that was long."""
+        self._at_work = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

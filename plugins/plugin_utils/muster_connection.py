@@ -73,8 +73,9 @@ class NodeConnection:
 
 
 def one_line(text: str) -> str:
-    """The last lines of a message on one line: ssh and Python put the reason last."""
-    return " ".join(" ".join(line.split()) for line in text.strip().splitlines()[-3:])[-400:]
+    """The last lines of a message on one line, without Ansible's preamble: ssh and Python put the reason last."""
+    reason = text.rpartition("can be reached over ssh: ")[2]
+    return " ".join(" ".join(line.split()) for line in reason.strip().splitlines()[-3:])[-400:]
 
 
 def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], program: str) -> NodeConnection:

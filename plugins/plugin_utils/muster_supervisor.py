@@ -115,9 +115,11 @@ class Outcome:
     started: bool = False
     began: float = 0.0
     noticed: float = 0.0
+    notices: list[float] = field(default_factory=list)
     stop_began: float = 0.0
     cleaned: float = 0.0
     leftovers: dict[str, str] = field(default_factory=dict)
+    unseen: list[str] = field(default_factory=list)
     stalled: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -143,6 +145,7 @@ class Supervisor:
         }
         self.signalled = 0
         self.noticed = 0.0
+        self.notices: list[float] = []
         self.parent = os.getppid()
         self.offsets: dict[str, float] = {}
 
@@ -233,9 +236,11 @@ class Supervisor:
             outcome.decision = Decision("interrupted", f"the supervisor failed: {type(exc).__name__}: {exc}")
         outcome.stop_began = time.time()
         outcome.noticed = self.noticed or outcome.stop_began
+        outcome.notices = self.notices
         if outcome.decision.kind == "stalled":
             outcome.stalled = standing_still({name: report.ranks for name, report in self.reports.items()})
         outcome.leftovers = self.stop(dump=outcome.decision.kind == "stalled")
+        outcome.unseen = [name for name, report in self.reports.items() if report.lost]
         outcome.cleaned = time.time()
         return outcome
 
@@ -287,6 +292,7 @@ class Supervisor:
                 if not watch.nodes[answer.node].over:
                     self.look(answer.node, LOOK_PAUSE)
             for sentence in watch.notices(now):
+                self.notices.append(now)
                 self.say(sentence)
             if self.abandoned:
                 return self.interruption()
@@ -357,10 +363,7 @@ class Supervisor:
             answer = answers.get(name)
             if answer is None or answer.data is None:
                 report.lost = True
-                report.lost_why = answer.error if answer else "no answer"
-                left[name] = (
-                    f"unknown: {report.lost_why}; its lease ends what runs there within {self.settings.lease:.0f} s"
-                )
+                report.lost_why = answer.error if answer else ""
                 continue
             self.keep(answer)
             report.unit = answer.data["unit_before"]

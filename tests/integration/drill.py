@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import signal
 import subprocess
 import threading
 import time
@@ -22,6 +21,7 @@ import ansible_runner
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
 
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
@@ -102,14 +102,13 @@ class Drill:
         self.shown = bytearray()
         wishes = json.dumps(self.wishes(*arguments))
         process = subprocess.Popen(
-            [BIN / "ansible-playbook", "playbooks/launch.yml", "-i", INVENTORY, "-e", wishes],
+            # --ctty makes the terminal the new session's own, so that a key pressed there is a signal.
+            ["setsid", "--ctty", BIN / "ansible-playbook", "playbooks/launch.yml", "-i", INVENTORY, "-e", wishes],
             cwd=ROOT,
             env={**os.environ, **ENVIRONMENT},
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl_controlling_terminal(slave),
         )
         os.close(slave)
         threading.Thread(target=self.read_terminal, daemon=True).start()
@@ -168,6 +167,12 @@ class Drill:
         assert len(found) == 1, found
         return found[0]
 
+    def runs(self) -> bool:
+        return bool(processes(self.launch_id))
+
+    def has_verdict(self) -> bool:
+        return (self.run / "verdict.json").exists()
+
     def unit(self) -> str:
         return f"muster-launch-{self.launch_id}.service"
 
@@ -215,20 +220,14 @@ class Drill:
         raise AssertionError(self.runner.stdout.read())
 
     def seconds_to_notice(self) -> float:
-        noticed: float = self.result()["timing"]["noticed"]
-        return noticed - self.fault_at
+        """From the fault to the first word about it, or to the decision to end the launch."""
+        timing = self.result()["timing"]
+        first: float = min([timing["noticed"], *timing["notices"]])
+        return first - self.fault_at
 
     def seconds_to_clean(self) -> float:
         self.watcher.join(70)
         return self.gone_at - self.fault_at
-
-
-def fcntl_controlling_terminal(descriptor: int) -> None:
-    """Make the terminal the new session's own, so that a key pressed there is a signal."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
 
 
 def hit(pid: int, number: signal.Signals) -> None:

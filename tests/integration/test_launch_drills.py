@@ -349,9 +349,9 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    assert "its lease ends what runs there" in json.dumps(verdict)
+    assert "its lease ends it there" in json.dumps(verdict)
     # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
-    until(lambda: not processes(drill.launch_id), 15, "the thawed node ends its part")
+    until(lambda: not drill.runs(), 15, "the thawed node ends its part")
     wait_for_ssh(nodes[1])
     table("node2 frozen (podman pause)", drill, verdict)
 
@@ -365,7 +365,7 @@ def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table
         drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
         verdict = drill.end()
         # Nobody can reach the node: its own lease has ended the launch there.
-        until(lambda: not processes(drill.launch_id), LEASE + 10, "the lease ends the launch")
+        until(lambda: not drill.runs(), LEASE + 10, "the lease ends the launch")
         assert nodes[1].inside("systemctl", "--failed", "--no-legend", "--plain").stdout == ""
     finally:
         nodes[1].inside("systemctl", "start", "ssh.service")
@@ -384,10 +384,10 @@ def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.in_step()
     began = time.time()
     os.write(drill.terminal, b"\x03")
-    until(lambda: not processes(drill.launch_id), CLEAN, "nothing runs any more")
+    until(lambda: not drill.runs(), CLEAN, "nothing runs any more")
     assert time.time() - began < CLEAN
     assert process.wait(20) != 0
-    until(lambda: (drill.run / "verdict.json").exists(), 10, "the verdict is written")
+    until(drill.has_verdict, 10, "the verdict is written")
     verdict = drill.verdict()
     assert verdict["status"] == "unknown"
     assert "ended early" in verdict["summary"]
@@ -400,9 +400,9 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
     began = time.time()
     process.kill()
     assert process.wait(5) == -signal.SIGKILL
-    until(lambda: not processes(drill.launch_id), CLEAN, "nothing runs any more")
+    until(lambda: not drill.runs(), CLEAN, "nothing runs any more")
     assert time.time() - began < CLEAN
-    until(lambda: (drill.run / "verdict.json").exists(), 10, "the verdict is written")
+    until(drill.has_verdict, 10, "the verdict is written")
     assert "ansible-playbook was killed" in drill.verdict()["summary"]
     nothing_is_left(drill, *nodes)
 
@@ -417,7 +417,7 @@ def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machin
         hit(pid, signal.SIGKILL)
     process.wait(5)
     assert len(processes(drill.launch_id)) >= 4  # it goes on at first
-    until(lambda: not processes(drill.launch_id), LEASE + CLEAN, "the leases end the launch")
+    until(lambda: not drill.runs(), LEASE + CLEAN, "the leases end the launch")
     assert time.time() - began > 2
     for machine in nodes:
         assert PORT not in listening(machine.container)

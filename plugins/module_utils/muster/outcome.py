@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .failure import Failure, NodeReport, first_failure
-from .verdict import Finding, add_up, evidence, with_fix
+from .verdict import Finding, add_up, evidence, told, with_fix
 
 if TYPE_CHECKING:
     from .watch import Decision
@@ -19,7 +19,11 @@ COLLECTIVE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch
 
 @dataclass(frozen=True)
 class Ending:
-    """How the supervisor saw the end. stop_began: controller time; log_dir: where the controller keeps the logs."""
+    """How the supervisor saw the end.
+
+    stop_began: controller time. leftovers: what is left of the launch, by node. unseen: nodes that could not be looked
+    at in the end. log_dir: where the controller keeps the logs.
+    """
 
     decision: Decision
     preflight: list[Finding]
@@ -27,6 +31,7 @@ class Ending:
     stop_began: float
     stalled: list[dict[str, Any]]
     leftovers: dict[str, str]
+    unseen: list[str]
     log_dir: str
 
 
@@ -41,7 +46,7 @@ def judge(plan: dict[str, Any], end: Ending) -> dict[str, Any]:
         "interrupted": interrupted,
         "stalled": stalled,
     }.get(kind, failed)(plan, end)
-    findings += left_behind(plan, end.leftovers)
+    findings += left_behind(plan, end)
     return add_up(findings, summary_of(plan, findings))
 
 
@@ -58,8 +63,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def refused(preflight: list[Finding]) -> dict[str, Any]:
-    reasons = [with_fix(finding) for finding in preflight if finding.status == "fail"]
-    return add_up(preflight, "not started. " + "; ".join(reasons))
+    reasons = told([finding for finding in preflight if finding.status == "fail"])
+    more = f"; and {plural(len(reasons) - 2, 'reason')} more" if len(reasons) > 2 else ""
+    return add_up(preflight, "not started. " + "; ".join(reasons[:2]) + more)
 
 
 def finished(plan: dict[str, Any], _end: Ending) -> list[Finding]:
@@ -181,15 +187,25 @@ def last_stack(stderr: str) -> list[str]:
     return stack[:8]
 
 
-def left_behind(plan: dict[str, Any], leftovers: dict[str, str]) -> list[Finding]:
+def left_behind(plan: dict[str, Any], end: Ending) -> list[Finding]:
     units = {entry["node"]: entry["unit"] for entry in plan["nodes"]}
-    return [
+    found = [
         Finding(
             "launch.leftover",
-            "unknown" if what.startswith("unknown") else "fail",
+            "fail",
             node,
-            f"what is left of the launch there: {what}",
+            f"left of the launch: {what}",
             fix={"text": "End it with", "command": f"systemctl stop {units[node]}"},
         )
-        for node, what in leftovers.items()
+        for node, what in end.leftovers.items()
+    ]
+    return found + [
+        Finding(
+            "launch.leftover",
+            "unknown",
+            node,
+            "does not answer, so what is left of the launch is unknown; its lease ends it there",
+            fix={"text": "Look with", "command": f"systemctl status {units[node]}"},
+        )
+        for node in end.unseen
     ]

@@ -73,9 +73,20 @@ def worst_summary(findings: list[Finding]) -> str:
     return "nothing was looked at"
 
 
-def with_fix(finding: Finding) -> str:
+def told(findings: list[Finding]) -> list[str]:
+    """One line for each conclusion, in order; the nodes that it holds for stand together before it."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    first: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        key = (finding.summary, finding.fix.get("text", ""), finding.fix.get("command", ""))
+        nodes.setdefault(key, []).append(finding.node)
+        first.setdefault(key, finding)
+    return [with_fix(finding, ", ".join(nodes[key])) for key, finding in first.items()]
+
+
+def with_fix(finding: Finding, nodes: str = "") -> str:
     """The finding as one line for people: which node, why, and what to type."""
-    line = f"{finding.node}: {finding.summary}"
+    line = f"{nodes or finding.node}: {finding.summary}"
     if finding.fix.get("text"):
         line += f". {finding.fix['text']}"
     if finding.fix.get("command"):

@@ -103,7 +103,7 @@ class Watch:
                 return Decision("failed", f"a rank failed on {name}", name)
         for name, node in self.nodes.items():
             if not node.over and now - node.last_answer > self.limits.patience:
-                return Decision("lost", node.why_silent or "no answer", name)
+                return Decision("lost", node.why_silent, name)
         if all(node.well for node in self.nodes.values()):
             return Decision("finished", "every node's torchrun ended well")
         if self.limits.stall and now - self.last_line > self.silent_for:
