@@ -74,7 +74,8 @@ build: {description: Whether the image has to be made., type: bool, returned: al
 network: {description: Whether the network has to be made., type: bool, returned: always}
 remove_network: {description: Whether the old network has to go first., type: bool, returned: always}
 machines: {description: Whether the network or a machine is not as wanted., type: bool, returned: always}
-remove: {description: Containers that have to go, each with the reason., type: list, returned: always}
+remove: {description: Why each container that has to go has to., type: dict, returned: always}
+removal: {description: The same as one line for people., type: str, returned: always}
 start: {description: Nodes that are stopped., type: list, returned: always}
 create: {description: Specification of each node that has to be made., type: dict, returned: always}
 image: {description: Name of the image., type: str, returned: when state=present}
@@ -176,7 +177,7 @@ def digest(parts: list[str | bytes]) -> str:
     return whole.hexdigest()[:12]
 
 
-def present(module: AnsibleModule, host: Host) -> dict[str, Any]:
+def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, Any]]:
     """Plan a sandbox, and say what its parts are made from."""
     given = module.params
     pip = host.pip_settings()
@@ -201,9 +202,7 @@ def present(module: AnsibleModule, host: Host) -> dict[str, Any]:
         environment={name: value for name, value in os.environ.items() if name.lower() in _PROXIES and value},
     )
     plan = sandbox.make_plan(wanted, host.found(image))
-    return {
-        **dataclasses.asdict(plan),
-        "machines": plan.machines,
+    return plan, {
         "image": image,
         "ulimits": host.ulimits(),
         "labels": {sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
@@ -248,13 +247,16 @@ def main() -> None:
         os.close(folder)
 
     host = Host(module)
+    made_from: dict[str, Any] = {}
     if given["state"] == "present":
-        result = present(module, host)
+        plan, made_from = present(module, host)
     else:
-        result = dataclasses.asdict(sandbox.plan_end(given["name"], given["checkout"], host.found("")))
-    if result["refusal"]:
-        module.fail_json(msg=result["refusal"])
-    module.exit_json(changed=False, **result)
+        plan = sandbox.plan_end(given["name"], given["checkout"], host.found(""))
+    if plan.refusal:
+        module.fail_json(msg=plan.refusal)
+    module.exit_json(
+        changed=False, removal=plan.removal, machines=plan.machines, **dataclasses.asdict(plan), **made_from
+    )
 
 
 if __name__ == "__main__":

@@ -57,9 +57,14 @@ class Plan:
     build: bool = False
     network: bool = False
     remove_network: bool = False
-    remove: list[dict[str, str]] = field(default_factory=list)
+    remove: dict[str, str] = field(default_factory=dict)
     start: list[str] = field(default_factory=list)
     create: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def removal(self) -> str:
+        """The containers that have to go and why, for people."""
+        return ", ".join(f"{name} ({why})" if why else name for name, why in self.remove.items())
 
     @property
     def machines(self) -> bool:
@@ -167,7 +172,7 @@ def _judge_machines(wanted: Wanted, found: Found, plan: Plan) -> None:
         node = by_name.get(name, "")
         why = _why_not_kept_in(wanted, node, container, plan.network)
         if why:
-            plan.remove.append({"name": name, "why": why})
+            plan.remove[name] = why
             continue
         kept.add(node)
         if container.get("State") != "running":
@@ -206,11 +211,7 @@ def plan_end(name: str, checkout: str, found: Found) -> Plan:
     """Everything that a sandbox has on this machine, to be removed."""
     return Plan(
         refusal=_belongs_to_another(name, checkout, found),
-        remove=[
-            {"name": _name(container), "why": "the sandbox ends"}
-            for container in found.containers
-            if _mine(name, checkout, found, container)
-        ],
+        remove={_name(thing): "" for thing in found.containers if _mine(name, checkout, found, thing)},
         remove_network=any(_mine(name, checkout, found, network) for network in found.networks),
     )
 
