@@ -59,6 +59,26 @@ options:
     description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
     type: int
     default: -1
+  detached:
+    description:
+      - Whether to return as soon as all ranks run, and leave the launch to itself. It then holds no lease, and is ended
+        by O(time_limit) instead.
+    type: bool
+    default: false
+  time_limit:
+    description: Seconds after which the launch is ended wherever it is. 0 means never. A detached launch needs one.
+    type: int
+    default: 0
+  attach:
+    description:
+      - Id of a detached launch that was begun from here, to be watched to its end. Its logs are fetched whole.
+      - An interruption leaves it running.
+    type: str
+    default: ""
+  stop:
+    description: Id of a launch that was begun from here, to be ended on all of its nodes.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Prints the plan, and contacts no node.
@@ -86,6 +106,26 @@ EXAMPLES = r"""
     stop_timeout: 5
     min_free_mb: 64
     show_rank: 0
+  become: true
+  run_once: true
+
+- name: Train for two days at most, and do not wait
+  torchrun_launch:
+    script: /srv/project/train.py
+    detached: true
+    time_limit: 172800
+  become: true
+  run_once: true
+
+- name: Watch it to its end
+  torchrun_launch:
+    attach: 20261121-093142-1df3
+  become: true
+  run_once: true
+
+- name: End it
+  torchrun_launch:
+    stop: 20261121-093142-1df3
   become: true
   run_once: true
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shlex
 import sys
@@ -51,6 +52,10 @@ class ActionModule(ActionBase):
                 "stop_timeout": {"type": "int", "default": 5},
                 "min_free_mb": {"type": "int", "default": 64},
                 "show_rank": {"type": "int", "default": -1},
+                "detached": {"type": "bool", "default": False},
+                "time_limit": {"type": "int", "default": 0},
+                "attach": {"type": "str", "default": ""},
+                "stop": {"type": "str", "default": ""},
             }
         )
         try:
@@ -70,6 +75,11 @@ class ActionModule(ActionBase):
             raise PlanError(["The inventory has no gpu_nodes."])
         variables = {name: node_variables(task_vars, self._templar, self._loader, name) for name in names}
         cluster = variables[names[0]]
+        if options["detached"] and options["time_limit"] <= 0:
+            raise PlanError(["A detached launch needs a time limit in seconds: set launch_time_limit."])
+        known = options["attach"] or options["stop"]
+        if known:
+            return kept_plan(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"], known, names), cluster
         source = options["script_src"]
         if source and not Path(source).is_file():
             raise PlanError([f"{source} is not a file on the controller (script_src)."])
@@ -120,19 +130,31 @@ class ActionModule(ActionBase):
             rendezvous_timeout=options["rendezvous_timeout"],
             min_free_bytes=options["min_free_mb"] * 1_000_000,
             keep=cluster["cluster_run_keep"],
+            detached=options["detached"] or bool(options["attach"]),
+            time_limit=options["time_limit"],
             chdir=options["chdir"],
             script_name=source.name if source else "",
             script_body=source.read_bytes() if source else b"",
         )
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars, program) for entry in plan["nodes"]}
-        ended = Supervisor(plan, connections, settings, logs, progress.say).supervise()
+        supervisor = Supervisor(plan, connections, settings, logs, progress.say)
+        if options["stop"]:
+            ended = supervisor.end()
+        elif options["attach"]:
+            ended = supervisor.attach()
+        else:
+            ended = supervisor.launch()
         progress.clear()
         verdict = judge(ended, folder)
         write_json(folder / "verdict.json", verdict)
         result = {
             "changed": False,
-            "failed": verdict["status"] not in ("healthy", "degraded"),
+            # Left running, or ended by the user's own word, is what was asked for.
+            "failed": verdict["status"] not in ("healthy", "degraded")
+            and not (
+                ended.decision.kind == "detached" or (options["stop"] and not ended.leftovers and not ended.unseen)
+            ),
             "verdict": verdict,
             "plan": masked(ended.plan),
             "events": logs.events,
@@ -147,6 +169,21 @@ class ActionModule(ActionBase):
         if result["failed"]:
             result["msg"] = failure_text(verdict)
         return result
+
+
+def kept_plan(folder: Path, launch_id: str, nodes: list[str]) -> dict[str, Any]:
+    """The plan of a launch that was begun from here. Raises PlanError."""
+    try:
+        plan: dict[str, Any] = json.loads((folder / launch_id / "plan.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
+        raise PlanError(
+            [f"No launch {launch_id!r} was begun from here; the newest are {', '.join(known) or 'none'}."]
+        ) from exc
+    missing = [entry["node"] for entry in plan["nodes"] if entry["node"] not in nodes]
+    if missing:
+        raise PlanError([f"{', '.join(missing)} took part in {launch_id}, and is not in gpu_nodes any more."])
+    return plan
 
 
 def headline(plan: dict[str, Any]) -> str:

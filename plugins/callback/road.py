@@ -173,7 +173,11 @@ class CallbackModule(DefaultCallback):
         if self._verdict is not None:
             status = str(self._verdict["status"])
             where = f" ({_short(self._artifacts)}/verdict.json)" if self._artifacts else ""
-            color = {"healthy": constants.COLOR_OK, "degraded": constants.COLOR_WARN}.get(status, constants.COLOR_ERROR)
+            color = {
+                "healthy": constants.COLOR_OK,
+                "degraded": constants.COLOR_WARN,
+                "unknown": constants.COLOR_WARN,
+            }.get(status, constants.COLOR_ERROR)
             others = (
                 [f"{host}: {why}" for host, why in self._failures.items()] if status in ("healthy", "degraded") else []
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from muster.plan import masked
@@ -28,6 +29,8 @@ class LogBook:
         self.tails: dict[tuple[str, str], str] = {}
         self.partial: dict[tuple[str, str], str] = {}
         self.events: list[dict[str, Any]] = []
+        # A launch that is attached to once more is fetched whole once more.
+        shutil.rmtree(folder / "logs", ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
 
     def keep_plan(self, plan: dict[str, Any]) -> None:

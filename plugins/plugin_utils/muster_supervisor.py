@@ -1,17 +1,13 @@
 """The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
 
-One thread per node carries messages, so that a node that hangs delays nobody; all decisions are made in the thread
-that calls `supervise`, by module_utils/muster/watch.py.
+All decisions are made in the one thread that calls it, by module_utils/muster/watch.py.
 """
 
 from __future__ import annotations
 
 import base64
-import contextvars
 import os
-import queue
 import signal
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +18,15 @@ from muster import preflight
 from muster.failure import NodeReport
 from muster.verdict import Finding
 from muster.watch import Decision, Limits, Watch, standing_still
-from muster_connection import NodeConnection, NodeError
+from muster_messages import Answer, Messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster_connection import NodeConnection
     from muster_logs import LogBook
 
+FOREVER = float("inf")
 LEASE = 10.0  # seconds that a node goes on without having been looked at
 LOOK_WAIT = 0.8  # a look returns at once when there is news, else after this long
 LOOK_PAUSE = 0.25  # between two looks at one node
@@ -38,53 +36,6 @@ START_TIMEOUT = 20.0
 STOP_TIMEOUT = 15.0
 DRAIN_TIMEOUT = 20.0
 GRACE = 1.5  # after the first failure, for the other ranks to write their last words
-
-
-@dataclass
-class Answer:
-    node: str
-    verb: str
-    sent: float
-    received: float
-    data: dict[str, Any] | None = None
-    error: str = ""
-    reachable: bool = True
-
-
-class NodeThread(threading.Thread):
-    """Carries one message at a time to one node. A daemon: a hung connection must not hold up the end."""
-
-    def __init__(self, connection: NodeConnection, answers: queue.Queue[Answer]) -> None:
-        super().__init__(daemon=True, name=f"node {connection.name}")
-        self.connection = connection
-        self.answers = answers
-        self.inbox: queue.Queue[tuple[str, dict[str, Any], bool, float]] = queue.Queue()
-        self.busy = False
-        # Ansible keeps the current task in a context variable, which new threads do not inherit.
-        self.context = contextvars.copy_context()
-
-    def ask(self, verb: str, payload: dict[str, Any], *, privileged: bool = False, delay: float = 0.0) -> None:
-        self.busy = True
-        self.inbox.put((verb, payload, privileged, time.time() + delay))
-
-    def run(self) -> None:
-        self.context.run(self.serve)
-
-    def serve(self) -> None:
-        while True:
-            verb, payload, privileged, not_before = self.inbox.get()
-            time.sleep(max(0.0, not_before - time.time()))
-            sent = time.time()
-            try:
-                data = self.connection.call(verb, payload, privileged=privileged)
-                answer = Answer(self.name, verb, sent, time.time(), data)
-            except NodeError as exc:
-                answer = Answer(self.name, verb, sent, time.time(), None, str(exc), exc.reachable)
-            except Exception as exc:  # whatever a connection plugin may raise is news about this node
-                answer = Answer(self.name, verb, sent, time.time(), None, f"{type(exc).__name__}: {exc}")
-            answer.node = self.connection.name
-            self.busy = False
-            self.answers.put(answer)
 
 
 @dataclass
@@ -98,10 +49,16 @@ class Settings:
     rendezvous_timeout: int
     min_free_bytes: int
     keep: int
-    lease: float = LEASE
+    detached: bool = False
+    time_limit: int = 0
     chdir: str = ""
     script_name: str = ""
     script_body: bytes = b""
+
+    @property
+    def lease(self) -> float:
+        """Detached, a launch is ended by its time limit instead."""
+        return FOREVER if self.detached else LEASE
 
 
 @dataclass
@@ -112,7 +69,6 @@ class Outcome:
     decision: Decision
     findings: list[Finding] = field(default_factory=list)
     reports: list[NodeReport] = field(default_factory=list)
-    started: bool = False
     began: float = 0.0
     noticed: float = 0.0
     notices: list[float] = field(default_factory=list)
@@ -137,13 +93,14 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.answers: queue.Queue[Answer] = queue.Queue()
-        self.threads = {name: NodeThread(connection, self.answers) for name, connection in connections.items()}
+        self.messages = Messages(connections)
+        self.findings: list[Finding] = []
         self.reports = {
             entry["node"]: NodeReport(entry["node"], reached=False, first_rank=entry["ranks"][0])
             for entry in plan["nodes"]
         }
         self.signalled = 0
+        self.started = False  # a detached launch that goes on without this supervisor
         self.noticed = 0.0
         self.notices: list[float] = []
         self.parent = os.getppid()
@@ -151,18 +108,27 @@ class Supervisor:
 
     # ------------------------------------------------------------ the whole
 
-    def supervise(self) -> Outcome:
-        """Run the launch to its end. Never raises for what happens on a node; ends everywhere what it began."""
+    def launch(self) -> Outcome:
+        """Start the launch and see it through; detached, until all of its ranks run."""
+        return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
+
+    def attach(self) -> Outcome:
+        """See a detached launch through. An interruption leaves it as it is."""
+        self.started = True
+        return self.guarded(lambda: self.see_through(self.watch))
+
+    def end(self) -> Outcome:
+        """End a launch that runs detached."""
+        return self.guarded(lambda: self.see_through(lambda: Decision("interrupted", "ended by hand (launch_stop)")))
+
+    def guarded(self, errand: Callable[[], Outcome]) -> Outcome:
+        """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
         previous = {
             number: signal.signal(number, self.on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         }
         try:
-            for thread in self.threads.values():
-                thread.start()
-            outcome = self.prepare()
-            if outcome is not None:
-                return outcome
-            return self.launch()
+            self.messages.open()
+            return errand()
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -195,8 +161,8 @@ class Supervisor:
                 "address": entry["address"],
                 "port": self.plan["master_port"] if name == head else None,
             }
-            self.threads[name].ask("prepare", wish, privileged=True)
-        answers = self.gather("prepare", PREPARE_TIMEOUT)
+            self.messages.ask(name, "prepare", wish, privileged=True)
+        answers = self.messages.gather("prepare", PREPARE_TIMEOUT, self.late, lambda: self.abandoned)
         findings: list[Finding] = []
         for name, entry in self.entries.items():
             answer = answers.get(name)
@@ -226,14 +192,21 @@ class Supervisor:
 
     # ------------------------------------------------------------ the launch
 
-    def launch(self) -> Outcome:
-        outcome = Outcome(
-            self.plan, Decision("failed", ""), self.findings, list(self.reports.values()), True, time.time()
-        )
+    def see_through(self, work: Callable[[], Decision]) -> Outcome:
+        """Do the work, then end the launch on every node and gather what it left; unless it is to go on detached.
+
+        Never raises for what happens on a node.
+        """
+        outcome = Outcome(self.plan, Decision("failed", ""), self.findings, list(self.reports.values()))
+        outcome.began = time.time()
+        for report in outcome.reports:
+            report.reached = True
         try:
-            outcome.decision = self.start() or self.watch()
+            outcome.decision = work()
         except BaseException as exc:  # whatever went wrong here, no node may go on unwatched
             outcome.decision = Decision("interrupted", f"the supervisor failed: {type(exc).__name__}: {exc}")
+        if outcome.decision.kind == "detached":
+            return outcome
         outcome.stop_began = time.time()
         outcome.noticed = self.noticed or outcome.stop_began
         outcome.notices = self.notices
@@ -254,14 +227,15 @@ class Supervisor:
                 "run_dir": entry["run_dir"],
                 "chdir": self.settings.chdir,
                 "lease": self.settings.lease,
+                "time_limit": self.settings.time_limit,
                 "stop_timeout": self.settings.stop_timeout,
                 "keep": self.settings.keep,
                 "script_name": self.settings.script_name,
                 "script_body": base64.b64encode(self.settings.script_body).decode(),
-                "program": self.threads[name].connection.program,
+                "program": self.settings.program,
             }
-            self.threads[name].ask("start", spec, privileged=True)
-        answers = self.gather("start", START_TIMEOUT)
+            self.messages.ask(name, "start", spec, privileged=True)
+        answers = self.messages.gather("start", START_TIMEOUT, self.late)
         if self.abandoned:
             return self.interruption()
         for name in self.entries:
@@ -277,15 +251,13 @@ class Supervisor:
     def watch(self) -> Decision:
         """Look at all nodes until the launch is over or must be ended."""
         now = time.time()
-        watch = Watch(
-            list(self.entries), now, Limits(stall=self.settings.stall_timeout, start=self.settings.rendezvous_timeout)
-        )
+        watch = Watch({name: entry["nproc"] for name, entry in self.entries.items()}, now, self.limits())
         for name in self.entries:
             self.look(name, 0.0)
         decision: Decision | None = None
         give_up_at = 0.0
         while True:
-            answer = self.next_answer(0.2)
+            answer = self.messages.next(0.2)
             now = time.time()
             if answer is not None and answer.verb == "look":
                 self.take_look(answer, watch, now)
@@ -295,7 +267,7 @@ class Supervisor:
                 self.notices.append(now)
                 self.say(sentence)
             if self.abandoned:
-                return self.interruption()
+                return Decision("detached", "left running") if self.started else self.interruption()
             if decision is None:
                 decision = watch.decide(now)
                 if decision is not None:
@@ -307,6 +279,16 @@ class Supervisor:
             elif now > give_up_at or all(node.over for node in watch.nodes.values()):
                 return decision
 
+    def limits(self) -> Limits:
+        if self.started:
+            # A launch that runs on its own is not ended because the controller cannot see a part of it for a while.
+            return Limits(stall=self.settings.stall_timeout, patience=FOREVER)
+        return Limits(
+            stall=self.settings.stall_timeout,
+            start=self.settings.rendezvous_timeout,
+            until_running=self.settings.detached,
+        )
+
     def look(self, name: str, delay: float) -> None:
         entry = self.entries[name]
         wish = {
@@ -317,7 +299,7 @@ class Supervisor:
             "offsets": self.logs.offsets(name),
             "limit": LOOK_BYTES,
         }
-        self.threads[name].ask("look", wish, delay=delay)
+        self.messages.ask(name, "look", wish, delay=delay)
 
     def take_look(self, answer: Answer, watch: Watch, now: float) -> None:
         if answer.data is None:
@@ -356,8 +338,8 @@ class Supervisor:
                 "offsets": self.logs.offsets(name),
                 "limit": LOOK_BYTES,
             }
-            self.threads[name].ask("stop", wish, privileged=True)
-        answers = self.gather("stop", STOP_TIMEOUT)
+            self.messages.ask(name, "stop", wish, privileged=True)
+        answers = self.messages.gather("stop", STOP_TIMEOUT, self.late)
         left = {}
         for name, report in self.reports.items():
             answer = answers.get(name)
@@ -381,7 +363,7 @@ class Supervisor:
         for name in nodes:
             self.ask_for_logs(name)
         while nodes and time.time() < deadline:
-            answer = self.next_answer(0.2)
+            answer = self.messages.next(0.2)
             if answer is None or answer.verb != "logs" or answer.node not in nodes:
                 continue
             if answer.data is None:
@@ -397,29 +379,12 @@ class Supervisor:
 
     def ask_for_logs(self, name: str) -> None:
         wish = {"run_dir": self.entries[name]["run_dir"], "offsets": self.logs.offsets(name), "limit": LOOK_BYTES * 8}
-        self.threads[name].ask("logs", wish)
+        self.messages.ask(name, "logs", wish)
 
-    # ------------------------------------------------------------ messages
-
-    def next_answer(self, timeout: float) -> Answer | None:
-        try:
-            return self.answers.get(timeout=timeout)
-        except queue.Empty:
-            return None
-
-    def gather(self, verb: str, timeout: float) -> dict[str, Answer]:
-        """The answers of all nodes to one verb; a node that does not answer in time is missing."""
-        found: dict[str, Answer] = {}
-        deadline = time.time() + timeout
-        while len(found) < len(self.threads) and time.time() < deadline:
-            answer = self.next_answer(0.2)
-            if answer is not None and answer.verb == verb:
-                found[answer.node] = answer
-            elif answer is not None and answer.verb == "look" and answer.data is not None:
-                self.keep(answer)  # one that was under way when the end came
-            if self.abandoned and verb == "prepare":
-                break
-        return found
+    def late(self, answer: Answer) -> None:
+        """A look that was under way when something else was asked."""
+        if answer.verb == "look" and answer.data is not None:
+            self.keep(answer)
 
 
 def script_of(entry: dict[str, Any]) -> str:

@@ -484,3 +484,63 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
         ("node3", 0),
     ]
     assert json.loads((run / "verdict.json").read_text())["status"] == "healthy"
+
+
+# ---------------------------------------------------------------- detached, limited in time, with secrets
+
+
+def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
+    drill: Drill, nodes: tuple[Machine, Machine], play: Play
+) -> None:
+    drill.variables.update(launch_detached=True, launch_time_limit=300)
+    verdict = drill.begin("--steps=150").end()
+    assert verdict["status"] == "unknown"
+    assert drill.result()["failed"] is False
+    launch_id = drill.launch_id
+    time.sleep(LEASE + 2)
+    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
+    kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
+    result = play("playbooks/launch.yml", extravars=kept)
+    assert result.rc == 0, result.stdout
+    assert drill.verdict()["status"] == "healthy"
+    log = drill.run / "logs/node2/rank3.stdout.log"
+    assert log.read_text() == "".join(f"step {step}\n" for step in range(150))
+    nothing_is_left(drill, *nodes)
+
+
+def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+    drill.variables.update(launch_detached=True, launch_time_limit=300)
+    drill.begin().end()
+    assert drill.runs()
+    kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
+    result = play("playbooks/launch.yml", extravars=kept)
+    assert result.rc == 0, result.stdout
+    nothing_is_left(drill, *nodes)
+
+
+def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.variables["launch_time_limit"] = 25
+    finding = only_failure(drill.begin().in_step().end())
+    assert finding["id"] == "launch.limit"
+    nothing_is_left(drill, *nodes)
+
+
+def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
+    drill.begin("--steps=60").in_step()
+    rank = drill.pid(0)
+    assert b"HF_TOKEN=hf-3141592653" in Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
+    argv = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists())
+    assert b"hf-3141592653" not in argv
+    shown = nodes[0].inside("systemctl", "show", drill.unit()).stdout + nodes[0].inside("journalctl", "--quiet").stdout
+    assert "hf-3141592653" not in shown
+    stranger = nodes[0].inside(
+        "su", "-s", "/bin/sh", "nobody", "-c", "cat /run/muster/launches/*/spec.json", check=False
+    )
+    assert "Permission denied" in stranger.stderr
+    assert drill.end()["status"] == "healthy"
+    played = drill.runner.stdout.read().encode()
+    assert b"hf-3141592653" not in played
+    plan = (drill.run / "plan.json").read_bytes()
+    assert b"hf-3141592653" not in plan
+    assert b"vanilla-271828" in plan

@@ -66,7 +66,7 @@ class Failure:
     node: str
     when: float
     summary: str
-    kind: str  # exception | signal | exit | agent | unit | node | lease
+    kind: str  # exception | signal | exit | agent | unit | node | lease | limit
     rank: int | None = None
     local_rank: int | None = None
     traceback: str = ""
@@ -211,8 +211,10 @@ def end_of_unit(report: NodeReport) -> Failure | None:
     """How the unit itself ended, where that is a failure."""
     ended, unit = report.ended, report.unit
     at = ((ended or {}).get("ended_at") or report.last_answer + report.clock_offset) - report.clock_offset
+    result = unit.get("Result", "")
+    if result == "timeout":
+        return Failure(report.node, at, "the launch ran into its time limit (launch_time_limit)", "limit")
     if ended is None:
-        result = unit.get("Result", "")
         if unit.get("ActiveState") != "failed" and result in ("", "success"):
             return None
         if result == "oom-kill":

@@ -44,6 +44,7 @@ def judge(plan: dict[str, Any], end: Ending) -> dict[str, Any]:
     findings += {
         "finished": finished,
         "interrupted": interrupted,
+        "detached": detached,
         "stalled": stalled,
     }.get(kind, failed)(plan, end)
     findings += left_behind(plan, end)
@@ -79,6 +80,21 @@ def interrupted(plan: dict[str, Any], end: Ending) -> list[Finding]:
     head = plan["nodes"][0]["node"]
     fix = {"text": "Nothing is known of its result; launch it again"}
     return [Finding("launch.interrupted", "unknown", head, f"the launch was ended early: {end.decision.text}", fix=fix)]
+
+
+def detached(plan: dict[str, Any], _end: Ending) -> list[Finding]:
+    """It goes on: an honest verdict is that nothing is known yet."""
+    launch_id = plan["launch_id"]
+    return [
+        Finding(
+            "launch.detached",
+            "unknown",
+            plan["nodes"][0]["node"],
+            f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')} run detached, result unknown"
+            f" as yet (-e launch_stop={launch_id} ends them)",
+            fix={"text": "Follow them with", "command": f"playbooks/launch.yml -e launch_attach={launch_id}"},
+        )
+    ]
 
 
 def failed(plan: dict[str, Any], end: Ending) -> list[Finding]:

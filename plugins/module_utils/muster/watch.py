@@ -14,6 +14,7 @@ from .failure import agent_closes
 # below the lease, so that the peers are told before the silent node's own lease ends what runs there.
 NOTICE_AFTER = 3.0
 PATIENCE = 8.0
+FOREVER = float("inf")
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,23 @@ class Limits:
     """stall: seconds without a line from any rank until the launch is ended; 0 = never.
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
+    patience: seconds without an answer after which a node is given up. until_running: decide for `detached` as soon as
+    all ranks run.
     """
 
     stall: float = 0.0
     start: float = 0.0
     patience: float = PATIENCE
+    until_running: bool = False
 
 
 @dataclass(frozen=True)
 class Decision:
-    """kind: finished | failed | lost | stalled | interrupted. node: where it was noticed, '' for none in particular."""
+    """Why a launch ends, or is left alone.
+
+    kind: finished | failed | lost | stalled | interrupted | refused | detached. node: where it was noticed, '' for none
+    in particular.
+    """
 
     kind: str
     text: str
@@ -40,6 +48,7 @@ class Decision:
 @dataclass
 class NodeWatch:
     last_answer: float
+    nproc: int
     ended: dict[str, Any] | None = None
     unit: dict[str, str] = field(default_factory=dict)
     ranks: list[dict[str, Any]] = field(default_factory=list)
@@ -52,6 +61,10 @@ class NodeWatch:
         return self.ended is not None or self.unit.get("ActiveState") in ("inactive", "failed")
 
     @property
+    def running(self) -> bool:
+        return sum(rank["gone_at"] is None for rank in self.ranks) == self.nproc
+
+    @property
     def well(self) -> bool:
         return self.ended is not None and self.ended.get("reason") == "exit" and self.ended.get("code") == 0
 
@@ -59,11 +72,12 @@ class NodeWatch:
 class Watch:
     """The state of one launch over all of its nodes."""
 
-    def __init__(self, nodes: list[str], now: float, limits: Limits) -> None:
+    def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
+        """nodes: the number of ranks on each."""
         self.limits = limits
         self.last_line = now
         self.silent_for = limits.stall + limits.start
-        self.nodes = {name: NodeWatch(last_answer=now) for name in nodes}
+        self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
     def saw(self, name: str, look: dict[str, Any], now: float) -> None:
         node = self.nodes[name]
@@ -88,9 +102,9 @@ class Watch:
             silent = now - node.last_answer
             if not node.over and not node.silence_told and silent > NOTICE_AFTER:
                 node.silence_told = True
+                end = f"; the launch is ended if it stays silent for {self.limits.patience:.0f} s"
                 found.append(
-                    f"{name} has not answered for {silent:.0f} s; the launch is ended"
-                    f" if it stays silent for {self.limits.patience:.0f} s"
+                    f"{name} has not answered for {silent:.0f} s{end if self.limits.patience < FOREVER else ''}"
                 )
         return found
 
@@ -106,6 +120,8 @@ class Watch:
                 return Decision("lost", node.why_silent, name)
         if all(node.well for node in self.nodes.values()):
             return Decision("finished", "every node's torchrun ended well")
+        if self.limits.until_running and all(node.running for node in self.nodes.values()):
+            return Decision("detached", "all ranks run")
         if self.limits.stall and now - self.last_line > self.silent_for:
             return Decision("stalled", f"no rank wrote a line for {self.silent_for:.0f} s")
         return None

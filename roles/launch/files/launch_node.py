@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 STATE_ROOT = "/run/muster/launches"
-LEASE_FORMAT = "{:020.3f}\n"  # of one width, so that it is overwritten in place by a single write
+LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
 RUN_MODE = stat.S_ISGID | 0o750  # what is made inside belongs to the same group
 EXIT_LEASE = 75  # EX_TEMPFAIL: the unit's exit status when nobody renewed its lease
 SIOCGIFADDR = 0x8915
@@ -289,6 +289,8 @@ def start(spec: Json) -> Json:
         # Its end by the lease is in the result; a failed unit that nobody collects would be left behind.
         "SuccessExitStatus": str(EXIT_LEASE),
     }
+    if spec["time_limit"]:
+        properties["RuntimeMaxSec"] = "%ds" % spec["time_limit"]
     argv = ["systemd-run", "--quiet", "--unit", unit_name(launch_id), "--description", "Muster launch " + launch_id]
     argv += [word for name, value in properties.items() for word in ("--property", "%s=%s" % (name, value))]
     argv += ["--", sys.executable, "-I", "-S", program, "run", state]
