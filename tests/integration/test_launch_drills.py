@@ -41,8 +41,12 @@ def provisioned(play: Play) -> None:
 
 
 @pytest.fixture
-def drill(tmp_path: Path) -> Drill:
-    return Drill(tmp_path)
+def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    drill = Drill(tmp_path)
+    yield drill
+    if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
+        for machine in nodes:
+            machine.inside("systemctl", "stop", drill.unit(), check=False)
 
 
 @pytest.fixture
@@ -495,7 +499,7 @@ def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     drill.variables.update(launch_detached=True, launch_time_limit=300)
     verdict = drill.begin("--steps=150").end()
     assert verdict["status"] == "unknown"
-    assert drill.result()["failed"] is False
+    assert drill.runner.rc == 0
     launch_id = drill.launch_id
     time.sleep(LEASE + 2)
     assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
