@@ -160,7 +160,7 @@ class Drill:
         found = [
             pid
             for pid, env in processes(self.launch_id).items()
-            if env["MUSTER_NODE"] == node
+            if env.get("MUSTER_NODE") == node
             and "RANK" not in env
             and b"torchrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]

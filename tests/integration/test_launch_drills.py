@@ -340,7 +340,7 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
 
 def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
-    on_node1 = [pid for pid, env in processes(drill.launch_id).items() if env["MUSTER_NODE"] == "node1"]
+    on_node1 = [pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == "node1"]
     agent = drill.agent("node2")
     frozen = Path(f"/proc/{agent}/cgroup").read_text()
     assert frozen

@@ -285,6 +285,8 @@ def start(spec: Json) -> Json:
         "LimitMEMLOCK": "infinity",
         "TasksMax": "infinity",
         "UMask": "0027",
+        # Every process of the launch carries the mark by which `stop` looks for what is left.
+        "Environment": "MUSTER_LAUNCH_ID=" + launch_id,
         "OOMPolicy": "stop",
         # Its end by the lease is in the result; a failed unit that nobody collects would be left behind.
         "SuccessExitStatus": str(EXIT_LEASE),
