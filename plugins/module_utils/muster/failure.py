@@ -12,23 +12,47 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
-# What a rank says when a *peer* went away or was stopped. Wording of torch 2.13 with Gloo (recorded in
-# tests/unit/failure), of torch's c10d store, and of NCCL 2.2x ("remote process exited or there was a network error").
+# What a rank says when a *peer* went away or was stopped, in words that only torch's own libraries use: Gloo of torch
+# 2.13 (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x.
 CASCADE = re.compile(
-    r"Connection (closed|reset|refused|aborted)( by peer)?"
-    r"|Broken pipe"
-    r"|gloo/transport/tcp"
-    r"|ncclRemoteError|remote process exited|ncclSystemError"
+    r"gloo/transport/tcp"
+    r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
     r"|DistNetworkError|DistStoreError|RendezvousConnectionError|RendezvousTimeoutError"
     r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
     r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed"
     r"|SignalException: Process \d+ got signal: 15"
 )
+# Words of everybody's network errors. They tell of a peer only where torch was talking; the script's own database or
+# download may be away too, and that is the rank's own failure.
+CONNECTION = re.compile(r"[Cc]onnection (closed|reset|refused|aborted|abort)|Broken pipe")
+TALKING = re.compile(r"torch/(distributed|autograd|nn/parallel)/")
+# What these libraries say of a fault that is here: a port that is taken, an interface that is not there, no room in
+# /dev/shm, ranks that disagree about a collective.
+OWN_FAULT = re.compile(r"EADDRINUSE|enforce fail at|No space left on device|shared memory segment")
 AGENT_FAILED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)")
 AGENT_CLOSES = re.compile(r"Sending process \d+ closing signal|failed \(exitcode: ")
 SUMMARY_FAILURE = re.compile(r"rank\s+: \d+ \(local_rank: (?P<local>\d+)\)\s+exitcode\s+: (?P<code>-?\d+) \(pid: \d+\)")
 RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
-TRACEBACK_START = "Traceback (most recent call last):"
+# torch's hook writes an exception that nobody caught with its rank before every line; "[rank0]:[W..." is a log line.
+UNCAUGHT_LINE = re.compile(r"^\[rank\d+\]: (.*)$")
+HEADING = "Traceback (most recent call last):"
+TRACEBACK_START = re.compile(rf"^(  \+ Exception Group )?{re.escape(HEADING)}$")
+SYNTAX_ERROR_START = re.compile(r'^  File ".+", line \d+$')
+CHAIN = re.compile(
+    r"^(The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):$",
+    re.MULTILINE,
+)
+GROUP_LINE = re.compile(r"^  [|+] ?", re.MULTILINE)
+FRAME = re.compile(r'^  File "(?P<file>.+)", line \d+', re.MULTILINE)
+# What may follow a traceback and is no part of its message.
+AFTER_TRACEBACK = re.compile(
+    r"^(Exception ignored|Exception in thread|Fatal Python error|terminate called|\[?(rank\d+\]:)?\[?[WEIF]\d{4} "
+    r"|\S+:\d+: \w*Warning: )"
+)
+ABORTED = re.compile(r"(?:what\(\):|watchdog thread terminated with exception:) +(?P<why>.+)")
+MESSAGE_LINES = 20  # of one exception's message, shown
+LINE_LENGTH = 400  # of one exception in a summary
 DISK_FULL = 64 * 1024  # bytes free, below which a log takes no line any more
 NO_SPACE = re.compile(r"No space left on device|Errno 28")
 
@@ -85,23 +109,101 @@ def signal_name(number: int) -> str:
 
 
 def last_traceback(text: str) -> str:
-    """The last Python traceback in a rank's stderr, without torch's [rankN] prefixes; '' when there is none."""
-    plain = RANK_PREFIX.sub("", text)
-    start = plain.rfind(TRACEBACK_START)
-    if start < 0:
+    """The last Python traceback in a log, with the exceptions that it was chained to; '' when there is none.
+
+    One that nobody caught is preferred: what was only logged, or came from a destructor or a thread, ended nothing.
+    """
+    return uncaught_traceback(text) or traceback_in(RANK_PREFIX.sub("", text).splitlines())
+
+
+def uncaught_traceback(text: str) -> str:
+    """The exception that ended a rank, where torch's hook marked it as such (after init_process_group); else ''."""
+    lines = text.splitlines()
+    marked = [index for index, line in enumerate(lines) if UNCAUGHT_LINE.match(line)]
+    if not marked:
         return ""
-    lines = plain[start:].splitlines()
-    kept = lines[:1]
-    for line in lines[1:]:
-        kept.append(line)
-        if line and not line.startswith(" "):  # the exception itself ends the block
-            break
-    return "\n".join(kept)
+    # Empty lines have no mark; other lines in between come from other threads. An empty line is no end here.
+    block = lines[marked[0] : marked[-1] + 1]
+    return traceback_in([RANK_PREFIX.sub("", line) or " " for line in block if not line or UNCAUGHT_LINE.match(line)])
+
+
+def traceback_in(lines: list[str]) -> str:
+    starts = [index for index, line in enumerate(lines) if TRACEBACK_START.match(line)]
+    before = {index: lines[index - 1] if index else "" for index in starts}
+    fatal = [index for index in starts if not before[index].startswith(("Exception ignored", "Exception in thread"))]
+    threads = [index for index in starts if before[index].startswith("Exception in thread")]
+    begun = fatal or threads or [index for index, line in enumerate(lines) if SYNTAX_ERROR_START.match(line)]
+    if not begun:
+        return ""
+    end = end_of_traceback(lines, begun[-1])
+    start = begun.pop()
+    while begun and any(CHAIN.match(line) for line in lines[max(start - 2, 0) : start]):
+        start = begun.pop()
+    return "\n".join(line.rstrip() for line in lines[start:end]).rstrip()
+
+
+def ends_with_traceback(stderr: str) -> bool:
+    lines = (line.rstrip() for line in RANK_PREFIX.sub("", stderr).splitlines())
+    return "\n".join(lines).rstrip().endswith(last_traceback(stderr) or "\0")
+
+
+def end_of_traceback(lines: list[str], start: int) -> int:
+    """The line behind a traceback: its frames are indented, then comes the exception, whose message may go on.
+
+    It ends with an empty line at the latest: nothing else tells it from what the rank wrote next.
+    """
+    end = start + 1
+    while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
+        end += 1
+    for length, line in enumerate(lines[end:]):
+        if length and (
+            not line or AFTER_TRACEBACK.match(line) or TRACEBACK_START.match(line) or length >= MESSAGE_LINES
+        ):
+            return end + length
+    return len(lines)
+
+
+def chained(traceback: str) -> list[tuple[str, str]]:
+    """Each exception of a chain, the first raised one first: (the file where it was raised, what it says)."""
+    found = []
+    for part in CHAIN.split(traceback)[::2]:
+        text = part.strip("\n")
+        if text.startswith("  + "):
+            text = GROUP_LINE.sub("", text)
+        lines = text.splitlines()
+        said = next((i for i, line in enumerate(lines) if line[:1].strip() and not line.endswith(HEADING)), 0)
+        frames = FRAME.findall("\n".join(lines[:said]))
+        found.append((frames[-1] if frames else "", "\n".join(lines[said:])))
+    return found
+
+
+def is_cascade(traceback: str) -> bool:
+    """Whether it only tells that a peer went away. The first exception of a chain decides: the others follow from it."""
+    file, said = chained(traceback)[0]
+    if OWN_FAULT.search(said):
+        return False
+    return bool(CASCADE.search(said) or (CONNECTION.search(said) and TALKING.search(file)))
 
 
 def exception_line(traceback: str) -> str:
-    lines = [line for line in traceback.strip().splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+    """What a traceback comes to, in one line; '' for none.
+
+    Of a chain it is the last exception, which says most of the circumstances, unless that is only the noise of
+    clearing up after one of its own.
+    """
+    if not traceback.strip():
+        return ""
+    said = [message for _, message in chained(traceback)]
+    if not is_cascade(traceback):
+        said = [message for message in said if not CASCADE.search(message) or OWN_FAULT.search(message)] or said
+    inner = said[-1].rpartition(HEADING + "\n")[2]  # of a worker process, quoted in the message
+    lines = [line.strip() for line in inner.splitlines() if line[:1].strip() or line.startswith("\t")]
+    if not lines:
+        return ""
+    line = lines[0]
+    if line.endswith(":") and len(lines) > 1 and lines[1][:1].isalnum():
+        line += f" {lines[1]}"
+    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 3]}..."
 
 
 def agent_closes(agent_log: str) -> bool:
@@ -152,9 +254,10 @@ def rank_failures(report: NodeReport) -> list[Failure]:
     gone = {rank["local_rank"]: rank["gone_at"] for rank in report.ranks}
     for local in sorted(set(codes) | {int(key) for key in report.errors} | set(gone)):
         code = codes.get(local)
-        traceback = recorded_traceback(report.errors.get(str(local))) or last_traceback(
-            report.stderr.get(str(local), "")
-        )
+        stderr = report.stderr.get(str(local), "")
+        traceback = recorded_traceback(report.errors.get(str(local))) or uncaught_traceback(stderr)
+        if not traceback and (code == 1 or (code is None and ends_with_traceback(stderr))):
+            traceback = last_traceback(stderr)  # 1 is Python's own code for an exception that nobody caught
         if code == 0 or (code is None and not traceback and local != speechless):
             continue
         when = gone.get(local) or (report.ended or {}).get("ended_at") or report.last_answer + report.clock_offset
@@ -172,19 +275,33 @@ def first_gone_on_full_disk(report: NodeReport) -> int | None:
 
 def rank_failure(report: NodeReport, local: int, code: int | None, traceback: str, when: float) -> Failure:
     stderr = report.stderr.get(str(local), "")
-    if code is not None and code < 0 and -code != signal.SIGTERM:
-        kind, summary, cascade = "signal", f"was killed by {signal_name(-code)}{hint_of_signal(-code)}", False
+    if traceback:
+        # Whatever its exit code: a rank that raised may crash, or be told to stop, while it clears up.
+        kind, summary, cascade = "exception", exception_line(traceback), is_cascade(traceback)
     elif code == -signal.SIGTERM:
         kind, summary, cascade = "signal", "was told to stop (SIGTERM)", True
-    elif traceback:
-        kind, summary = "exception", exception_line(traceback)
-        cascade = CASCADE.search(exception_line(traceback)) is not None
+    elif code is not None and code < 0:
+        said = ABORTED.findall(stderr)
+        why = f": {said[-1].strip()[:LINE_LENGTH]}" if said else hint_of_signal(-code)
+        kind, summary, traceback = "signal", f"was killed by {signal_name(-code)}{why}", fatal_error(stderr)
+        cascade = bool(said) and CASCADE.search(said[-1]) is not None and not OWN_FAULT.search(said[-1])
     else:
-        last = [line for line in RANK_PREFIX.sub("", stderr).splitlines() if line.strip()]
-        kind, summary, cascade = "exit", f"exited with code {code}{': ' + last[-1].strip() if last else ''}", False
+        # What it printed last before it ended itself; an exception further up was dealt with.
+        traceback = last_traceback(stderr) if ends_with_traceback(stderr) else ""
+        plain = RANK_PREFIX.sub("", stderr).rstrip()
+        last = exception_line(traceback) or plain.rpartition("\n")[2].strip()
+        kind, summary = "exit", f"exited with code {code}{': ' + last if last else ''}"
+        cascade = bool(traceback) and is_cascade(traceback)
         if report.disk.get("free", DISK_FULL) < DISK_FULL:
             summary = f"ended when the disk of its run directory was full ({report.disk['path']})"
     return Failure(report.node, when, summary, kind, report.first_rank + local, local, traceback, cascade)
+
+
+def fatal_error(stderr: str) -> str:
+    """What Python's faulthandler and C++ wrote when a signal ended the process; '' when they wrote nothing."""
+    begun = [stderr.rfind(words) for words in ("terminate called after", "Fatal Python error: ")]
+    start = min((place for place in begun if place >= 0), default=-1)
+    return "" if start < 0 else "\n".join(stderr[start:].partition("\nExtension modules:")[0].strip().splitlines()[:40])
 
 
 def hint_of_signal(number: int) -> str:
@@ -231,8 +348,9 @@ def end_of_unit(report: NodeReport) -> Failure | None:
         return None
     if ended["code"] < 0:
         return Failure(report.node, at, f"torchrun itself was killed by {signal_name(-ended['code'])}", "agent")
-    cascade = CASCADE.search(exception_line(last_traceback(report.agent_log))) is not None
-    text = exception_line(last_traceback(report.agent_log)) or f"torchrun exited with code {ended['code']}"
+    traceback = last_traceback(report.agent_log)
+    cascade = bool(traceback) and is_cascade(traceback)
+    text = exception_line(traceback) or f"torchrun exited with code {ended['code']}"
     if NO_SPACE.search(report.agent_log):
         text = f"the disk of the run directory is full ({text})"
-    return Failure(report.node, at, text, "agent", traceback=last_traceback(report.agent_log), cascade=cascade)
+    return Failure(report.node, at, text, "agent", traceback=traceback, cascade=cascade)
