@@ -6,10 +6,11 @@ is concluded from its peers.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .outcome import plural
-from .verdict import Finding, add_up, with_fix
+from .verdict import Finding, add_up, told
 
 PERIOD = 997  # of the all-reduce pattern: rank r sends (i mod 997 + 1) * (r + 1) at place i
 
@@ -56,6 +57,19 @@ def ranks_reported(plan: dict[str, Any], hello: dict[int, Any], result: dict[int
     ]
 
 
+def everybody(plan: dict[str, Any], reports: dict[int, Any], key: str) -> bool:
+    """Whether every planned rank reported this: only then is anything said of all of them."""
+    return all(key in reports.get(rank, {}) for rank in planned_ranks(plan))
+
+
+def good(plan: dict[str, Any], name: str, text: str, *, all_reported: bool) -> list[Finding]:
+    """Nothing is wrong with what was reported; whether that is enough to say so is another question."""
+    node = plan["nodes"][0]["node"]
+    if all_reported:
+        return [Finding(f"smoke.{name}", "pass", node, text)]
+    return [Finding(f"smoke.{name}", "unknown", node, f"not known of all ranks. Of those that reported: {text}")]
+
+
 def layout(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
     """World size, rank, local rank and node rank of every rank against the plan."""
     node_rank = {entry["node"]: entry["node_rank"] for entry in plan["nodes"]}
@@ -75,14 +89,8 @@ def layout(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
         if wrong:
             text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
             found.append(Finding("smoke.layout", "fail", node, f"rank {rank}: {text}"))
-    return found or [
-        Finding(
-            "smoke.layout",
-            "pass",
-            plan["nodes"][0]["node"],
-            f"world size {plan['world_size']}, ranks laid out as planned",
-        )
-    ]
+    text = f"world size {plan['world_size']}, ranks laid out as planned"
+    return found or good(plan, "layout", text, all_reported=everybody(plan, hello, "rank"))
 
 
 def machines(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
@@ -91,19 +99,15 @@ def machines(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
     found = []
     for rank, said in sorted(hello.items()):
         node = said["from_node"]
-        machine = said.get("machine", "")
+        machine = said.get("machine")
+        if machine is None:
+            continue
         other = owner.setdefault(machine, node)
         if other != node:
             text = f"is the same machine as {other}: rank {rank} runs where {other}'s ranks run"
             found.append(Finding("smoke.machines", "fail", node, text, peer=other, observed=machine))
-    return found or [
-        Finding(
-            "smoke.machines",
-            "pass",
-            plan["nodes"][0]["node"],
-            f"{plural(len(set(owner.values())), 'separate machine')}",
-        )
-    ]
+    text = plural(len(set(owner.values())), "separate machine")
+    return found or good(plan, "machines", text, all_reported=everybody(plan, hello, "machine"))
 
 
 def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
@@ -116,10 +120,8 @@ def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
             wanted = expected_sum(reduced["size"], plan["world_size"])
             sizes.add(reduced["size"])
             if reduced["mismatches"] or reduced["sum"] != wanted:
-                text = (
-                    f"rank {rank}: all-reduce of {reduced['size']} integers is wrong"
-                    f" at {plural(reduced['mismatches'], 'place')}"
-                )
+                where = f"at {plural(reduced['mismatches'], 'place')}" if reduced["mismatches"] else "in its total"
+                text = f"rank {rank}: all-reduce of {reduced['size']} integers is wrong {where}"
                 found.append(
                     Finding(
                         "smoke.all_reduce",
@@ -132,26 +134,19 @@ def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
                 )
         if not said.get("all_reduce"):
             found.append(Finding("smoke.all_reduce", "fail", nodes[rank][0], f"rank {rank} reported no all-reduce"))
-    return found or [
-        Finding(
-            "smoke.all_reduce",
-            "pass" if sizes else "unknown",
-            plan["nodes"][0]["node"],
-            f"integer all-reduce exact on all ranks ({', '.join(str(size) for size in sorted(sizes))} elements)",
-        )
-    ]
+    text = f"integer all-reduce exact ({', '.join(str(size) for size in sorted(sizes))} elements)"
+    return found or good(plan, "all_reduce", text, all_reported=everybody(plan, result, "all_reduce"))
 
 
 def parameters(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
     """After training, every rank must hold bitwise the same parameters."""
     groups: dict[str, list[int]] = {}
     for rank, said in sorted(result.items()):
-        groups.setdefault(str(said.get("parameters_sha256")), []).append(rank)
-    head = plan["nodes"][0]["node"]
-    if len(groups) <= 1 and "None" not in groups:
-        return [
-            Finding("smoke.parameters", "pass" if groups else "unknown", head, "parameters bitwise equal on all ranks")
-        ]
+        if "parameters_sha256" in said:
+            groups.setdefault(said["parameters_sha256"], []).append(rank)
+    if len(groups) <= 1:
+        whole = everybody(plan, result, "parameters_sha256")
+        return good(plan, "parameters", "parameters bitwise equal after training", all_reported=whole)
     # The largest group is right by majority; with a tie nobody is blamed.
     ordered = sorted(groups.values(), key=len, reverse=True)
     tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
@@ -163,18 +158,16 @@ def parameters(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
 
 def loss(plan: dict[str, Any], result: dict[int, Any], ratio: float) -> list[Finding]:
     """The mean loss over all ranks has fallen."""
-    pairs = [(said["loss_first"], said["loss_last"]) for said in result.values() if "loss_first" in said]
+    pairs = [(said["loss_first"], said["loss_last"]) for said in result.values() if "loss_last" in said]
     head = plan["nodes"][0]["node"]
     if not pairs:
         return [Finding("smoke.loss", "unknown", head, "no rank reported a loss")]
     first, last = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
     text = f"loss {first:.3f} -> {last:.3f}"
-    # Written so that a NaN fails.
-    status = "pass" if last < first * ratio else "fail"
-    expected = f"below {first * ratio:.3f}"
-    return [
-        Finding("smoke.loss", status, head, text if status == "pass" else f"{text}: it did not fall", text, expected)
-    ]
+    # Written so that NaN and infinity fail.
+    if math.isfinite(first) and math.isfinite(last) and last < first * ratio:
+        return good(plan, "loss", text, all_reported=everybody(plan, result, "loss_last"))
+    return [Finding("smoke.loss", "fail", head, f"{text}: it did not fall", text, f"below {first * ratio:.3f}")]
 
 
 def measured(plan: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -211,14 +204,19 @@ def verdict(
     """The launch's verdict with the smoke's findings added; one line for people as its summary."""
     findings = [Finding(**finding) for finding in launch["findings"]]
     checks = judge(plan, events, loss_ratio)
-    bad = [finding for finding in checks if finding.status in ("fail", "unknown")]
+    failed = [finding for finding in checks if finding.status == "fail"]
+    bad = failed or [finding for finding in checks if finding.status == "unknown"]
     facts = measured(plan, events)
     if bad:
-        summary = "the launch ran, but its result is wrong. " + "; ".join(with_fix(finding) for finding in bad)
+        what = "its result is wrong" if failed else "its result could not be checked"
+        summary = f"the launch ran, but {what}. {'; '.join(told(bad))}"
     else:
+        rate = facts["samples_per_second"]
         summary = (
             f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')} trained together"
             f" ({plan['backend']}): all-reduce exact, parameters equal,"
-            f" loss {facts['loss_first']:.2f} -> {facts['loss_last']:.2f}, {facts['samples_per_second']:.0f} samples/s"
+            f" loss {facts['loss_first']:.2f} -> {facts['loss_last']:.2f}"
+            + (f", {rate:.0f} samples/s" if rate is not None else "")
         )
-    return add_up([*findings, *checks], summary)
+    besides = [finding for finding in findings if finding.status not in ("pass", "skipped")]
+    return add_up([*findings, *checks], "; ".join([summary, *told(besides)]))
