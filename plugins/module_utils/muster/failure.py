@@ -178,7 +178,7 @@ def chained(traceback: str) -> list[tuple[str, str]]:
 
 
 def is_cascade(traceback: str) -> bool:
-    """Whether it only tells that a peer went away. The first exception of a chain decides: the others follow from it."""
+    """Whether it only tells that a peer went away. The first exception of a chain decides: the rest follow."""
     file, said = chained(traceback)[0]
     if OWN_FAULT.search(said):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from .watch import Decision
 
 STACK_LINE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
-# A rank whose stack holds one of these waits for its peers; the one that stands elsewhere is the one they wait for.
+# A rank that stands in one of these waits for its peers; the one that stands elsewhere is the one they wait for.
 COLLECTIVE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/autograd/")
+TORCH = re.compile(r"-packages/torch/(?!nn/modules/)")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def summary_of(plan: dict[str, Any], findings: list[Finding]) -> str:
     if worst:
         return with_fix(worst[0])
     names = plural(len(plan["nodes"]), "node")
-    return f"{plural(plan['world_size'], 'rank')} on {names} ran to their end ({plan['backend']})"
+    summary = f"{plural(plan['world_size'], 'rank')} on {names} ran to their end ({plan['backend']})"
+    return "; ".join([summary, *told([finding for finding in findings if finding.status == "warn"])])
 
 
 def plural(count: int, noun: str) -> str:
@@ -171,12 +174,9 @@ def stalled(plan: dict[str, Any], end: Ending) -> list[Finding]:
     ]
     if found:
         return found
-    elsewhere = [
-        (node, local, stack)
-        for (node, local), stack in stacks.items()
-        if stack and not COLLECTIVE.search("\n".join(stack))
-    ]
-    if elsewhere and len(elsewhere) < plan["world_size"]:
+    waiting = [stack for stack in stacks.values() if waits(stack)]
+    elsewhere = [(node, local, stack) for (node, local), stack in stacks.items() if stack and not waits(stack)]
+    if elsewhere and waiting:
         return [
             Finding(
                 "launch.stalled",
@@ -192,11 +192,17 @@ def stalled(plan: dict[str, Any], end: Ending) -> list[Finding]:
     return [Finding("launch.stalled", "fail", head, end.decision.text, evidence=proof, fix=read_logs(end))]
 
 
+def waits(stack: list[str]) -> bool:
+    """Whether torch's own frames at the top are those of a collective; the script's model may run under them."""
+    at_the_top = itertools.takewhile(TORCH.search, stack)
+    return any(COLLECTIVE.search(line) for line in at_the_top)
+
+
 def last_stack(stderr: str) -> list[str]:
     """The innermost lines of the main thread's stack, as faulthandler prints it (most recent call first)."""
     stack: list[str] = []
     for line in stderr.splitlines():
-        if "(most recent call first):" in line:
+        if line.endswith("(most recent call first):") and "C stack" not in line:  # the latter since Python 3.14
             stack = []
         elif STACK_LINE.match(line):
             stack.append(line)
