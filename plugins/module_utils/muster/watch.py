@@ -115,9 +115,12 @@ class Watch:
                 return Decision("failed", f"the launch ended on {name}", name)
             if node.closing and not node.over:
                 return Decision("failed", f"a rank failed on {name}", name)
-        for name, node in self.nodes.items():
-            if not node.over and now - node.last_answer > self.limits.patience:
-                return Decision("lost", node.why_silent, name)
+        silence = {name: now - node.last_answer for name, node in self.nodes.items() if not node.over}
+        if silence and max(silence.values()) > self.limits.patience:
+            if len(silence) > 1 and min(silence.values()) > NOTICE_AFTER:
+                return Decision("interrupted", f"none of {len(silence)} nodes answers; is this machine cut off?")
+            name = max(silence, key=silence.__getitem__)
+            return Decision("lost", self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
             return Decision("finished", "every node's torchrun ended well")
         if self.limits.until_running and all(node.running for node in self.nodes.values()):

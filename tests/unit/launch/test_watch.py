@@ -1,0 +1,166 @@
+"""When is a launch over: the supervisor's decisions, on a clock that the tests turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.watch import FOREVER, Limits, Watch, standing_still
+
+WELL = {"reason": "exit", "code": 0, "ended_at": 1.0}
+RUNNING = {"ActiveState": "active", "Result": "success"}
+
+
+def look(
+    result: dict[str, Any] | None = None,
+    unit: dict[str, str] | None = None,
+    ranks: list[dict[str, Any]] | None = None,
+    **logs: str,
+) -> dict[str, Any]:
+    """One look at a node; logs: agent="...", or rank0="..." for the output of a rank."""
+    parts = {("agent" if name == "agent" else f"{name[4:]}/stdout"): {"text": text} for name, text in logs.items()}
+    return {"result": result, "unit": unit or RUNNING, "ranks": ranks or [], "logs": parts}
+
+
+def watch(*nodes: str, **limits: Any) -> Watch:
+    return Watch(dict.fromkeys(nodes or ("node1", "node2"), 2), 0.0, Limits(**limits))
+
+
+def decided(seen: Watch, now: float) -> tuple[str, str] | None:
+    decision = seen.decide(now)
+    return decision and (decision.kind, decision.node)
+
+
+def test_goes_on_until_every_node_ended_well() -> None:
+    seen = watch()
+    seen.saw("node1", look(WELL), 1.0)
+    seen.saw("node2", look(), 1.0)
+    assert decided(seen, 1.0) is None
+    seen.saw("node2", look(WELL), 2.0)
+    assert decided(seen, 2.0) == ("finished", "")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        look({"reason": "exit", "code": 1}),
+        look({"reason": "lease"}),
+        look({"reason": "stopped", "code": 0}),
+        look({"reason": "exec", "error": "no such file"}),
+        look(unit={"ActiveState": "failed", "Result": "signal"}),
+        look(unit={"ActiveState": "inactive", "Result": "success"}),
+    ],
+)
+def test_any_other_end_is_a_failure_there(end: dict[str, Any]) -> None:
+    seen = watch()
+    seen.saw("node1", look(), 1.0)
+    seen.saw("node2", end, 1.0)
+    assert decided(seen, 1.0) == ("failed", "node2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "W1121 09:08:36.567000 8516 torch/(...)/api.py:1028] Sending process 8520 closing signal SIGTERM\n",
+        "E1121 09:08:36.603000 8516 torch/(...)/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 8522) of\n",
+    ],
+)
+def test_torchrun_that_closes_its_ranks_need_not_be_waited_for(line: str) -> None:
+    seen = watch()
+    seen.saw("node2", look(agent="W1121 Setting OMP_NUM_THREADS\n"), 1.0)
+    assert decided(seen, 1.0) is None
+    seen.saw("node2", look(agent=line), 2.0)
+    seen.saw("node2", look(), 3.0)
+    assert decided(seen, 3.0) == ("failed", "node2")
+
+
+def test_silence_is_told_once_and_then_ends_the_launch() -> None:
+    seen = watch()
+    seen.saw("node2", look(), 10.0)
+    seen.saw("node1", look(), 10.0)
+    assert seen.notices(12.9) == []
+    seen.saw("node1", look(), 13.0)
+    seen.no_answer("node2", "ssh: no route to host")
+    assert seen.notices(13.5) == ["node2 has not answered for 4 s; the launch is ended if it stays silent for 8 s"]
+    assert seen.notices(14.0) == []
+    seen.saw("node1", look(), 18.0)
+    assert decided(seen, 18.0) is None
+    decision = seen.decide(18.1)
+    assert decision is not None
+    assert (decision.kind, decision.node, decision.text) == ("lost", "node2", "ssh: no route to host")
+
+
+def test_an_answer_ends_the_silence() -> None:
+    seen = watch("node1")
+    assert len(seen.notices(4.0)) == 1
+    seen.saw("node1", look(), 5.0)
+    assert decided(seen, 12.0) is None
+    assert len(seen.notices(9.0)) == 1
+
+
+def test_when_nobody_answers_no_node_is_blamed() -> None:
+    seen = watch("node1", "node2", "node3")
+    seen.saw("node1", look(WELL), 1.0)
+    seen.saw("node2", look(), 1.4)
+    seen.saw("node3", look(), 1.0)
+    decision = seen.decide(9.1)
+    assert decision is not None
+    assert (decision.kind, decision.text) == ("interrupted", "none of 2 nodes answers; is this machine cut off?")
+
+
+def test_a_node_that_ended_may_be_silent() -> None:
+    seen = watch()
+    seen.saw("node1", look(WELL), 1.0)
+    seen.saw("node2", look(), 20.0)
+    assert seen.notices(20.0) == []
+    assert decided(seen, 20.0) is None
+
+
+def test_a_failure_counts_more_than_silence() -> None:
+    seen = watch()
+    seen.saw("node2", look({"reason": "exit", "code": 1}), 20.0)
+    assert decided(seen, 20.0) == ("failed", "node2")
+
+
+def test_a_follower_without_patience_for_ever() -> None:
+    seen = watch(patience=FOREVER)
+    assert seen.notices(100.0) == ["node1 has not answered for 100 s", "node2 has not answered for 100 s"]
+    assert decided(seen, 100.0) is None
+
+
+def test_stall_is_counted_from_the_last_line_of_any_rank() -> None:
+    seen = watch("node1", stall=10.0, start=30.0, patience=FOREVER)
+    assert decided(seen, 39.0) is None
+    assert decided(seen, 40.1) == ("stalled", "")
+    seen.saw("node1", look(rank1="step 1\n"), 39.0)
+    assert decided(seen, 49.0) is None
+    seen.saw("node1", look(rank1="", agent="torchrun says something\n"), 48.0)
+    assert decided(seen, 49.1) == ("stalled", "")
+
+
+def test_no_limit_no_stall() -> None:
+    assert decided(watch("node1", patience=FOREVER), 1e6) is None
+
+
+def test_detached_as_soon_as_every_rank_runs() -> None:
+    seen = watch(until_running=True)
+    ranks = [{"rank": 0, "gone_at": None}, {"rank": 1, "gone_at": None}]
+    seen.saw("node1", look(ranks=ranks), 1.0)
+    seen.saw("node2", look(ranks=ranks[:1]), 1.0)
+    assert decided(seen, 1.0) is None
+    seen.saw("node2", look(ranks=[ranks[0], {"rank": 1, "gone_at": 1.5}]), 2.0)
+    assert decided(seen, 2.0) is None
+    seen.saw("node2", look(ranks=ranks), 3.0)
+    assert decided(seen, 3.0) == ("detached", "")
+
+
+def test_standing_still_names_only_who_cannot_go_on() -> None:
+    def rank(number: int, state: str) -> dict[str, Any]:
+        return {"rank": number, "local_rank": 0, "state": state}
+
+    found = standing_still({"node2": [rank(2, "Z"), rank(3, "S")], "node1": [rank(0, "t"), rank(1, "R"), {"rank": 4}]})
+    assert [(one["rank"], one["node"], one["meaning"]) for one in found] == [
+        (0, "node1", "stopped by a debugger"),
+        (2, "node2", "dead, not yet reaped"),
+    ]
