@@ -10,9 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API[_-]?KEY|(ACCESS|PRIVATE)[_-]KEY|[_-](PASS|KEY|AUTH)$|^AUTH",
+    re.IGNORECASE,
+)
+PASSWORD_IN_URL = re.compile(r"(?<=://)([^/@\s:]*:)[^/@\s]+(?=@)")
 MASK = "********"
-ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
 
@@ -205,8 +209,33 @@ def complete(entry: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
 
 def masked(plan: dict[str, Any]) -> dict[str, Any]:
     """The plan as it may be shown and kept: values of variables that look like secrets are covered."""
-    return {**plan, "nodes": [{**entry, "env": masked_env(entry["env"])} for entry in plan["nodes"]]}
+    return {
+        **plan,
+        "nodes": [
+            {**entry, "env": masked_env(entry["env"]), "argv": masked_argv(entry["argv"])} for entry in plan["nodes"]
+        ],
+    }
 
 
 def masked_env(env: dict[str, str]) -> dict[str, str]:
-    return {name: MASK if SECRET_NAME.search(name) else value for name, value in env.items()}
+    return {name: MASK if SECRET_NAME.search(name) else masked_url(value) for name, value in env.items()}
+
+
+def masked_argv(argv: list[str]) -> list[str]:
+    """--api-key=X and --api-key X; a number is none (--max-tokens 512)."""
+    shown = []
+    secret = False
+    for word in argv:
+        name, sign, value = word.partition("=")
+        if secret and not word.startswith("-") and not word.isdigit():
+            shown.append(MASK)
+        elif name.startswith("-") and sign and SECRET_NAME.search(name) and not value.isdigit():
+            shown.append(f"{name}={MASK}")
+        else:
+            shown.append(masked_url(word))
+        secret = name.startswith("-") and not sign and SECRET_NAME.search(name) is not None
+    return shown
+
+
+def masked_url(text: str) -> str:
+    return PASSWORD_IN_URL.sub(rf"\g<1>{MASK}", text)

@@ -7,6 +7,7 @@ from typing import Any
 from .verdict import Finding, evidence
 
 PYTHON_WANTED = (3, 10)
+LAST_PORT = 65535
 
 
 def judge(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
@@ -121,10 +122,10 @@ def programs(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any])
 def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
     seen = facts["disk"]
     if seen["read_only"]:
-        return [fail(entry, "disk", f"{seen['path']} is mounted read-only", "Set launch_run_root to a writable place")]
+        return [fail(entry, "disk", f"{seen['path']} is mounted read-only", "Set cluster_run_root to a writable place")]
     if seen["inodes_free"] == 0:
         return [
-            fail(entry, "disk", f"{seen['path']} has no free inodes", "Free some, or set launch_run_root elsewhere")
+            fail(entry, "disk", f"{seen['path']} has no free inodes", "Free some, or set cluster_run_root elsewhere")
         ]
     if seen["free"] < wish["min_free_bytes"]:
         return [
@@ -132,7 +133,7 @@ def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
                 entry,
                 "disk",
                 f"{seen['path']}, where logs go, has {seen['free'] / 1e6:.0f} MB free",
-                "Free some, or set launch_run_root elsewhere",
+                "Free some, or set cluster_run_root elsewhere",
                 observed=f"{seen['free']} bytes free",
                 expected=f"{wish['min_free_bytes']} bytes (launch_min_free_mb)",
             )
@@ -206,7 +207,7 @@ def port(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) ->
             "port",
             f"port {seen['port']} is held by {holders}" + (f" (running launch: {others})" if others else ""),
             "Wait for it or stop it, or take another port",
-            f"-e cluster_master_port={seen['port'] + 1}",
+            f"-e cluster_master_port={seen['port'] + (1 if seen['port'] < LAST_PORT else -1)}",
             observed=holders,
             expected=f"port {seen['port']} free on the head node",
             evidence=evidence("/proc/net/tcp", holders),
