@@ -143,7 +143,7 @@ class Supervisor:
 
     def interruption(self) -> Decision:
         if self.signalled:
-            return Decision("interrupted", f"interrupted ({signal.Signals(self.signalled).name})")
+            return Decision("interrupted", "ansible-playbook was interrupted")
         return Decision("interrupted", "ansible-playbook was killed")
 
     # ------------------------------------------------------------ before the start

@@ -80,6 +80,7 @@ class Drill:
     variables: dict[str, Any] = field(default_factory=dict)
     fault_at: float = 0.0
     gone_at: float = 0.0
+    frozen: str = ""
     thread: threading.Thread | None = None
 
     def begin(self, *arguments: str) -> Drill:
@@ -185,12 +186,16 @@ class Drill:
         return self
 
     def watch_the_end(self) -> None:
-        """Note when the last process of the launch is gone, in the background."""
+        """Note when the last agent and rank of the launch is gone, in the background; a frozen node does not count."""
         launch_id = self.launch_id
+
+        def runs() -> bool:
+            nodes = {env.get("MUSTER_NODE") for env in processes(launch_id).values()}
+            return bool(nodes - {None, self.frozen})
 
         def look() -> None:
             deadline = time.time() + 60
-            while time.time() < deadline and processes(launch_id):
+            while time.time() < deadline and runs():
                 time.sleep(0.1)
             self.gone_at = time.time()
 
