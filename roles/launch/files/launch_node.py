@@ -18,12 +18,14 @@ Two directories belong to a launch:
 from __future__ import annotations
 
 import base64
+import codecs
 import errno
 import fcntl
 import glob
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -42,6 +44,7 @@ Json = dict[str, Any]
 STATE_ROOT = "/run/muster/launches"
 LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
 RUN_MODE = stat.S_ISGID | 0o750  # what is made inside belongs to the same group
+LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 EXIT_LEASE = 75  # EX_TEMPFAIL: the unit's exit status when nobody renewed its lease
 SIOCGIFADDR = 0x8915
 
@@ -193,13 +196,17 @@ def can_listen(port: int) -> bool:
 
 
 def port_holders(port: int) -> list[Json]:
-    """Processes that listen on the port: [{pid, command, user, unit}]; pid null when it cannot be seen."""
-    inodes = set()
+    """Processes that listen on the port, or else talk from it: [{pid, command, user, unit}].
+
+    pid is null when it cannot be seen.
+    """
+    listening, talking = set(), set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in read_text(table).splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
-                inodes.add("socket:[%s]" % fields[9])
+            if int(fields[1].rsplit(":", 1)[1], 16) == port and fields[9] != "0":
+                (listening if fields[3] == "0A" else talking).add("socket:[%s]" % fields[9])
+    inodes = listening or talking
     if not inodes:
         return []
     holders = [process_facts(pid) for pid in process_ids() if inodes & open_sockets(pid)]
@@ -311,7 +318,8 @@ def forget_ended_launches() -> None:
 
 def drop_old_runs(root: str, keep: int) -> None:
     """Of finished launches, keep the newest `keep` run directories."""
-    runs = [entry for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
+    # The folder may be one that the user has other things in.
+    runs = [entry for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False) and LAUNCH_ID.match(entry.name)]
     finished = [entry for entry in runs if not os.path.isdir(state_dir(entry.name))]
     for entry in sorted(finished, key=lambda one: one.stat().st_mtime, reverse=True)[max(keep - 1, 0) :]:
         shutil.rmtree(entry.path, ignore_errors=True)
@@ -337,7 +345,7 @@ def run(state: str) -> None:
     log = open_agent_log(spec["run_dir"])
     try:
         agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
         write_result(state, {"reason": "exec", "error": str(exc), "ended_at": time.time()})
         sys.exit(127)
     ranks: dict[int, Json] = {}
@@ -507,14 +515,19 @@ def log_files(run_dir: str) -> list[tuple[str, str]]:
     found = []
     if os.path.exists(run_dir + "/agent.log"):
         found.append(("agent", run_dir + "/agent.log"))
-    for path in sorted(glob.glob(run_dir + "/torchrun/*/attempt_0/*/std*.log")):
+    # stderr of all ranks comes first: a rank that floods its stdout must not keep the reason of another's end back.
+    paths = glob.glob(run_dir + "/torchrun/*/attempt_0/*/std*.log")
+    for path in sorted(paths, key=lambda one: (os.path.basename(one), one)):
         folder, name = os.path.split(path)
         found.append((os.path.basename(folder) + "/" + name[: -len(".log")], path))
     return found
 
 
 def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str, Json]:
-    """{key: {offset, text, more}}: whole lines behind each offset, `limit` bytes of all logs together at most."""
+    """{key: {offset, text, more}}: what is behind each offset, `limit` bytes of all logs together at most.
+
+    Where there is more, the text ends with a line; it never ends within a character, unless the log does.
+    """
     found = {}
     for key, path in log_files(run_dir):
         offset = offsets.get(key, 0)
@@ -530,11 +543,18 @@ def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str,
         data = data[:limit]
         if more and b"\n" in data:
             data = data[: data.rindex(b"\n") + 1]
+        data = whole_characters(data) or (b"" if more else data)
         limit -= len(data)
         found[key] = {"offset": offset + len(data), "text": data.decode("utf-8", "replace"), "more": more}
-        if limit <= 0:
-            break
     return found
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a UTF-8 character at its end, whose rest is still to come."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    begun = len(decoder.getstate()[0])
+    return data[: len(data) - begun]
 
 
 def error_files(run_dir: str) -> Json:
