@@ -135,7 +135,7 @@ def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
                 f"{seen['path']}, where logs go, has {seen['free'] / 1e6:.0f} MB free",
                 "Free some, or set cluster_run_root elsewhere",
                 observed=f"{seen['free']} bytes free",
-                expected=f"{wish['min_free_bytes']} bytes (launch_min_free_mb)",
+                expected=f"{wish['min_free_bytes']} bytes",
             )
         ]
     return []

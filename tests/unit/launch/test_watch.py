@@ -29,7 +29,7 @@ def watch(*nodes: str, **limits: Any) -> Watch:
 
 def decided(seen: Watch, now: float) -> tuple[str, str] | None:
     decision = seen.decide(now)
-    return decision and (decision.kind, decision.node)
+    return (decision.kind, decision.node) if decision else None
 
 
 def test_goes_on_until_every_node_ended_well() -> None:
