@@ -60,7 +60,7 @@ def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any
         rows[request.node.name] = {
             "fault": fault,
             # Nobody is there to notice anything once ansible-playbook is gone.
-            "noticed": round(drill.seconds_to_notice(), 1) if drill.thread else "–",
+            "noticed": round(drill.seconds_to_notice(), 1) if drill.thread else "-",
             "clean": round(drill.seconds_to_clean(), 1),
             "verdict": verdict["summary"].split(". Its log")[0],
         }
