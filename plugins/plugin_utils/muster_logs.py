@@ -41,16 +41,19 @@ class LogBook:
 
     def take(self, node: str, logs: dict[str, dict[str, Any]]) -> None:
         for key, part in logs.items():
-            if part["offset"] <= self.seen.get((node, key), 0):
+            seen = self.seen.get((node, key), 0)
+            if part["offset"] <= seen:
                 continue  # an answer that was overtaken by a later one
+            # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
+            text = part["text"] if part["begin"] == seen else last_bytes(part["text"], part["offset"] - seen)
             self.seen[node, key] = part["offset"]
             path = self.path(node, key)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
-                stream.write(part["text"])
-            self.tails[node, key] = (self.tails.get((node, key), "") + part["text"])[-TAIL:]
+                stream.write(text)
+            self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
             if key != "agent":
-                self.split_lines(node, key, part["text"])
+                self.split_lines(node, key, text)
 
     def split_lines(self, node: str, key: str, text: str) -> None:
         local, stream = key.split("/")
@@ -88,6 +91,10 @@ class LogBook:
             for (name, key), text in self.tails.items()
             if name == node and key.endswith("/stderr")
         }
+
+
+def last_bytes(text: str, count: int) -> str:
+    return text.encode()[-count:].decode("utf-8", "replace")
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -24,6 +24,10 @@ def parent_has_terminal() -> bool:
     return str(target).startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
 class Progress:
     def __init__(self, display: Display, *, show_rank: int | None) -> None:
         """show_rank: the rank whose own output is shown as it comes; None for none."""
@@ -61,12 +65,12 @@ class Progress:
             self.say(f"[rank {rank}] {line}")
 
     def step(self, event: dict[str, Any]) -> None:
-        """Show {step, steps, loss, samples_per_second}; fields that a script does not send are left out."""
+        """Show {step, steps, loss, samples_per_second}; fields that a script does not send as numbers are left out."""
         steps = f"/{event['steps']}" if "steps" in event else ""
         text = f"step {event.get('step', '?')}{steps}"
-        if "loss" in event:
+        if is_number(event.get("loss")):
             text += f"   loss {event['loss']:.3f}"
-        if "samples_per_second" in event:
+        if is_number(event.get("samples_per_second")):
             text += f"   {event['samples_per_second']:.0f} samples/s"
         last = event.get("step") == event.get("steps")
         if self.live:

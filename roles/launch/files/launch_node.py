@@ -200,7 +200,8 @@ def port_holders(port: int) -> list[Json]:
 
     pid is null when it cannot be seen.
     """
-    listening, talking = set(), set()
+    listening: set[str] = set()
+    talking: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in read_text(table).splitlines()[1:]:
             fields = line.split()
@@ -524,7 +525,7 @@ def log_files(run_dir: str) -> list[tuple[str, str]]:
 
 
 def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str, Json]:
-    """{key: {offset, text, more}}: what is behind each offset, `limit` bytes of all logs together at most.
+    """{key: {begin, offset, text, more}}: what is behind each offset, `limit` bytes of all logs together at most.
 
     Where there is more, the text ends with a line; it never ends within a character, unless the log does.
     """
@@ -545,7 +546,8 @@ def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str,
             data = data[: data.rindex(b"\n") + 1]
         data = whole_characters(data) or (b"" if more else data)
         limit -= len(data)
-        found[key] = {"offset": offset + len(data), "text": data.decode("utf-8", "replace"), "more": more}
+        text = data.decode("utf-8", "replace")
+        found[key] = {"begin": offset, "offset": offset + len(data), "text": text, "more": more}
     return found
 
 
