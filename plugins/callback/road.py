@@ -164,6 +164,9 @@ class CallbackModule(DefaultCallback):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_of_task()
         super().v2_playbook_on_stats(stats)
+        # A failure that a rescue dealt with is none in the end.
+        ended = {**stats.failures, **stats.dark}
+        self._failures = {host: why for host, why in self._failures.items() if host in ended}
         line, color = self._last_line()
         if line:
             self._display.display(f"\n{line}", color=color)
