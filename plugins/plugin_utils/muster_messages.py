@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from muster_connection import NodeConnection, NodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,17 @@ class Messages:
             return None
 
     def gather(
-        self, verb: str, timeout: float, on_other: Callable[[Answer], None], give_up: Callable[[], bool] = lambda: False
+        self,
+        verb: str,
+        nodes: Collection[str],
+        timeout: float,
+        on_other: Callable[[Answer], None],
+        give_up: Callable[[], bool] = lambda: False,
     ) -> dict[str, Answer]:
-        """The answers of all nodes to one verb; a node that does not answer in time is missing."""
+        """The answers of these nodes to one verb; a node that does not answer in time is missing."""
         found: dict[str, Answer] = {}
         deadline = time.time() + timeout
-        while len(found) < len(self.threads) and time.time() < deadline and not give_up():
+        while len(found) < len(nodes) and time.time() < deadline and not give_up():
             answer = self.next(0.2)
             if answer is not None and answer.verb == verb:
                 found[answer.node] = answer

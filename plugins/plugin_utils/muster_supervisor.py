@@ -95,6 +95,7 @@ class Supervisor:
         self.say = say
         self.messages = Messages(connections)
         self.findings: list[Finding] = []
+        self.readers: dict[str, dict[str, Any]] = {}  # who looks on each node
         self.reports = {
             entry["node"]: NodeReport(entry["node"], reached=False, first_rank=entry["ranks"][0])
             for entry in plan["nodes"]
@@ -151,7 +152,12 @@ class Supervisor:
     def prepare(self) -> Outcome | None:
         """Look at every node; None when all may start, else the outcome with all reasons."""
         head = self.plan["nodes"][0]["node"]
-        for name, entry in self.entries.items():
+        for name in self.entries:
+            self.messages.ask(name, "identity", {})
+        known = self.messages.gather("identity", self.entries, PREPARE_TIMEOUT, self.late, lambda: self.abandoned)
+        self.readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
+        for name in self.readers:
+            entry = self.entries[name]
             wish = {
                 "user": self.settings.user,
                 "executable": entry["argv"][0],
@@ -162,10 +168,10 @@ class Supervisor:
                 "port": self.plan["master_port"] if name == head else None,
             }
             self.messages.ask(name, "prepare", wish, privileged=True)
-        answers = self.messages.gather("prepare", PREPARE_TIMEOUT, self.late, lambda: self.abandoned)
+        answers = self.messages.gather("prepare", self.readers, PREPARE_TIMEOUT, self.late, lambda: self.abandoned)
         findings: list[Finding] = []
         for name, entry in self.entries.items():
-            answer = answers.get(name)
+            answer = answers.get(name) if name in self.readers else known.get(name)
             if answer is None or answer.data is None:
                 findings.append(unreachable(name, answer))
                 continue
@@ -222,6 +228,7 @@ class Supervisor:
             spec = {
                 "launch_id": self.plan["launch_id"],
                 "user": self.settings.user,
+                "reader": self.readers[name],
                 "argv": entry["argv"],
                 "env": entry["env"],
                 "run_dir": entry["run_dir"],
@@ -235,7 +242,7 @@ class Supervisor:
                 "program": self.settings.program,
             }
             self.messages.ask(name, "start", spec, privileged=True)
-        answers = self.messages.gather("start", START_TIMEOUT, self.late)
+        answers = self.messages.gather("start", self.entries, START_TIMEOUT, self.late)
         if self.abandoned:
             return self.interruption()
         for name in self.entries:
@@ -339,7 +346,7 @@ class Supervisor:
                 "limit": LOOK_BYTES,
             }
             self.messages.ask(name, "stop", wish, privileged=True)
-        answers = self.messages.gather("stop", STOP_TIMEOUT, self.late)
+        answers = self.messages.gather("stop", self.entries, STOP_TIMEOUT, self.late)
         left = {}
         for name, report in self.reports.items():
             answer = answers.get(name)

@@ -233,6 +233,24 @@ def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table:
     table("kill -9 of the unit", drill, verdict)
 
 
+def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    agent = drill.agent("node2")
+    drill.fault(
+        lambda: nodes[1].inside("systemctl", "stop", "--no-block", drill.unit()),
+        lambda: agent not in processes(drill.launch_id),
+    )
+    verdict = drill.end()
+    finding = only_failure(verdict)
+    assert finding["id"] == "launch.unit"
+    assert finding["node"] == "node2"
+    assert "stopped from outside" in finding["summary"]
+    assert drill.seconds_to_notice() < NOTICED
+    assert drill.seconds_to_clean() < CLEAN
+    nothing_is_left(drill, *nodes)
+    table("systemctl stop of the unit", drill, verdict)
+
+
 # ---------------------------------------------------------------- before the start
 
 

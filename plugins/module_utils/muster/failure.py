@@ -171,7 +171,7 @@ def chained(traceback: str) -> list[tuple[str, str]]:
         if text.startswith("  + "):
             text = GROUP_LINE.sub("", text)
         lines = text.splitlines()
-        said = next((i for i, line in enumerate(lines) if line[:1].strip() and not line.endswith(HEADING)), 0)
+        said = next((i for i, line in enumerate(lines) if line[:1].strip() and not line.endswith(HEADING)), len(lines))
         frames = FRAME.findall("\n".join(lines[:said]))
         found.append((frames[-1] if frames else "", "\n".join(lines[said:])))
     return found
@@ -225,7 +225,7 @@ def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure
     stop_began: controller time at which the supervisor began to end the launch. What a rank says after that is the
     stop's own noise, unless it is an exception of its own.
     """
-    failures = [failure for report in reports for failure in node_failures(report)]
+    failures = [failure for report in reports for failure in node_failures(report, stop_began)]
     failures = [failure for failure in failures if not (failure.cascade and failure.when > stop_began + 0.5)]
     if not failures:
         return None, []
@@ -233,14 +233,14 @@ def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure
     return ordered[0], sorted(ordered[1:], key=lambda one: one.when)
 
 
-def node_failures(report: NodeReport) -> list[Failure]:
+def node_failures(report: NodeReport, stop_began: float) -> list[Failure]:
     if not report.reached:
         return []
     failures = rank_failures(report)
     if report.lost:
         summary = f"stopped answering{': ' + report.lost_why if report.lost_why else ''}"
         failures.append(Failure(report.node, report.last_answer, summary, "node"))
-    end = end_of_unit(report)
+    end = end_of_unit(report, stop_began)
     # torchrun exits 1 for every failure of a rank: that adds nothing to the rank's own.
     if end is not None and not (failures and end.kind == "agent" and (report.ended or {}).get("code") == 1):
         failures.append(end)
@@ -258,6 +258,8 @@ def rank_failures(report: NodeReport) -> list[Failure]:
         traceback = recorded_traceback(report.errors.get(str(local))) or uncaught_traceback(stderr)
         if not traceback and (code == 1 or (code is None and ends_with_traceback(stderr))):
             traceback = last_traceback(stderr)  # 1 is Python's own code for an exception that nobody caught
+        if not exception_line(traceback):  # cut short: it has frames, but does not come to its point
+            traceback = ""
         if code == 0 or (code is None and not traceback and local != speechless):
             continue
         when = gone.get(local) or (report.ended or {}).get("ended_at") or report.last_answer + report.clock_offset
@@ -324,7 +326,7 @@ def recorded_traceback(error: Any) -> str:
     return stack.strip() if isinstance(stack, str) else str(message.get("message", ""))
 
 
-def end_of_unit(report: NodeReport) -> Failure | None:
+def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     """How the unit itself ended, where that is a failure."""
     ended, unit = report.ended, report.unit
     at = ((ended or {}).get("ended_at") or report.last_answer + report.clock_offset) - report.clock_offset
@@ -344,6 +346,9 @@ def end_of_unit(report: NodeReport) -> Failure | None:
         )
     if ended["reason"] == "exec":
         return Failure(report.node, at, f"torchrun could not be started: {ended['error']}", "agent")
+    if ended["reason"] == "stopped" and at < stop_began:
+        what = "the launch's unit was stopped from outside (systemctl stop, or the node shutting down)"
+        return Failure(report.node, at, what, "unit")
     if ended["reason"] == "stopped" or ended["code"] == 0:
         return None
     if ended["code"] < 0:

@@ -3,6 +3,7 @@
 The supervisor on the controller pipes this file into the node's own Python (3.10+, standard library only), with a
 verb as argument and a JSON payload behind it on standard input. Every verb prints one JSON object.
 
+    identity  user   tells who looks
     prepare   root   reads what a start depends on; writes nothing
     start     root   makes the run directory, the state directory and the unit
     run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
@@ -51,6 +52,7 @@ SIOCGIFADDR = 0x8915
 
 def main(verb: str, payload: Any) -> None:
     verbs: dict[str, Callable[[Any], Json | None]] = {
+        "identity": identity,
         "prepare": prepare,
         "start": start,
         "run": run,
@@ -65,6 +67,11 @@ def main(verb: str, payload: Any) -> None:
 
 
 # ---------------------------------------------------------------- prepare
+
+
+def identity(_wish: Json) -> Json:
+    """Who the controller logs in as: the one who will look, and must be able to read."""
+    return {"uid": os.getuid(), "gid": os.getgid()}
 
 
 def prepare(wish: Json) -> Json:
@@ -262,7 +269,7 @@ def start(spec: Json) -> Json:
     """Make the two directories and the unit. spec: see roles/launch, plus `program` (this file's text)."""
     launch_id = spec["launch_id"]
     entry = pwd.getpwnam(spec["user"])
-    reader_uid, reader_gid = int(os.environ.get("SUDO_UID", "0")), int(os.environ.get("SUDO_GID", "0"))
+    reader_uid, reader_gid = spec["reader"]["uid"], spec["reader"]["gid"]
     state, run_dir = state_dir(launch_id), spec["run_dir"]
     os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
     forget_ended_launches()
