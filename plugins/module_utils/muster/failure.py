@@ -331,8 +331,7 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     ended, unit = report.ended, report.unit
     at = ((ended or {}).get("ended_at") or report.last_answer + report.clock_offset) - report.clock_offset
     result = unit.get("Result", "")
-    # systemd says the same of a unit that ended by itself and then took too long to clear up.
-    if result == "timeout" and (ended is None or ended["reason"] == "stopped"):
+    if (ended["reason"] == "limit") if ended else (result == "timeout"):
         return Failure(report.node, at, "the launch ran into its time limit (launch_time_limit)", "limit")
     if ended is None:
         if unit.get("ActiveState") != "failed" and result in ("", "success"):

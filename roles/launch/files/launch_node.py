@@ -46,7 +46,7 @@ STATE_ROOT = "/run/muster/launches"
 LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
 RUN_MODE = stat.S_ISGID | 0o750  # what is made inside belongs to the same group
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
-EXIT_LEASE = 75  # EX_TEMPFAIL: the unit's exit status when nobody renewed its lease
+LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 SIOCGIFADDR = 0x8915
 
 
@@ -303,11 +303,9 @@ def start(spec: Json) -> Json:
         # Every process of the launch carries the mark by which `stop` looks for what is left.
         "Environment": "MUSTER_LAUNCH_ID=" + launch_id,
         "OOMPolicy": "stop",
-        # Its end by the lease is in the result; a failed unit that nobody collects would be left behind.
-        "SuccessExitStatus": str(EXIT_LEASE),
     }
     if spec["time_limit"]:
-        properties["RuntimeMaxSec"] = "%ds" % spec["time_limit"]
+        properties["RuntimeMaxSec"] = "%ds" % (spec["time_limit"] + LIMIT_SLACK)
     argv = ["systemd-run", "--quiet", "--unit", unit_name(launch_id), "--description", "Muster launch " + launch_id]
     argv += [word for name, value in properties.items() for word in ("--property", "%s=%s" % (name, value))]
     argv += ["--", sys.executable, "-I", "-S", program, "run", state]
@@ -345,7 +343,11 @@ def write_file(path: str, data: bytes, mode: int, uid: int, gid: int) -> None:
 
 
 def run(state: str) -> None:
-    """Run torchrun until it ends, or until the lease is old. The unit's cgroup takes the rest with it."""
+    """Run torchrun until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
+
+    How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
+    collects it, and after a lost connection nobody might.
+    """
     with open(state + "/spec.json", encoding="utf-8") as stream:
         spec = json.load(stream)
     told_to_stop: list[int] = []
@@ -354,21 +356,24 @@ def run(state: str) -> None:
     try:
         agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
-        write_result(state, {"reason": "exec", "error": str(exc), "ended_at": time.time()})
-        sys.exit(127)
+        write_result(state, "exec", error=str(exc))
+        return
     ranks: dict[int, Json] = {}
+    last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
         open_log_folder(spec["run_dir"])
         if watch_ranks(agent.pid, ranks):
             replace_json(state + "/unit/ranks.json", {"agent": agent.pid, "ranks": list(ranks.values())})
         if code is not None:
-            reason = "stopped" if told_to_stop else "exit"
-            write_result(state, {"reason": reason, "code": code, "ended_at": time.time()})
-            sys.exit(0 if code == 0 else 1)
-        if not lease_is_held(state) and not told_to_stop:
-            write_result(state, {"reason": "lease", "ended_at": time.time()})
-            sys.exit(EXIT_LEASE)
+            write_result(state, "stopped" if told_to_stop else "exit", code=code)
+            return
+        if not told_to_stop and not lease_is_held(state):
+            write_result(state, "lease")
+            return
+        if not told_to_stop and time.monotonic() > last_moment:
+            write_result(state, "limit")
+            return
         time.sleep(0.1)
 
 
@@ -449,8 +454,11 @@ def lease_is_held(state: str) -> bool:
         return False
 
 
-def write_result(state: str, result: Json) -> None:
+def write_result(state: str, reason: str, **more: Any) -> None:
+    """Leave the reason for the supervisor, and in the journal for whoever looks there."""
+    result = {"reason": reason, **more, "ended_at": time.time()}
     replace_json(state + "/unit/result.json", result)
+    print("ended:", json.dumps(result), file=sys.stderr)
 
 
 def replace_json(path: str, value: Any) -> None:

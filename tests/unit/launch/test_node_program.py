@@ -310,12 +310,15 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts `run` with these arguments for torchrun; the process ends with the test."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(script: str, *, lease: float = 60.0, argv: list[str] | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        script: str, *, lease: float = 60.0, time_limit: float = 0, argv: list[str] | None = None
+    ) -> subprocess.Popen[bytes]:
         (tmp_path / "unit").mkdir()
         (tmp_path / "run").mkdir()
         spec = {
             "argv": argv or [sys.executable, "-c", script],
             "env": {"PATH": os.environ["PATH"]},
+            "time_limit": time_limit,
             "run_dir": str(tmp_path / "run"),
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -346,26 +349,31 @@ def test_run_that_ends_well(launch: Any, tmp_path: Path) -> None:
 
 
 def test_run_that_fails(launch: Any, tmp_path: Path) -> None:
-    assert launch("raise SystemExit(3)").wait(5) == 1
+    assert launch("raise SystemExit(3)").wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": 3}
 
 
 def test_run_that_is_killed(launch: Any, tmp_path: Path) -> None:
-    assert launch("import os; os.kill(os.getpid(), 9)").wait(5) == 1
+    assert launch("import os; os.kill(os.getpid(), 9)").wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": -9}
 
 
 @pytest.mark.parametrize("argv", [["/no/such/torchrun"], [sys.executable, "-c", "a\0b"]])
 def test_run_that_cannot_start(launch: Any, tmp_path: Path, argv: list[str]) -> None:
-    assert launch("", argv=argv).wait(5) == 127
+    assert launch("", argv=argv).wait(5) == 0
     found = result(tmp_path)
     assert found["reason"] == "exec"
     assert found["error"]
 
 
 def test_run_ends_with_its_lease(launch: Any, tmp_path: Path) -> None:
-    assert launch("import time; time.sleep(30)", lease=0.3).wait(5) == node.EXIT_LEASE
+    assert launch("import time; time.sleep(30)", lease=0.3).wait(5) == 0
     assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_run_ends_with_its_time(launch: Any, tmp_path: Path) -> None:
+    assert launch("import time; time.sleep(30)", time_limit=0.3).wait(5) == 0
+    assert result(tmp_path) == {"reason": "limit"}
 
 
 def test_a_renewed_lease_keeps_it(launch: Any, tmp_path: Path) -> None:
@@ -378,7 +386,7 @@ def test_run_that_is_told_to_stop(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; print('up', flush=True); time.sleep(30)")
     until(lambda: (tmp_path / "run/agent.log").exists() and (tmp_path / "run/agent.log").read_text())
     os.killpg(child.pid, signal.SIGTERM)  # as systemd does: to everything in the unit
-    assert child.wait(5) == 1
+    assert child.wait(5) == 0
     assert result(tmp_path) == {"reason": "stopped", "code": -signal.SIGTERM}
 
 
