@@ -33,6 +33,7 @@ LOOK_PAUSE = 0.25  # between two looks at one node
 LOOK_BYTES = 512 * 1024  # of logs, in one look
 PREPARE_TIMEOUT = 30.0
 START_TIMEOUT = 20.0
+FREEZE_TIMEOUT = 5.0
 STOP_TIMEOUT = 15.0
 DRAIN_TIMEOUT = 20.0
 GRACE = 1.5  # after the first failure, for the other ranks to write their last words
@@ -336,6 +337,10 @@ class Supervisor:
     def stop(self, *, dump: bool) -> dict[str, str]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}."""
         head = self.plan["nodes"][0]["node"]
+        if dump:
+            for name in self.entries:
+                self.messages.ask(name, "freeze", {"launch_id": self.plan["launch_id"]}, privileged=True)
+            self.messages.gather("freeze", self.entries, FREEZE_TIMEOUT, self.late)
         for name, entry in self.entries.items():
             wish = {
                 "launch_id": self.plan["launch_id"],

@@ -9,6 +9,7 @@ verb as argument and a JSON payload behind it on standard input. Every verb prin
     run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
     look      user   renews the lease; returns the unit, the ranks and what was logged since the last look
     logs      user   returns what was logged since the last look, after the end
+    freeze    root   stops the ranks where they are
     stop      root   ends the unit, looks that nothing of it is left, and gives the last report
 
 Two directories belong to a launch:
@@ -30,7 +31,6 @@ import re
 import shutil
 import signal
 import socket
-import stat
 import struct
 import subprocess
 import sys
@@ -44,7 +44,10 @@ Json = dict[str, Any]
 
 STATE_ROOT = "/run/muster/launches"
 LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
-RUN_MODE = stat.S_ISGID | 0o750  # what is made inside belongs to the same group
+# Only the training user and the group of the one who looks come past these two directories; what is inside is readable
+# to whoever got that far. (A set-group-ID bit instead would be lost: the training user is not in that group.)
+OUTER_MODE = 0o750
+INNER_MODE = 0o755
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 SIOCGIFADDR = 0x8915
@@ -58,6 +61,7 @@ def main(verb: str, payload: Any) -> None:
         "run": run,
         "look": look,
         "logs": logs,
+        "freeze": freeze,
         "stop": stop,
     }
     result = verbs[verb](payload)
@@ -271,6 +275,7 @@ def start(spec: Json) -> Json:
     entry = pwd.getpwnam(spec["user"])
     reader_uid, reader_gid = spec["reader"]["uid"], spec["reader"]["gid"]
     state, run_dir = state_dir(launch_id), spec["run_dir"]
+    os.umask(0o022)  # whatever the one says who logs in
     os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
     forget_ended_launches()
     drop_old_runs(os.path.dirname(run_dir), spec["keep"])
@@ -281,10 +286,10 @@ def start(spec: Json) -> Json:
     for path in (run_dir, state + "/unit"):
         os.mkdir(path, 0o750)
         os.chown(path, entry.pw_uid, reader_gid)
-        os.chmod(path, RUN_MODE)
+        os.chmod(path, OUTER_MODE)
     if spec.get("script_name"):
         path = os.path.join(run_dir, spec["script_name"])
-        write_file(path, base64.b64decode(spec.pop("script_body")), 0o640, entry.pw_uid, reader_gid)
+        write_file(path, base64.b64decode(spec.pop("script_body")), 0o644, entry.pw_uid, entry.pw_gid)
     program = state + "/node.py"
     write_file(program, spec.pop("program").encode(), 0o644, 0, 0)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
@@ -299,7 +304,7 @@ def start(spec: Json) -> Json:
         "LimitCORE": "0",
         "LimitMEMLOCK": "infinity",
         "TasksMax": "infinity",
-        "UMask": "0027",
+        "UMask": "0022",
         # Every process of the launch carries the mark by which `stop` looks for what is left.
         "Environment": "MUSTER_LAUNCH_ID=" + launch_id,
         "OOMPolicy": "stop",
@@ -386,10 +391,10 @@ def open_agent_log(run_dir: str) -> int:
 
 
 def open_log_folder(run_dir: str) -> None:
-    """torchrun makes its log folder with mkdtemp (0700): let the group in, as in the run directory above it."""
+    """torchrun makes its log folder with mkdtemp (0700): let in whoever the run directory above it lets in."""
     for path in glob.glob(run_dir + "/torchrun/*"):
-        if os.stat(path).st_mode & 0o070 == 0:
-            os.chmod(path, RUN_MODE)
+        if os.stat(path).st_mode & 0o005 == 0:
+            os.chmod(path, INNER_MODE)
 
 
 def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
@@ -590,8 +595,8 @@ def error_files(run_dir: str) -> Json:
 def stop(wish: Json) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
-    wish: as for look, with dump and port? (head node). dump: first ask every rank for its Python stack, so that a
-    standstill leaves evidence: SIGABRT, which PYTHONFAULTHANDLER=1 answers on stderr.
+    wish: as for look, with dump and port? (head node). dump: first ask every rank, which `freeze` has stopped on all
+    nodes, for its Python stack, so that a standstill leaves evidence.
     """
     launch_id = wish["launch_id"]
     unit = unit_name(launch_id)
@@ -614,18 +619,33 @@ def stop(wish: Json) -> Json:
     return last
 
 
-def dump_stacks(launch_id: str) -> None:
+def freeze(wish: Json) -> Json:
+    """Stop the agent and the ranks where they are, so that none sees another die before it has shown its own stack."""
+    agent, ranks = agent_and_ranks(wish["launch_id"])
+    send(signal.SIGSTOP, agent + ranks)
+    return {"frozen": len(ranks)}
+
+
+def agent_and_ranks(launch_id: str) -> tuple[list[int], list[int]]:
     table = read_json(state_dir(launch_id) + "/unit/ranks.json") or {"agent": None, "ranks": []}
     ours = set(launch_processes(launch_id))
-    asked = [rank["pid"] for rank in table["ranks"] if rank["pid"] in ours]
-    if table["agent"] in ours:
-        # It must not see the first rank die and end the others in the middle of their words.
-        os.kill(table["agent"], signal.SIGSTOP)
-    for pid in asked:
+    ranks = [rank["pid"] for rank in table["ranks"] if rank["pid"] in ours]
+    return [table["agent"]] if table["agent"] in ours else [], ranks
+
+
+def send(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
         try:
-            os.kill(pid, signal.SIGABRT)
+            os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def dump_stacks(launch_id: str) -> None:
+    """SIGABRT, which PYTHONFAULTHANDLER=1 answers on stderr before anything else is done."""
+    _, asked = agent_and_ranks(launch_id)
+    send(signal.SIGABRT, asked)
+    send(signal.SIGCONT, asked)
     deadline = time.monotonic() + 1.5
     while time.monotonic() < deadline and any(process_state(pid)[0] not in ("Z", "X", "", "T") for pid in asked):
         time.sleep(0.05)

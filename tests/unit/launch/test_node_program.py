@@ -403,7 +403,7 @@ def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
     assert [(rank["rank"], rank["local_rank"], rank["gone_at"]) for rank in table["ranks"]] == [(3, 1, None)]
     assert child.wait(5) == 0
     assert node.read_json(str(tmp_path / "unit/ranks.json"))["ranks"][0]["gone_at"] is not None
-    assert (tmp_path / "run/torchrun/job").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "run/torchrun/job").stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize(
