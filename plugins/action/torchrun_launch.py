@@ -34,7 +34,6 @@ PROGRAM = ROOT / "roles/launch/files/launch_node.py"
 
 class ActionModule(ActionBase):
     _supports_check_mode = True
-    _supports_diff = False
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:

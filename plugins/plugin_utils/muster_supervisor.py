@@ -336,7 +336,6 @@ class Supervisor:
 
     def stop(self, *, dump: bool) -> dict[str, str]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}."""
-        head = self.plan["nodes"][0]["node"]
         if dump:
             for name in self.entries:
                 self.messages.ask(name, "freeze", {"launch_id": self.plan["launch_id"]}, privileged=True)
@@ -346,7 +345,6 @@ class Supervisor:
                 "launch_id": self.plan["launch_id"],
                 "run_dir": entry["run_dir"],
                 "dump": dump,
-                "port": self.plan["master_port"] if name == head else None,
                 "offsets": self.logs.offsets(name),
                 "limit": LOOK_BYTES,
             }

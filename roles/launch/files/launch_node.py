@@ -595,7 +595,7 @@ def error_files(run_dir: str) -> Json:
 def stop(wish: Json) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
-    wish: as for look, with dump and port? (head node). dump: first ask every rank, which `freeze` has stopped on all
+    wish: as for look, with dump: first ask every rank, which `freeze` has stopped on all
     nodes, for its Python stack, so that a standstill leaves evidence.
     """
     launch_id = wish["launch_id"]
