@@ -1,0 +1,79 @@
+"""Who listens on a node, read from what `ss -H -l -n -t -u -p` prints there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+# The columns: proto, state, two queues, local and peer address, and the owners as far as ss may see them.
+_LINE = re.compile(r"(?P<proto>tcp|udp)\s+\S+\s+\d+\s+\d+\s+(?P<local>\S+)\s+\S+(\s+users:\((?P<owners>.*)\))?\s*$")
+# A process may call itself anything, so its name ends at the pid and not at the next quote.
+_OWNER = re.compile(r'\("(?P<name>.*?)",pid=(?P<pid>\d+),fd=\d+\)')
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One socket.
+
+    address: as ss prints it, without brackets and interface; "*" takes IPv4 and IPv6. process: the names of those that
+    hold it, or "" when ss may not see them. pid: the lowest of the first name. interface: the only one it takes from.
+    """
+
+    proto: str
+    address: str
+    port: int
+    process: str
+    pid: int | None
+    interface: str = ""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it takes from every address of the node."""
+        return (self.address == "*" or _ip(self.address).is_unspecified) and not self.interface
+
+    @property
+    def local_only(self) -> bool:
+        """Whether only the node itself can reach it."""
+        if self.interface == "lo":
+            return True
+        return self.address != "*" and _ip(self.address).is_loopback
+
+
+def parse_ss(text: str) -> list[Listener]:
+    """Return every socket of the output, in its order; a line that is none (a banner, a warning) says nothing."""
+    found = []
+    for line in text.splitlines():
+        match = _LINE.match(line.strip())
+        if match is None:
+            continue
+        host, _, port = match["local"].rpartition(":")
+        # [fe80::1]%eth0 and 127.0.0.53%lo, but fe80::1%eth0 where ss is older.
+        address, _, interface = host.replace("[", "").replace("]", "").partition("%")
+        if not port.isdigit() or (address != "*" and not _is_ip(address)):
+            continue
+        process, pid = _owners(match["owners"] or "")
+        found.append(Listener(match["proto"], address, int(port), process, pid, interface))
+    return found
+
+
+def _owners(text: str) -> tuple[str, int | None]:
+    owners = [(match["name"], int(match["pid"])) for match in _OWNER.finditer(text)]
+    if not owners:
+        return "", None
+    names = list(dict.fromkeys(name for name, _ in owners))
+    return ", ".join(names), min(pid for name, pid in owners if name == names[0])
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    address = ipaddress.ip_address(text)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped or address
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
