@@ -27,6 +27,7 @@ DEFAULT_INTERPRETER = "/usr/bin/python3"
 # The program and its payload come on standard input, one behind the other: the payload may hold secrets, which have no
 # place in an argument list that every user of the node can read.
 BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))"
+NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
 
 
 class NodeError(Exception):
@@ -39,7 +40,7 @@ class NodeError(Exception):
 
 @dataclass
 class NodeConnection:
-    """Runs the node program (roles/launch/files/launch_node.py) on one node."""
+    """Runs a program, such as roles/launch/files/launch_node.py, on one node."""
 
     name: str
     connection: ConnectionBase
@@ -78,8 +79,13 @@ def one_line(text: str) -> str:
     return " ".join(" ".join(line.split()) for line in reason.strip().splitlines()[-3:])[-400:]
 
 
-def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], program: str) -> NodeConnection:
-    """Set up (without connecting yet) the connection that the inventory describes for this host."""
+def connect(
+    action: ActionBase, host: str, task_vars: Mapping[str, Any], program: str, *, fresh: bool = False
+) -> NodeConnection:
+    """Set up (without connecting yet) the connection that the inventory describes for this host.
+
+    A fresh one is a new connection of its own, even where ssh would reuse one that is open: it proves the way in.
+    """
     variables = {**task_vars["hostvars"].raw_get(host), "hostvars": task_vars["hostvars"]}
     templar = action._templar.copy_with_new_env(available_variables=variables)
     kind = templar.template(variables.get("ansible_connection", constants.DEFAULT_TRANSPORT))
@@ -106,6 +112,9 @@ def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], program
         names = constants.config.get_plugin_vars(category, plugin._load_name)
         options = {name: templar.template(variables[name]) for name in names if name in variables}
         plugin.set_options(task_keys=task_keys, var_options=options)
+    if fresh and kind == "ssh":
+        # ssh takes the first of two values, so this goes before what the user has set.
+        connection.set_option("ssh_args", f"{NOT_SHARED} {connection.get_option('ssh_args') or ''}".rstrip())
     connection._play_context = play_context.set_task_and_variable_override(
         task=action._task, variables=variables, templar=templar
     )
