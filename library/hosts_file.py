@@ -1,0 +1,244 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the nodes' names in the hosts file of a node, and cloud-init from taking them out again."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hosts_file
+short_description: The names of the cluster's nodes in a node's hosts file
+description:
+  - Keeps a block with the name and the cluster address of every node, and takes these names and the machine's own
+    hostname off the lines of loopback addresses. Every other line is kept byte for byte.
+  - A line outside the block that gives a node's name another address is not changed. The module fails and names it.
+  - Where cloud-init is, it is told to leave the file alone. Its template gets the same block, because the user data
+    of a provider outranks every setting on the machine.
+  - Afterwards the node's resolver is asked for every name, and the module fails when an answer is wrong.
+  - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  nodes:
+    description:
+      - The nodes in the order of the inventory, each name with its address. Filled in from the inventory when it is
+        not given.
+    type: dict
+    default: {}
+  own:
+    description: Name of this node in the inventory. Filled in from the inventory when it is not given.
+    type: str
+    default: ""
+  mode:
+    description:
+      - With V(manage) the file is written when it differs.
+      - With V(verify) only the resolver's answers are judged, and nothing is changed.
+    type: str
+    choices: [manage, verify]
+    default: manage
+  path:
+    description: The hosts file.
+    type: path
+    default: /etc/hosts
+  cloud:
+    description: Folder of cloud-init's settings. Nothing is done about cloud-init where it is missing.
+    type: path
+    default: /etc/cloud
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in check mode).
+    support: full
+  platform:
+    description: Target operating systems.
+    platforms: posix
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Keep the nodes' names
+  hosts_file:
+  become: true
+
+- name: Only look whether every name leads to the right address
+  hosts_file:
+    mode: verify
+"""
+
+RETURN = r"""
+names:
+  description: The names of this node, the full one first.
+  returned: success
+  type: list
+  elements: str
+  sample: [node1.example.org, node1]
+reasons:
+  description: Why a file was written, or would be, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["line 2 gives node1 the loopback address 127.0.1.1"]
+"""
+
+import contextlib
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import hosts_file as domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Read last, so that no other file of the folder outranks it.
+DROP_IN = "cloud.cfg.d/99-muster-hosts.cfg"
+DROP_IN_TEXT = """\
+# Written by Muster (role cluster_hosts): /etc/hosts holds the names of the cluster's nodes, and the machine's own name
+# must not lead to 127.0.1.1. See templates/hosts.debian.tmpl for the case that user data ask for it all the same.
+manage_etc_hosts: false
+"""
+# cloud-init writes from that of the family, which is debian for Ubuntu too, and else from the plain one.
+TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
+
+
+class HostsError(Exception):
+    """What stands in the way and what to do, in one sentence or two."""
+
+
+def read(path: Path) -> str:
+    """Return the file with every byte of it; empty when it is not there."""
+    if path.is_symlink():
+        raise HostsError(
+            f"{path} is a link to {path.readlink()}, so another tool writes it. "
+            "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
+        )
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        raise HostsError(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file in one step, so that nobody ever reads half of it. Mode and owner stay."""
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode("utf-8", "surrogateescape"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            there = path.stat()
+            os.chown(temporary, there.st_uid, there.st_gid)
+        Path(temporary).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
+        Path(temporary).replace(path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise HostsError(
+            f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
+            f"or protected (lsattr {path})"
+        ) from problem
+
+
+def ask(names: Iterable[str]) -> dict[str, list[str]]:
+    """The addresses that any program on this node gets for each name."""
+    answers: dict[str, list[str]] = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers[name] = [str(entry[4][0]).partition("%")[0] for entry in found]
+    return answers
+
+
+def wanted_files(module: AnsibleModule, cluster: domain.Cluster, names: list[str]) -> list[dict[str, Any]]:
+    """Every file that differs from what it should be: path, before, after, reasons. Fails on what is not ours."""
+    path, cloud = Path(module.params["path"]), Path(module.params["cloud"])
+    text = read(path)
+    hosts = domain.rewrite(text, cluster, names)
+    if hosts.problems:
+        raise HostsError("; ".join(f"{path}, {problem}" for problem in hosts.problems))
+    files = [{"path": path, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
+    if cloud.is_dir():
+        drop_in = cloud / DROP_IN
+        reasons = ["cloud-init is not told to leave the hosts file alone"]
+        files.append({"path": drop_in, "before": read(drop_in), "after": DROP_IN_TEXT, "reasons": reasons})
+    for template in [cloud / name for name in TEMPLATES if (cloud / name).exists()]:
+        before = read(template)
+        wanted = domain.rewrite(before, cluster, names, template=True)
+        reasons = [f"{template}: {reason}" for reason in wanted.reasons]
+        files.append({"path": template, "before": before, "after": wanted.text, "reasons": reasons})
+    return [file for file in files if file["before"] != file["after"]]
+
+
+def verify(cluster: domain.Cluster, names: list[str], mend: str) -> None:
+    wrong = domain.misled(cluster, names, ask([*names, *(name.lower() for name in cluster.addresses)]))
+    if wrong:
+        raise HostsError(f"{'; '.join(wrong)}. {mend}")
+
+
+def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
+    path = Path(module.params["path"])
+    if module.params["mode"] == "verify":
+        names = domain.own_names(read(path) if not path.is_symlink() else "", cluster)
+        verify(
+            cluster,
+            names,
+            "Run ansible-playbook site.yml --tags network with cluster_hosts_mode=manage, "
+            f"or put the right lines into {path} yourself",
+        )
+        return {"changed": False, "names": names, "reasons": []}
+    names = domain.own_names(read(path), cluster)
+    files = wanted_files(module, cluster, names)
+    if not module.check_mode:
+        for file in files:
+            file["path"].parent.mkdir(parents=True, exist_ok=True)
+            write(file["path"], file["after"])
+        verify(
+            cluster,
+            names,
+            f"{path} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
+        )
+    return {
+        "changed": bool(files),
+        "names": names,
+        "reasons": [reason for file in files for reason in file["reasons"]],
+        "diff": [
+            {
+                "before_header": str(file["path"]),
+                "after_header": str(file["path"]),
+                "before": file["before"].encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+                "after": file["after"].encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+            }
+            for file in files
+        ],
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "dict", "default": {}},
+            "own": {"type": "str", "default": ""},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+            "path": {"type": "path", "default": "/etc/hosts"},
+            "cloud": {"type": "path", "default": "/etc/cloud"},
+        },
+        supports_check_mode=True,
+    )
+    own = module.params["own"]
+    cluster = domain.Cluster(module.params["nodes"], own, socket.gethostname())
+    try:
+        module.exit_json(**run(module, cluster))
+    except HostsError as problem:
+        module.fail_json(msg=f"{own}: {problem}.")
+
+
+if __name__ == "__main__":
+    main()
