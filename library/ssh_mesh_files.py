@@ -1,0 +1,227 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the training user's ssh files on a node. What they hold is decided in module_utils/muster/ssh_mesh.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ssh_mesh_files
+short_description: Lets the training user log in between the nodes, with checked host keys
+description:
+  - Keeps one block in the user's C(~/.ssh/authorized_keys) and one in C(~/.ssh/config), and the whole file
+    C(~/.ssh/muster_known_hosts). Every other line of the first two stays as it is, byte for byte.
+  - The files are read and written as the user, so that homes on a file server work, and links in them lead nowhere
+    that the user could not reach.
+  - Lines of a member that was not looked at in this run are kept. Those of a node that is no member any more fall away.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node in the inventory, for messages.
+    type: str
+    required: true
+  user:
+    description: The training user.
+    type: str
+    required: true
+  cluster:
+    description: Name of the cluster. It is part of the comment of every line.
+    type: str
+    required: true
+  identity:
+    description: File of the user's private key.
+    type: path
+    required: true
+  members:
+    description: Every node of the cluster, as M(ssh_mesh_members) returns them.
+    type: list
+    elements: dict
+    required: true
+  mode:
+    description: With V(verify) nothing is written, and the node fails with what differs.
+    type: str
+    choices: [manage, verify]
+    default: manage
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in check mode).
+    support: full
+  platform:
+    description: Target operating systems.
+    platforms: posix
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Know the peers, and let them in
+  ssh_mesh_files:
+    node: "{{ inventory_hostname }}"
+    user: muster
+    cluster: lab
+    identity: /var/lib/muster/ssh/muster/id_ed25519
+    members: "{{ members.members }}"
+  become: true
+"""
+
+RETURN = r"""
+strangers:
+  description: Members that were not looked at in this run, and that this node does not know from an earlier one.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import contextlib
+import os
+import pwd
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import ssh_mesh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMES = ("authorized_keys", "config", ssh_mesh.KNOWN_HOSTS)
+
+
+class FilesError(Exception):
+    """One sentence about what stands in the way and what to do."""
+
+
+@contextlib.contextmanager
+def acting_as(entry: pwd.struct_passwd) -> Iterator[None]:
+    """Be the user where files are concerned: root has no rights on many file servers."""
+    groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
+    os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    os.setegid(entry.pw_gid)
+    os.seteuid(entry.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)
+        os.setgroups(groups)
+
+
+class Folder:
+    """The user's ~/.ssh."""
+
+    def __init__(self, entry: pwd.struct_passwd) -> None:
+        self.entry = entry
+        self.path = Path(entry.pw_dir) / ".ssh"
+
+    def read(self, name: str) -> str:
+        """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+        try:
+            with (self.path / name).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+                status = os.fstat(file.fileno())
+                if status.st_uid != self.entry.pw_uid:
+                    raise FilesError(
+                        f"{self.path / name} belongs to {owner(status.st_uid)}, and is left alone:"
+                        f' sudo chown {self.entry.pw_name} {self.path / name}, or set ssh_mesh_mode to "off"'
+                    )
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, name: str, text: str) -> None:
+        """At once or not at all. A link stays a link, and the file keeps its mode."""
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        target = Path(os.path.realpath(self.path / name))
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+        handle, path = tempfile.mkstemp(dir=target.parent, prefix=f".{name}-")
+        temporary = Path(path)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(mode)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink()
+            raise
+
+
+def owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
+    user = params["user"]
+    try:
+        entry: pwd.struct_passwd | None = pwd.getpwnam(user)
+    except KeyError:
+        if not check:
+            raise FilesError(f"has no user {user}: run playbooks/baseline.yml, or correct cluster_user") from None
+        entry = None
+    with acting_as(entry) if entry else contextlib.nullcontext():
+        folder = Folder(entry) if entry else None
+        before = {name: folder.read(name) if folder else "" for name in NAMES}
+        members = [ssh_mesh.member_of(given) for given in params["members"]]
+        wanted = ssh_mesh.wanted(params["cluster"], members, params["identity"], *before.values())
+        after = dict(zip(NAMES, (wanted.authorized_keys, wanted.config, wanted.known_hosts), strict=True))
+        changed = [name for name in NAMES if before[name] != after[name]]
+        if params["mode"] == "verify" and changed:
+            found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
+            raise FilesError(f"in ~{user}/.ssh, {'; '.join(found)}: run playbooks/network.yml -e ssh_mesh_mode=manage")
+        if folder and not check:
+            # The logins of the others come last: until then nothing of this node's own is in their way.
+            for name in reversed(NAMES):
+                if name in changed:
+                    folder.write(name, after[name])
+    return {
+        "changed": bool(changed),
+        "strangers": list(wanted.strangers),
+        "diff": [
+            {
+                "before": before[name],
+                "after": after[name],
+                "before_header": f"~{user}/.ssh/{name}",
+                "after_header": f"~{user}/.ssh/{name}",
+            }
+            for name in changed
+        ],
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "user": {"type": "str", "required": True},
+            "cluster": {"type": "str", "required": True},
+            "identity": {"type": "path", "required": True},
+            "members": {"type": "list", "elements": "dict", "required": True},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = keep(module.params, check=module.check_mode)
+    except (FilesError, ssh_mesh.BlockError) as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem}.")
+    except OSError as problem:
+        module.fail_json(
+            msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}, as {module.params['user']}."
+        )
+    if result["strangers"]:
+        module.warn(
+            f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"
+            " run playbooks/network.yml again when it answers, without --limit."
+        )
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

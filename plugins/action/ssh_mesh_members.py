@@ -1,0 +1,63 @@
+"""Puts together what every node shall know of every other; documented in library/ssh_mesh_members.py."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.plugins.action import ActionBase
+
+from muster import ssh_mesh
+from muster_vars import read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionModule(ActionBase):
+    """Contacts no node."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec({"looks": {"type": "str", "required": True}})
+        members = [self._member(task_vars, name, arguments["looks"]) for name in task_vars["groups"]["gpu_nodes"]]
+        seen = [member for member in members if member.seen]
+        result.update(changed=False, members=[asdict(member) for member in members], refusals=ssh_mesh.clashes(seen))
+        warnings = ssh_mesh.same_host_keys(seen)
+        if warnings:
+            result["warnings"] = warnings
+        return result
+
+    def _member(self, task_vars: Mapping[str, Any], name: str, looks: str) -> ssh_mesh.Member:
+        values = read_node(task_vars, self._templar, self._loader, name, also=("ansible_host",)).values
+        address = str(values["cluster_address"])
+        look = task_vars["hostvars"].raw_get(name).get(looks, {})
+        if "host_keys" not in look:
+            return ssh_mesh.Member(name, address, seen=False)
+        return ssh_mesh.Member(
+            name=name,
+            address=address,
+            sources=(address, *other_sources(str(values.get("ansible_host", "")))),
+            port=int(look["port"]),
+            key=str(look["key"]),
+            host_keys=tuple(str(key) for key in look["host_keys"]),
+            hostname=str(look["hostname"]),
+        )
+
+
+def other_sources(ansible_host: str) -> list[str]:
+    """The address of the controller's way in, from which the node may log in on a peer as well."""
+    try:
+        address = ipaddress.ip_address(ansible_host)
+    except ValueError:
+        return []
+    return [] if address.is_loopback else [str(address)]

@@ -1,0 +1,142 @@
+"""What sshd's settings in force (`sshd -T -C user=...`) mean for one account."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Settings = dict[str, list[str]]
+NO_LOGIN = ("nologin", "false", "true", "sync")
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account as the system knows it.
+
+    locked: its password begins with !. expired: its last day is over. loose: paths on the way to its authorized_keys
+    that others may write to, each with the command that ends this.
+    """
+
+    name: str
+    home: str
+    shell: str
+    groups: tuple[str, ...] = ()
+    locked: bool = False
+    expired: bool = False
+    loose: Mapping[str, str] | None = None
+
+
+def parse(text: str) -> Settings:
+    """Keyword -> its values, one for each line that has the keyword."""
+    settings: Settings = {}
+    for line in text.splitlines():
+        keyword, _, value = line.strip().partition(" ")
+        if keyword:
+            settings.setdefault(keyword.lower(), []).append(value.strip())
+    return settings
+
+
+def refusals(account: Account, settings: Settings) -> list[str]:
+    """Why the account cannot log in with a key: a sentence each, with what mends it.
+
+    Only what is certain is told. Whether a login works is tried afterwards.
+    """
+    name = account.name
+    found = []
+    if account.shell.rpartition("/")[2] in NO_LOGIN:
+        found.append(
+            f"the shell of {name} is {account.shell}, with which nobody logs in: sudo usermod --shell /bin/bash {name}"
+        )
+    if account.expired:
+        found.append(f"the account {name} has expired: sudo chage --expiredate -1 {name}")
+    if account.locked and _is(settings, "usepam", "no"):
+        found.append(f"{name} is locked, and sshd runs without PAM (UsePAM no): sudo usermod --password '*' {name}")
+    if _is(settings, "pubkeyauthentication", "no"):
+        found.append("sshd takes no keys (PubkeyAuthentication no): set it to yes in /etc/ssh/sshd_config")
+    found += _lists(account, settings)
+    found += _keys_file(account, settings)
+    found += _methods(settings)
+    if not _is(settings, "strictmodes", "no"):
+        found += [
+            f"others may write to {path}, so that sshd (StrictModes) ignores the keys of {name}: sudo {mend}"
+            for path, mend in (account.loose or {}).items()
+        ]
+    return found
+
+
+def _is(settings: Settings, keyword: str, value: str) -> bool:
+    return settings.get(keyword, [""])[0].lower() == value
+
+
+def _lists(account: Account, settings: Settings) -> list[str]:
+    """AllowUsers and its like. Entries with a host (user@host) may hold for some peers: they are left to the trial."""
+    name = account.name
+    found = []
+    allowed_users = settings.get("allowusers", [])
+    if allowed_users and not _matches([entry.partition("@")[0] for entry in allowed_users], [name]):
+        found.append(
+            f"sshd lets in {', '.join(allowed_users)} only (AllowUsers): add {name} there in /etc/ssh/sshd_config"
+        )
+    if _matches([entry for entry in settings.get("denyusers", []) if "@" not in entry], [name]):
+        found.append(f"sshd keeps {name} out (DenyUsers): take it out there in /etc/ssh/sshd_config")
+    allowed_groups = settings.get("allowgroups", [])
+    if allowed_groups and not _matches(allowed_groups, account.groups):
+        found.append(
+            f"sshd lets in the groups {', '.join(allowed_groups)} only (AllowGroups):"
+            f" sudo usermod --append --groups {allowed_groups[0]} {name}, or add a group of {name} there"
+        )
+    if _matches(settings.get("denygroups", []), account.groups):
+        found.append(f"sshd keeps out a group of {name} (DenyGroups {' '.join(settings['denygroups'])})")
+    return found
+
+
+def _matches(patterns: list[str], names: list[str] | tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _keys_file(account: Account, settings: Settings) -> list[str]:
+    files = " ".join(settings.get("authorizedkeysfile", [".ssh/authorized_keys"])).split()
+    wanted = f"{account.home}/.ssh/authorized_keys"
+    for entry in files:
+        path = entry.replace("%h", account.home).replace("%u", account.name)
+        if wanted == (path if path.startswith("/") else f"{account.home}/{path}"):
+            return []
+    read = ", ".join(files)
+    return [f"sshd reads keys from {read}, not from {wanted}: add .ssh/authorized_keys to AuthorizedKeysFile"]
+
+
+def _methods(settings: Settings) -> list[str]:
+    found = []
+    methods = " ".join(settings.get("authenticationmethods", ["any"])).split() or ["any"]
+    if not {"any", "publickey"} & set(methods):
+        found.append(
+            f"sshd asks for more than a key (AuthenticationMethods {' '.join(methods)}): add publickey alone there"
+        )
+    algorithms = ",".join(settings.get("pubkeyacceptedalgorithms", ["ssh-ed25519"])).split(",")
+    if "ssh-ed25519" not in algorithms:
+        found.append("sshd takes no ed25519 keys (PubkeyAcceptedAlgorithms): add ssh-ed25519 there")
+    forced = settings.get("forcecommand", ["none"])[0]
+    if forced != "none":
+        found.append(f"sshd runs {forced} instead of what is asked for (ForceCommand)")
+    return found
+
+
+def port_at(settings: Settings, address: str) -> int:
+    """The port at which sshd listens for connections to this address; 22 where its settings do not tell."""
+    for entry in settings.get("listenaddress", []):
+        host, _, port = entry.rpartition(":")
+        if port.isdigit() and (host.strip("[]") == address or _is_any(host.strip("[]"))):
+            return int(port)
+    return next((int(port) for port in settings.get("port", []) if port.isdigit()), 22)
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return host in ("", "*")
