@@ -1,10 +1,10 @@
-"""Judge the inventory on the controller. The rules are in module_utils/muster/inventory.py."""
+"""Judge the inventory on the controller. The rules are in module_utils/muster/inventory."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
@@ -13,9 +13,23 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
 from muster.inventory import Inventory, Node, problems
-from muster_vars import cluster_options, read_node
+from muster_origin import clear_secrets
+from muster_vars import load_roles, project_root, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.template import Templar
+
+    from muster.inventory import Secret
+    from muster_vars import Roles
 
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
+# Rules put these beside options that are always there, so their defaults count.
+BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
+# Variables of this repository's own plays and of its sandbox, which no role declares.
+NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_prefix")
 
 
 class ActionModule(ActionBase):
@@ -26,7 +40,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec({"connects": {"type": "bool", "default": True}})
-        found = problems(self._inventory(task_vars or {}, arguments["connects"]))
+        found = problems(read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"]))
         result["changed"] = False
         if found:
             count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
@@ -35,22 +49,34 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg="\n".join(lines))
         return result
 
-    def _inventory(self, task_vars: dict[str, Any], connects: bool) -> Inventory:
-        options = tuple(cluster_options(self._loader))
-        names = task_vars["groups"].get("gpu_nodes", [])
-        return Inventory(
-            nodes=tuple(self._node(task_vars, name, options) for name in names),
-            options=options,
-            forks=context.CLIARGS["forks"],
-            ansible_version=tuple(int(number) for number in ansible_version.split(".")[:2]),
-            connects=connects,
-        )
 
-    def _node(self, task_vars: dict[str, Any], name: str, options: tuple[str, ...]) -> Node:
-        reading = read_node(task_vars, self._templar, self._loader, name, also=CONNECTION)
-        unknown = tuple(
-            variable
-            for variable in task_vars["hostvars"].raw_get(name)
-            if variable.startswith("cluster_") and variable not in options
-        )
-        return Node(name, reading.values, reading.errors, unknown)
+def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, connects: bool) -> Inventory:
+    """Return all that can be read without contacting a node."""
+    roles = load_roles(loader)
+    always = (*load_roles(loader, "cluster").options, *BESIDE, *CONNECTION)
+    return Inventory(
+        nodes=tuple(
+            _node(task_vars, templar, roles, name, always) for name in task_vars["groups"].get("gpu_nodes", [])
+        ),
+        options=tuple(roles.options),
+        forks=context.CLIARGS["forks"],
+        ansible_version=tuple(int(number) for number in ansible_version.split(".")[:2]),
+        python_version=sys.version_info[:2],
+        connects=connects,
+        secrets=tuple(dict.fromkeys(_secrets(task_vars))),
+    )
+
+
+def _node(task_vars: Mapping[str, Any], templar: Templar, roles: Roles, name: str, always: tuple[str, ...]) -> Node:
+    given = task_vars["hostvars"].raw_get(name)
+    reading = read_node(task_vars, templar, roles, name, (*always, *(roles.options.keys() & given.keys())))
+    unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
+    return Node(name, reading.values, reading.errors, tuple(unknown))
+
+
+def _secrets(task_vars: Mapping[str, Any]) -> Iterator[Secret]:
+    """Look at every host of the inventory: the way in through another machine may have its password there too."""
+    sources = [Path(source).absolute() for source in context.CLIARGS.get("inventory") or () if "," not in source]
+    folders = tuple(source if source.is_dir() else source.parent for source in sources)
+    for host in task_vars["groups"]["all"]:
+        yield from clear_secrets(task_vars["hostvars"].raw_get(host), (*folders, project_root() / "playbooks"))

@@ -1,4 +1,4 @@
-"""The cluster's variables of any node, for plugins that run on the controller.
+"""The variables of any node, for plugins that run on the controller.
 
 Ansible's hostvars hold what the inventory says of a node, but not the defaults of roles.
 Here both are put together.
@@ -29,47 +29,64 @@ class NodeReading:
     errors: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Roles:
+    """The options and the defaults of some roles, read once for all nodes."""
+
+    options: dict[str, Option]
+    defaults: dict[str, Any]
+
+
 def project_root() -> Path:
     """Return the folder that holds ansible.cfg, roles and plugins."""
     return Path(__file__).resolve().parents[2]
 
 
-def cluster_options(loader: DataLoader) -> dict[str, Option]:
-    """Return the options of roles/cluster."""
-    specs = project_root() / "roles/cluster/meta/argument_specs.yml"
-    return options_of(loader.load_from_file(str(specs)))
+def load_roles(loader: DataLoader, *names: str) -> Roles:
+    """Return the options and defaults of these roles, or of every role."""
+    roles = Roles({}, {})
+    for specs in sorted(project_root().glob("roles/*/meta/argument_specs.yml")):
+        role = specs.parents[1]
+        if names and role.name not in names:
+            continue
+        roles.options.update(options_of(loader.load_from_file(str(specs))))
+        defaults = role / "defaults/main.yml"
+        if defaults.exists():
+            roles.defaults.update(loader.load_from_file(str(defaults), trusted_as_template=True) or {})
+    return roles
 
 
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return every cluster_* variable of the host, defaults applied, templated, and of its declared type."""
-    reading = read_node(task_vars, templar, loader, host)
+    roles = load_roles(loader, "cluster")
+    reading = read_node(task_vars, templar, roles, host, roles.options)
     for name, error in reading.errors.items():
         raise AnsibleError(f"{host}: {name} {error}.")
     return reading.values
 
 
 def read_node(
-    task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str, also: Iterable[str] = ()
+    task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> NodeReading:
-    """Read every cluster_* variable of the host, and of the names in `also` those that the inventory sets.
+    """Read these variables of the host, where the inventory sets them or a role has a default.
 
     Variables of a play or of a task are not seen: they belong to no node.
     """
-    options = cluster_options(loader)
-    defaults = loader.load_from_file(str(project_root() / "roles/cluster/defaults/main.yml"), trusted_as_template=True)
     hostvars = task_vars["hostvars"]
-    merged = {**defaults, **hostvars.raw_get(host), "hostvars": hostvars}
+    merged = {**roles.defaults, **hostvars.raw_get(host), "hostvars": hostvars}
     node_templar = templar.copy_with_new_env(available_variables=merged)
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for name in [*options, *(name for name in also if name in merged)]:
+    for name in dict.fromkeys(names):
+        if name not in merged:
+            continue
         try:
             value = _plain(node_templar.template(merged[name]))
-            values[name] = read(options[name], value) if name in options else value
-        except AnsibleError as error:
-            errors[name] = f"cannot be worked out: {' '.join(str(error).split())}"
+            values[name] = read(roles.options[name], value) if name in roles.options else value
         except ValueError as error:
             errors[name] = str(error)
+        except Exception as error:  # a template can fail in any way, and each is an answer
+            errors[name] = f"cannot be worked out: {' '.join(str(error).split())}"
     return NodeReading(values, errors)
 
 

@@ -69,3 +69,39 @@ def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
     result = play("playbooks/validate.yml", cmdline="--forks 1")
     assert result.rc != 0
     assert "forks is 1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("hosts", "sentence"),
+    [
+        (
+            "    node1: {ansible_host: 10.0.0.1}\n    node1: {ansible_host: 10.0.0.2}\n",
+            "Found duplicate mapping key 'node1'",
+        ),
+        ("    node1: {ansible_host: 10.0.0.1\n", "Completely failed to parse inventory source"),
+    ],
+    ids=["a node twice", "a brace that is not closed"],
+)
+def test_a_broken_file_is_not_a_cluster_without_nodes(play: Play, tmp_path: Path, hosts: str, sentence: str) -> None:
+    (tmp_path / "hosts.yml").write_text(f"gpu_nodes:\n  hosts:\n{hosts}")
+    result = play("playbooks/validate.yml", inventory=tmp_path)
+    assert result.rc != 0
+    assert sentence in result.stdout
+    assert "has no nodes" not in result.stdout
+
+
+def test_a_mode_and_a_password_as_people_write_them(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "gpu_nodes:\n  hosts:\n    node1: {ansible_host: 10.0.0.1, ansible_become_password: hunter2}\n"
+        "  vars: {firewall_mode: off, node_baselin_mode: verify}\n"
+    )
+    result = play("playbooks/validate.yml", inventory=tmp_path)
+    *others, secret = result.results("Judge the inventory")["localhost"]["msg"].splitlines()
+    assert others == [
+        "The inventory has 3 problems, and no node was contacted.",
+        '- node1: firewall_mode is False, as YAML reads off without quotes; write "off". Correct firewall_mode.',
+        "- node1: node_baselin_mode is no option of Muster. Write node_baseline_mode, or rename it.",
+    ]
+    assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
+    assert secret.endswith("ansible-vault encrypt_string --prompt --name ansible_become_password.")
+    assert "hunter2" not in result.stdout

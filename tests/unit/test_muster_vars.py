@@ -71,7 +71,10 @@ def test_types_are_those_that_the_role_declares(world: World) -> None:
 
 
 def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: World) -> None:
-    reading = muster_vars.read_node(*world, "node3", also=["ansible_host", "per_box"])
+    task_vars, templar, loader = world
+    roles = muster_vars.load_roles(loader, "cluster")
+    names = [*roles.options, "ansible_host", "per_box"]
+    reading = muster_vars.read_node(task_vars, templar, roles, "node3", names)
     assert "'nowhere' is undefined" in reading.errors["cluster_gpus"]
     assert reading.errors["cluster_torch_version"] == "is 2.1, not text; put it in quotes"
     assert reading.values["cluster_address"] == "node3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,37 +20,64 @@ class Option:
     name: str
     type: str = "str"
     choices: tuple[Any, ...] = field(default=())
+    elements: str = "str"
 
 
 def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
     """Return the options of the main entry point of a role's argument_specs."""
     declared = argument_specs["argument_specs"]["main"].get("options", {})
     return {
-        name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ()))) for name, spec in declared.items()
+        name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ())), spec.get("elements", "str"))
+        for name, spec in declared.items()
     }
 
 
 def read(option: Option, value: Any) -> Any:
     """Return the value as the option's type, or raise ValueError with what is wrong with it.
 
-    Stricter than Ansible, which would take the number 2.10 for the version "2.1".
+    Stricter than Ansible, which would take the number 2.10 for the version "2.1", and False for a mode that is not off.
     """
-    readers = {"bool": _bool, "int": _int, "list": _list, "str": _str, "path": _str}
-    if option.type not in readers:
-        return value
-    result = readers[option.type](value)
+    if isinstance(value, bool):
+        # YAML reads off, on, yes and no without quotes as booleans.
+        words = [word for word in option.choices if word in (_TRUE if value else _FALSE)]
+        if words:
+            raise ValueError(f'is {value!r}, as YAML reads {words[0]} without quotes; write "{words[0]}"')
+    result = _read_list(option, value) if option.type == "list" else _read_one(option.type, value)
     if option.choices and result not in option.choices:
-        raise ValueError(f"is {value!r}, not one of {', '.join(map(str, option.choices))}")
+        raise ValueError(f"is {_short(value)}, not one of {', '.join(map(str, option.choices))}")
     return result
 
 
+def _read_one(kind: str, value: Any) -> Any:
+    readers = {"bool": _bool, "int": _int, "float": _float, "dict": _dict, "str": _str, "path": _str}
+    return readers[kind](value) if kind in readers else value
+
+
+def _read_list(option: Option, value: Any) -> list[Any]:
+    # An option given on the command line (-e x=a,b) is always text.
+    is_text = isinstance(value, str) and option.elements in ("str", "path")
+    entries = value.split(",") if is_text else value
+    if not isinstance(entries, (list, tuple)):
+        raise ValueError(f"is {_short(value)}, not a list")
+    read_entries = []
+    for number, entry in enumerate(entries, 1):
+        if isinstance(entry, str) and not entry.strip():
+            continue
+        try:
+            result = _read_one(option.elements, entry)
+        except ValueError as error:
+            raise ValueError(f"has an entry, the {_ordinal(number)}, that {error}") from None
+        read_entries.append(result.strip() if isinstance(result, str) else result)
+    return read_entries
+
+
 def _bool(value: Any) -> bool:
-    word = str(value).lower()
+    word = _short(value).strip("'").lower()
     if word in _TRUE:
         return True
     if word in _FALSE:
         return False
-    raise ValueError(f"is {value!r}, not true or false")
+    raise ValueError(f"is {_short(value)}, not true or false")
 
 
 def _int(value: Any) -> int:
@@ -58,7 +86,16 @@ def _int(value: Any) -> int:
             return int(value)
         except ValueError:
             pass
-    raise ValueError(f"is {value!r}, not a whole number")
+    raise ValueError(f"is {_short(value)}, not a whole number")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError(f"is {_short(value)}, not a number")
 
 
 def _str(value: Any) -> str:
@@ -66,12 +103,33 @@ def _str(value: Any) -> str:
         return value
     if value is None:
         raise ValueError("has no value")
-    raise ValueError(f"is {value!r}, not text; put it in quotes")
+    if isinstance(value, (dict, list, tuple)):
+        raise ValueError(f"is {_short(value)}, not text")
+    raise ValueError(f"is {_short(value)}, not text; put it in quotes")
 
 
-def _list(value: Any) -> list[str]:
-    # An option given on the command line (-e x=a,b) is always text.
-    entries = value.split(",") if isinstance(value, str) else value
-    if not isinstance(entries, (list, tuple)):
-        raise ValueError(f"is {value!r}, not a list")
-    return [_str(entry).strip() for entry in entries if entry != ""]
+def _dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, str):
+        # On the command line, -e x='{"a": "b"}' arrives as text where it is quoted once more.
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = None
+        if isinstance(parsed, dict):
+            return parsed
+    raise ValueError(f"is {_short(value)}, not a mapping of names to values")
+
+
+def _short(value: Any) -> str:
+    """The value as Python shows it, where that can be read at a glance."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print a number of more than 4300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")

@@ -16,7 +16,11 @@ from muster.inventory import CLUSTER_WIDE, Inventory, Node, problems
 from muster.options import options_of
 
 ROOT = Path(__file__).parents[3]
-OPTIONS = options_of(yaml.safe_load((ROOT / "roles/cluster/meta/argument_specs.yml").read_text()))
+OF_ROLES = {
+    path.parents[1].name: options_of(yaml.safe_load(path.read_text()))
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+}
+OPTIONS = [name for options in OF_ROLES.values() for name in options]
 PER_NODE = {
     "cluster_address",
     "cluster_interface",
@@ -57,12 +61,12 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> Node:
 def test_problems_are_exactly_those_of_the_case(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
-    settings["ansible_version"] = tuple(settings["ansible_version"])
+    settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
     nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())
     found = problems(Inventory(nodes=nodes, options=tuple(OPTIONS), **settings))
     assert [str(problem) for problem in found] == case["problems"]
 
 
 def test_every_option_is_of_the_cluster_or_of_a_node() -> None:
-    assert set(CLUSTER_WIDE) | PER_NODE == set(OPTIONS)
+    assert set(CLUSTER_WIDE) | PER_NODE == set(OF_ROLES["cluster"])
     assert not set(CLUSTER_WIDE) & PER_NODE

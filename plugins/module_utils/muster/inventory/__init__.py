@@ -1,0 +1,61 @@
+"""What is wrong with an inventory, told from the inventory alone.
+
+`problems` asks every rule of RULES. A rule is a function from the inventory to its problems; it judges only
+what it can read, because a value that cannot be read is a problem of its own (`unreadable_values`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from . import addresses, controller, firewall, names, secrets, values
+from .model import Inventory, Node, Problem, Secret, join
+from .values import CLUSTER_WIDE
+
+if TYPE_CHECKING:
+    from .model import Rule
+
+__all__ = ["CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "problems"]
+
+RULES: tuple[Rule, ...] = (
+    controller.ansible_is_recent,
+    controller.python_is_recent,
+    controller.enough_forks,
+    controller.there_are_nodes,
+    values.unreadable_values,
+    values.misspelt_options,
+    secrets.none_in_clear_text,
+    names.names_can_be_hosts,
+    names.names_are_used_once,
+    addresses.addresses_are_given,
+    addresses.addresses_are_whole,
+    addresses.addresses_are_used_once,
+    addresses.no_documentation_addresses,
+    addresses.addresses_can_be_reached,
+    addresses.one_address_family,
+    addresses.interfaces_are_names,
+    values.cluster_wide_values_agree,
+    values.names_are_plain,
+    values.user_is_unprivileged,
+    values.torch_version_is_exact,
+    values.torch_version_is_known,
+    values.master_port_is_free_to_use,
+    values.master_port_is_outside_the_pinned_range,
+    values.processes_fit_the_gpus,
+    values.nccl_has_gpus,
+    values.launch_nodes_exist,
+    values.host_keys_are_keys,
+    firewall.entries_can_be_rules,
+    firewall.ranges_are_ranges,
+)
+
+
+def problems(inventory: Inventory) -> list[Problem]:
+    """Return all problems of the inventory; the same one on several nodes is one problem."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for rule in RULES:
+        for problem in rule(inventory):
+            places[problem.what, problem.mend].append(problem.place)
+    every_node = [node.name for node in inventory.nodes]
+    return [Problem(join(where, every_node), what, mend) for (what, mend), where in places.items()]

@@ -1,0 +1,59 @@
+"""Whether the inventory holds a secret that everybody can read who reads its files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .model import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Inventory
+
+_SECRET_WORDS = {"pass", "password", "passwd", "passphrase", "secret", "token"}
+_SECRET_PAIRS = re.compile(r"(api|access|private|secret)_?key$")
+# A variable that ends so names where a secret is, or tells about it.
+_HARMLESS_ENDS = {
+    "file",
+    "path",
+    "dir",
+    "name",
+    "env",
+    "var",
+    "command",
+    "cmd",
+    "prompt",
+    "url",
+    "id",
+    "type",
+    "policy",
+}
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_PATH = re.compile(r"(~|/)[\w./~-]*", re.ASCII)
+_URL_WITH_PASSWORD = re.compile(r"\w+://[^/\s:@]*:[^/\s@]+@")
+_TEMPLATE = re.compile(r"\{[{%]")
+_NOTHING = ("", "none", "null", "true", "false", "yes", "no", "omit")
+
+
+def is_secret(name: str, text: str) -> bool:
+    """Whether a variable of that name and value is a secret as it stands; a lookup or another template is none."""
+    if _TEMPLATE.search(text):
+        return False
+    if _PRIVATE_KEY.search(text) or _URL_WITH_PASSWORD.search(text):
+        return True
+    # hfToken, HF_TOKEN and hf-token are the same three words.
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").split("_")
+    if words[-1] in _HARMLESS_ENDS or text.strip().lower() in _NOTHING or _PATH.fullmatch(text):
+        return False
+    return bool(_SECRET_WORDS.intersection(words)) or _SECRET_PAIRS.search("_".join(words)) is not None
+
+
+def none_in_clear_text(inventory: Inventory) -> Iterator[Problem]:
+    for secret in inventory.secrets:
+        yield Problem(
+            secret.file,
+            f"{secret.variable} is a secret, and everybody can read it there",
+            f"Put in its place what this prints: ansible-vault encrypt_string --prompt --name {secret.variable}",
+        )

@@ -1,0 +1,206 @@
+"""Whether the options have values that make sense, each alone and all together."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from .firewall import port_range
+from .model import CLUSTER, Problem, join, shown
+from .torch_releases import nearest_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Inventory
+
+# What all nodes of a cluster must agree on. The other options of roles/cluster are each node's own.
+CLUSTER_WIDE = (
+    "cluster_name",
+    "cluster_backend",
+    "cluster_master_port",
+    "cluster_torch_version",
+    "cluster_user",
+    "cluster_launch_nodes",
+    "cluster_artifacts_dir",
+    "cluster_run_root",
+    "cluster_run_keep",
+)
+PORTS = range(1024, 65536)
+# Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.
+EPHEMERAL_PORTS = range(32768, 61000)
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
+_PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( .*)?")
+
+
+def unreadable_values(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        for name, error in node.errors.items():
+            yield Problem(node.name, f"{name} {error}", f"Correct {name}")
+
+
+def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
+    prefixes = tuple({option.split("_")[0] + "_" for option in inventory.options})
+    meant: dict[str, str] = {}
+    for name in dict.fromkeys(name for node in inventory.nodes for name in node.unknown):
+        # A site has names of its own. Only what is nearly an option is taken for one.
+        cutoff = 0.85 if name.startswith(prefixes) else 0.9
+        meant.update((name, option) for option in difflib.get_close_matches(name, inventory.options, 1, cutoff))
+    for node in inventory.nodes:
+        for name in node.unknown:
+            if name in meant:
+                yield Problem(node.name, f"{name} is no option of Muster", f"Write {meant[name]}, or rename it")
+
+
+def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
+    for name in CLUSTER_WIDE:
+        holders: dict[str, list[str]] = defaultdict(list)
+        for node in inventory.nodes:
+            if name in node.variables:
+                holders[shown(node.variables[name])].append(node.name)
+        if len(holders) > 1:
+            values = "; ".join(f"{value} on {join(names, [])}" for value, names in holders.items())
+            yield Problem(
+                CLUSTER,
+                f"{name} differs between nodes: {values}",
+                f"Set {name} once, in group_vars/all.yml, and nowhere else",
+            )
+
+
+def names_are_plain(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        name = node.text("cluster_name")
+        if "cluster_name" in node.variables and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
+            yield Problem(
+                node.name,
+                f"cluster_name is {name!r}, which cannot be used in paths and unit names",
+                "Use letters, digits, dots, - and _, beginning with a letter or a digit",
+            )
+
+
+def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        user = node.text("cluster_user")
+        if "cluster_user" not in node.variables:
+            continue
+        if user == "root":
+            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user: name another")
+        elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
+            yield Problem(
+                node.name,
+                f"cluster_user is {user!r}, which is no name of a user",
+                "Use lower-case letters, digits, - and _, at most 32, beginning with a letter",
+            )
+
+
+def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        version = node.text("cluster_torch_version")
+        if "cluster_torch_version" in node.variables and not re.fullmatch(
+            r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\+\w+)?", version
+        ):
+            yield Problem(
+                node.name,
+                f"cluster_torch_version is {version!r}, not an exact version",
+                'Write all three numbers, such as "2.13.0"',
+            )
+
+
+def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+\w+)?", node.text("cluster_torch_version"), re.ASCII)
+        nearest = nearest_release(release[1]) if release else None
+        if release and nearest:
+            yield Problem(
+                node.name,
+                f"cluster_torch_version is {release[1]}, which PyTorch never released",
+                f'Write another, such as "{nearest}", the nearest to it',
+            )
+
+
+def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        port = node.number("cluster_master_port")
+        if port is None:
+            continue
+        if port not in PORTS:
+            yield Problem(
+                node.name,
+                f"cluster_master_port is {port}, not a port from {PORTS[0]} to {PORTS[-1]}",
+                "Choose another, such as 29500",
+            )
+        elif port in EPHEMERAL_PORTS:
+            yield Problem(
+                node.name,
+                f"cluster_master_port is {port}, which any outgoing connection may take:"
+                f" Linux gives them {EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}",
+                f"Choose one below {EPHEMERAL_PORTS[0]}, such as 29500",
+            )
+
+
+def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        port = node.number("cluster_master_port")
+        ends = port_range(node.variables.get("firewall_ephemeral_range"))
+        if node.variables.get("firewall_tight") is True and port is not None and ends and ends[0] <= port <= ends[1]:
+            yield Problem(
+                node.name,
+                f"cluster_master_port is {port}, and firewall_ephemeral_range gives {ends[0]} to {ends[1]}"
+                " to outgoing connections, any of which may take it",
+                "Choose a port outside that range",
+            )
+
+
+def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        gpus = node.number("cluster_gpus")
+        nproc = node.number("cluster_nproc_per_node")
+        if gpus is not None and gpus < 0:
+            yield Problem(node.name, f"cluster_gpus is {gpus}", "Write the number of GPUs, or 0 for none")
+        if nproc is not None and nproc < 1:
+            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}", "A node trains with 1 process or more")
+        if gpus is not None and nproc is not None and 0 < gpus < nproc:
+            yield Problem(
+                node.name,
+                f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)",
+                "Each process needs a GPU of its own: lower one or correct the other",
+            )
+
+
+def nccl_has_gpus(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.participants():
+        if node.text("cluster_backend") == "nccl" and node.number("cluster_gpus") == 0:
+            yield Problem(
+                node.name,
+                "cluster_backend is nccl, which needs GPUs, and cluster_gpus is 0",
+                "Set cluster_gpus to the number of its GPUs, or cluster_backend to auto or gloo",
+            )
+
+
+def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
+    nodes = {node.name: node for node in inventory.nodes}
+    chosen = inventory.launch_nodes()
+    for name in dict.fromkeys(chosen):
+        if name not in nodes:
+            close = difflib.get_close_matches(name, nodes, n=1)
+            hint = f"Write {close[0]}, if that is meant" if close else "Add it to gpu_nodes, or take it out"
+            yield Problem(CLUSTER, f"cluster_launch_nodes names {name}, which is not in gpu_nodes", hint)
+        elif nodes[name].quarantined:
+            yield Problem(
+                name,
+                "is in cluster_launch_nodes, but is quarantined (cluster_quarantined)",
+                "Take it out of the list, or end its quarantine",
+            )
+
+
+def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        key = node.text("cluster_host_key")
+        if key and not _FINGERPRINT.fullmatch(key) and not _PUBLIC_KEY.fullmatch(key):
+            yield Problem(
+                node.name,
+                "cluster_host_key is neither a fingerprint nor a public key",
+                "Write what this prints on the node, from SHA256: on: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+            )
