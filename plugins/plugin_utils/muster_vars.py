@@ -65,6 +65,18 @@ def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     return reading.values
 
 
+def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, name: str) -> dict[str, Any]:
+    """Return one cluster_* variable of every node. Reading all of them for each of many nodes takes minutes."""
+    roles = load_roles(loader, "cluster")
+    values = {}
+    for host in task_vars["groups"].get("gpu_nodes", []):
+        reading = read_node(task_vars, templar, roles, host, [name])
+        if name in reading.errors:
+            raise AnsibleError(f"{host}: {name} {reading.errors[name]}.")
+        values[host] = reading.values[name]
+    return values
+
+
 def read_node(
     task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> NodeReading:

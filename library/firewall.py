@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps a node's firewall: peers, ssh and what the user lists come in, and nothing else."""
+
+from __future__ import annotations
+
+# The work is done on the controller, by plugins/action/firewall.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: firewall
+short_description: Lets in peers, ssh and what the user lists, and nothing else
+description:
+  - Allows ssh on the ports on which the node has it, every node of C(gpu_nodes) on the interface that carries training
+    traffic, and O(allow). Everything else that comes in is denied; what goes out, and ICMP, is left as it is.
+  - On a node with ufw, writes its own rules into ufw's files, all of them in one step, and loads them without a moment
+    in which nothing protects the node or something is cut off. Rules of others and their order are kept.
+  - On a node that has no ufw because something else is in force, keeps a table of its own in nftables.
+  - Judges the outcome beforehand by walking the first packets of a launch and of ssh through all rules of the node.
+    A rule of others that would block them is named, and nothing is changed.
+  - A change is guarded by a timer on the node that undoes it. Only a new connection, made after it, stops the timer.
+  - Names the listening services that a change cuts off from outside, and what container engines publish past it.
+options:
+  mode:
+    description:
+      - With V(manage) the firewall is changed where it differs.
+      - With V(verify) nothing is changed. The task fails when something would block a launch, or is open that should
+        not be.
+    type: str
+    choices: [manage, verify]
+    default: manage
+  backend:
+    description: What holds the rules. V(auto) means ufw unless the node has something else in force instead of it.
+    type: str
+    choices: [auto, ufw, nftables]
+    default: auto
+  allow:
+    description:
+      - What else may come in. Each entry has a C(port) (a number, or a range such as "9100-9110"), and may have
+        C(proto) (tcp, udp or any), C(from) (addresses or networks; everybody without it) and C(comment).
+    type: list
+    elements: dict
+    default: []
+  tight:
+    description:
+      - Whether peers reach only O(launch_ports), C(cluster_master_port) and O(ephemeral_range).
+      - The node then takes the ports of outgoing connections from O(ephemeral_range) as well.
+    type: bool
+    default: false
+  ephemeral_range:
+    description: In tight mode, the ports that Gloo and NCCL get from Linux.
+    type: str
+    default: "32768-40959"
+  launch_ports:
+    description: In tight mode, the ports for the rendezvous of launches.
+    type: str
+    default: "29400-29599"
+  confirm_seconds:
+    description: Seconds after which the node undoes a change that no new connection has confirmed. At least 30.
+    type: int
+    default: 40
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in check mode).
+    support: full
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Keep the firewall, and let the monitoring in
+  firewall:
+    allow:
+      - {port: 9100, from: [192.168.0.0/16], comment: node exporter}
+  become: true
+
+- name: Only say what would block a launch, and what is open
+  firewall:
+    mode: verify
+  become: true
+"""
+
+RETURN = r"""
+backend:
+  description: What holds the rules, V(ufw) or V(nftables).
+  returned: success
+  type: str
+packages:
+  description: Packages that must be installed first. Nothing was changed when there are any.
+  returned: success
+  type: list
+  elements: str
+"""
