@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from machines import find_machine, list_nodes, run_playbook
+from machines import NODES, find_machine, list_nodes, run_playbook
+
+# The steps of the road before the first driver or wheel is installed.
+GROUND = "inspect,baseline,network"
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from machines import Machine, Play, Result
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nodes", help="look at these nodes as they are: nothing is made or played for it")
+
+
+@pytest.fixture(scope="session")
+def as_they_are(request: pytest.FixtureRequest) -> list[str]:
+    """The nodes that are only looked at, by the wish of whoever runs the tests."""
+    return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +50,12 @@ def play(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Play:
 def node(sandbox: None) -> Callable[[str], Machine]:
     """Look up a machine of the sandbox by its name in the inventory."""
     return find_machine
+
+
+@pytest.fixture(scope="session")
+def ground(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
+    """The nodes, with the ground on them."""
+    if not as_they_are:
+        result = request.getfixturevalue("play")("site.yml", tags=GROUND)
+        assert result.rc == 0, result.stdout
+    return [find_machine(name) for name in as_they_are or NODES]

@@ -1,0 +1,102 @@
+"""The ground as a whole, seen from outside: the nodes know, trust and reach each other, and nobody else reaches them.
+
+With --nodes=node1,node2 the nodes are taken as they are: molecule looks through this file at what it has converged.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import permutations, product
+from typing import TYPE_CHECKING
+
+import pytest
+
+from machines import find_machine
+from outside import EVERY_PORT, link_local, listeners, scan
+from paths import BIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from machines import Machine
+
+SSH = 22
+MASTER_PORT = 29500
+# Where torch's store, Gloo and NCCL listen: the master port, and whatever the kernel hands out.
+TRAINING = [MASTER_PORT, MASTER_PORT + 1, 32768, 40001, 50021, 60999]
+# What people run beside a training: none of it is the cluster's.
+OTHERS = [80, 6006, 8080, 8265, 8888]
+USER = "muster"
+
+
+@pytest.fixture(scope="module")
+def outsider(ground: list[Machine]) -> Machine:
+    return find_machine("outsider")
+
+
+@pytest.fixture(scope="module")
+def listening(ground: list[Machine]) -> Iterator[list[Machine]]:
+    """The nodes, with something behind the ports of a training and behind others."""
+    first, second, *_ = ground
+    with listeners(first, TRAINING + OTHERS), listeners(second, TRAINING + OTHERS):
+        yield [first, second]
+
+
+def as_user(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as the training user, in a login shell of its own."""
+    return machine.ssh(f"sudo -Hu {USER} sh -c {json.dumps(f'cd; {command}')}", check=False)
+
+
+def test_every_name_leads_to_its_address_on_every_node(ground: list[Machine]) -> None:
+    for machine, named in product(ground, repeat=2):
+        found = machine.ssh(f"getent ahosts {named.name} | cut -d' ' -f1", check=False).stdout.split()
+        assert set(found) == {named.address}, f"{named.name} on {machine.name}"
+
+
+def test_only_ssh_answers_the_outsider(listening: list[Machine], outsider: Machine) -> None:
+    for machine in listening:
+        found = scan(outsider, machine.address, EVERY_PORT)
+        assert found.open == [SSH], machine.name
+        assert found.refused == 0, machine.name
+
+
+def test_only_ssh_answers_the_outsider_by_ipv6(listening: list[Machine], outsider: Machine) -> None:
+    for machine in listening:
+        address = link_local(machine)
+        if not address:
+            pytest.skip(f"{machine.name} has no IPv6 address")
+        assert scan(outsider, address, SSH, *TRAINING, *OTHERS).open in ([], [SSH]), machine.name
+
+
+def test_peers_reach_the_ports_of_a_training(listening: list[Machine], ground: list[Machine]) -> None:
+    for machine in listening:
+        for peer in ground:
+            if peer is not machine:
+                assert scan(peer, machine.address, *TRAINING).open == TRAINING, f"{peer.name} -> {machine.name}"
+
+
+def test_the_training_user_goes_from_every_node_to_every_other(ground: list[Machine]) -> None:
+    for machine, peer in permutations(ground, 2):
+        done = as_user(machine, f"ssh -oBatchMode=yes -oConnectTimeout=5 {peer.name} hostname")
+        assert done.stdout.strip() == peer.name, f"{machine.name} -> {peer.name}: {done.stderr}"
+
+
+def test_the_clock_follows_a_time_source_after_every_boot(ground: list[Machine]) -> None:
+    for machine in ground:
+        units = "chrony.service ntpsec.service systemd-timesyncd.service"
+        assert "enabled" in machine.ssh(f"systemctl is-enabled {units}", check=False).stdout.split(), machine.name
+
+
+def test_nothing_of_a_training_is_removed_when_its_user_logs_out(ground: list[Machine]) -> None:
+    for machine in ground:
+        login = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
+        assert machine.ssh(f"busctl get-property {login}").stdout.strip() == "b false", machine.name
+
+
+def test_ssh_audit_finds_no_failure(ground: list[Machine]) -> None:
+    for machine in ground:
+        argv = [str(BIN / "ssh-audit"), "--level=fail", machine.address]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        # 0 is all well and 2 says that there are warnings; 3 says that there are failures, and 1 that nobody answered.
+        assert done.returncode in (0, 2), done.stdout
