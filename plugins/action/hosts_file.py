@@ -1,4 +1,4 @@
-"""Gives the module hosts_file the cluster's nodes, which only the inventory knows; documented in library/hosts_file.py."""
+"""Gives the module hosts_file the nodes, which only the inventory knows; documented in library/hosts_file.py."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _without(line: Line, taken: list[str]) -> str:
         return mark + comment
     matches = list(_TOKEN.finditer(content))
     pieces = [content[: matches[0].end()]]
-    for before, match in zip(matches, matches[1:], strict=False):
+    for before, match in pairwise(matches):
         if match.group() not in taken:
             # With the space before it, so that tabs stay where they were.
             pieces.append(content[before.end() : match.end()])

@@ -1,0 +1,381 @@
+"""What must change on a node for it to be as described: pure; library/node_plan.py looks, and this decides.
+
+State is always the live one: a file that is right says nothing about the daemon that read it before, nor /etc/sysctl.d
+about the kernel. So a run that was cut off between a file and its consequence is finished by running again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# Bit numbers of linux/capability.h, and what a machine without them (a container, above all) cannot be made to do.
+CAPABILITIES = {
+    "CAP_SYS_RESOURCE": (24, "this machine may not raise its limits above those it was started with"),
+    "CAP_SYS_TIME": (25, "this machine may not set its clock"),
+}
+# As `systemctl show` has it for a unit that starts with the system, or that another one starts.
+_ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
+_RUNS = frozenset({"active", "activating", "reloading"})
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm."""
+
+    path: str
+    content: str
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A kernel setting. rule: equal; at_least, number by number; contains, for lists of ports."""
+
+    key: str
+    value: str
+    rule: str = "equal"
+    why: str = ""
+
+    @property
+    def path(self) -> str:
+        return "/proc/sys/" + self.key.replace(".", "/")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit. `of` names it by the package that it comes with, where several would do. optional: fine without it."""
+
+    name: str = ""
+    enabled: bool = True
+    active: bool = True
+    restart_if_older_than: tuple[str, ...] = ()
+    needs: str = ""
+    optional: bool = False
+    of: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account to create when there is none of that name. Empty ids are the next free ones."""
+
+    name: str
+    uid: str = ""
+    gid: str = ""
+    shell: str = "/bin/bash"
+    # Groups whose members can become root.
+    never_in: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The node as described.
+
+    manager, login: settings in force of systemd and of systemd-logind, as `systemctl show` and `loginctl
+    show-user` print them.
+    """
+
+    packages: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    sysctl: tuple[Key, ...] = ()
+    sysctl_file: str = ""
+    units: tuple[Unit, ...] = ()
+    manager: Mapping[str, str] = field(default_factory=dict)
+    login: Mapping[str, str] = field(default_factory=dict)
+    user: Account | None = None
+
+
+@dataclass(frozen=True)
+class SeenFile:
+    content: str
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class SeenAccount:
+    uid: int
+    gid: int
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The node as it is.
+
+    files: none for one that is missing. changed: when each path was changed, in seconds of the wall clock.
+    units: ActiveState, UnitFileState and LoadState of each, and as Started when that was, in the same seconds.
+    sysctl: none for a key that does not exist. read_only: keys that nobody may write here. owners: who has a wanted id.
+    """
+
+    packages: frozenset[str] = frozenset()
+    files: Mapping[str, SeenFile | None] = field(default_factory=dict)
+    changed: Mapping[str, float] = field(default_factory=dict)
+    now: float = 0.0
+    sysctl: Mapping[str, str | None] = field(default_factory=dict)
+    read_only: frozenset[str] = frozenset()
+    units: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    manager: Mapping[str, str] = field(default_factory=dict)
+    login: Mapping[str, str] = field(default_factory=dict)
+    account: SeenAccount | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    capabilities: int = -1
+    dpkg_interrupted: bool = False
+
+
+@dataclass
+class Plan:
+    """What to do, why, and what cannot be done here. `problems` are not ours to mend: they fail the node always."""
+
+    packages: list[str] = field(default_factory=list)
+    configure: bool = False
+    files: list[File] = field(default_factory=list)
+    sysctl: list[str] = field(default_factory=list)
+    reexec: bool = False
+    units: list[dict[str, Any]] = field(default_factory=list)
+    user: Account | None = None
+    differences: list[str] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.differences)
+
+    def differs(self, sentence: str, what: str, before: str, after: str) -> None:
+        self.differences.append(sentence)
+        self.before.append(f"{what}: {before}")
+        self.after.append(f"{what}: {after}")
+
+    def skip(self, what: str, why: str) -> None:
+        self.left_out.append({"id": what, "why": why})
+
+
+def make_plan(wish: Wish, seen: Seen) -> Plan:
+    plan = Plan()
+    _packages(plan, wish, seen)
+    _files(plan, wish, seen)
+    _sysctl(plan, wish, seen)
+    _manager(plan, wish, seen)
+    _units(plan, wish, seen)
+    _user(plan, wish, seen)
+    return plan
+
+
+def chosen(alternatives: str, installed: Iterable[str]) -> str:
+    """Of "chrony|ntpsec" the one that is installed, else the first."""
+    names = alternatives.split("|")
+    return next((name for name in names if name in installed), names[0])
+
+
+def unit_name(unit: Unit, wish: Wish, installed: frozenset[str]) -> str:
+    """The unit's name: the one that comes with the package that is there, or will be."""
+    if not unit.of:
+        return unit.name
+    there = installed | {chosen(entry, installed) for entry in wish.packages}
+    return next((name for package, name in unit.of.items() if package in there), "")
+
+
+def installed_packages(status: str) -> frozenset[str]:
+    """The packages that dpkg's status file says are installed; one that is half installed is not."""
+    found = set()
+    for paragraph in status.split("\n\n"):
+        name = state = ""
+        for line in paragraph.split("\n"):
+            if line.startswith("Package: "):
+                name = line[9:].strip()
+            elif line.startswith("Status: "):
+                state = line[8:]
+                break
+        if name and state.split()[-1:] == ["installed"]:
+            found.add(name)
+    return frozenset(found)
+
+
+def sysctl_value(key: Key, live: str | None) -> str:
+    """What the key must be: never less than what somebody else has set where more is meant, nor without their ports."""
+    if live is None or key.rule == "equal":
+        return key.value
+    if key.rule == "contains":
+        return ports(f"{live},{key.value}")
+    wanted, there = key.value.split(), live.split()
+    if len(wanted) != len(there):
+        return key.value
+    return " ".join(str(max(int(one), int(other))) for one, other in zip(wanted, there, strict=True))
+
+
+def ports(text: str) -> str:
+    """A list of ports as the kernel writes it: sorted, without gaps of nothing, ranges as 1-3."""
+    numbers: set[int] = set()
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def sysctl_text(keys: Iterable[Key], live: Mapping[str, str | None]) -> str:
+    """The text of the file in /etc/sysctl.d. The minus lets a boot go on where a key does not exist."""
+    lines = ["# Written by Muster. What was higher on this machine, or reserved by somebody else, was taken over.\n"]
+    for key in keys:
+        why = f"\n# {key.why.strip()}\n" if key.why else "\n"
+        lines.append(f"{why}-{key.key} = {sysctl_value(key, live.get(key.key))}\n")
+    return "".join(lines)
+
+
+def _may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
+    if not needs:
+        return True
+    bit, why = CAPABILITIES[needs]
+    if seen.capabilities >> bit & 1:
+        return True
+    plan.skip(what, f"{why} (it lacks {needs})")
+    return False
+
+
+def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
+    plan.packages = [
+        chosen(entry, seen.packages) for entry in wish.packages if chosen(entry, seen.packages) not in seen.packages
+    ]
+    if plan.packages:
+        plan.differences.append(f"it lacks the packages {', '.join(plan.packages)}")
+        plan.before.extend(f"package {name}: missing" for name in plan.packages)
+        plan.after.extend(f"package {name}: installed" for name in plan.packages)
+    # apt refuses to install anything before this is done, so it belongs to the packages.
+    if seen.dpkg_interrupted and plan.packages:
+        plan.configure = True
+        plan.differs("dpkg was interrupted in its work", "dpkg", "interrupted", "configured")
+
+
+def _files(plan: Plan, wish: Wish, seen: Seen) -> None:
+    files = list(wish.files)
+    if wish.sysctl_file and wish.sysctl:
+        files.append(File(wish.sysctl_file, sysctl_text(wish.sysctl, seen.sysctl)))
+    for file in files:
+        if not _may(plan, seen, file.needs, file.path):
+            continue
+        there = seen.files.get(file.path)
+        if there is None:
+            sentence = f"{file.path} is missing"
+        elif there.content != file.content:
+            sentence = f"{file.path} has other content"
+        elif (there.mode, there.owner, there.group) != (file.mode, file.owner, file.group):
+            was, wanted = (f"{each.owner}:{each.group} {each.mode}" for each in (there, file))
+            plan.files.append(file)
+            plan.differs(f"{file.path} is {was} and not {wanted}", file.path, was, wanted)
+            continue
+        else:
+            continue
+        plan.files.append(file)
+        plan.differences.append(sentence)
+
+
+def _sysctl(plan: Plan, wish: Wish, seen: Seen) -> None:
+    for key in wish.sysctl:
+        live = seen.sysctl.get(key.key)
+        if live is None:
+            plan.skip(key.key, "this kernel does not have it")
+            continue
+        wanted = sysctl_value(key, live)
+        if wanted.split() == live.split():
+            continue
+        if key.key in seen.read_only:
+            plan.skip(key.key, f"it cannot be written on this machine, and is {' '.join(live.split())}")
+            continue
+        shown = " ".join(live.split()) or "empty"
+        plan.sysctl.append(key.key)
+        plan.differs(f"{key.key} is {shown} and not {wanted}", key.key, shown, wanted)
+
+
+def _manager(plan: Plan, wish: Wish, seen: Seen) -> None:
+    for name, wanted in wish.manager.items():
+        live = seen.manager.get(name)
+        if live is None:
+            plan.skip(name, "this systemd does not have it")
+        elif live != wanted:
+            plan.reexec = True
+            plan.differs(f"{name} of systemd is {live} and not {wanted}", f"systemd {name}", live, wanted)
+
+
+def _units(plan: Plan, wish: Wish, seen: Seen) -> None:
+    logind_differs = [name for name, wanted in wish.login.items() if seen.login.get(name, wanted) != wanted]
+    for unit in wish.units:
+        name = unit_name(unit, wish, seen.packages)
+        if not name or not _may(plan, seen, unit.needs, name):
+            continue
+        state = seen.units.get(name, {})
+        if unit.optional and state.get("LoadState") == "not-found":
+            plan.skip(name, "this machine does not have it")
+            continue
+        if state.get("LoadState") == "masked":
+            plan.skip(name, f"somebody has masked it. To have it run: systemctl unmask {name}")
+            continue
+        todo: dict[str, Any] = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
+        why = []
+        if unit.enabled and state.get("UnitFileState") not in _ENABLED:
+            why.append("does not start with the system")
+        if unit.active and state.get("ActiveState") not in _RUNS:
+            why.append("does not run")
+        elif unit.active:
+            older = [path for path in unit.restart_if_older_than if _is_older(state, path, plan, seen)]
+            why.extend(f"has not read {path} since it was changed" for path in older)
+            if name == "systemd-logind.service":
+                why.extend(f"goes by {each}={seen.login[each]} and not {wish.login[each]}" for each in logind_differs)
+                older.extend(logind_differs)
+            todo["restart"] = bool(older)
+        if why:
+            plan.units.append(todo)
+            shown = {True: "started anew", False: "enabled and running" if unit.active else "enabled"}[todo["restart"]]
+            plan.differs(f"{name} {' and '.join(why)}", name, ", ".join(why), shown)
+
+
+def _is_older(state: Mapping[str, Any], path: str, plan: Plan, seen: Seen) -> bool:
+    """Whether the unit was started before the file was changed, or is going to be."""
+    if path in {file.path for file in plan.files}:
+        return True
+    changed = seen.changed.get(path)
+    # A time in the future is that of a clock which was wrong then: it says nothing.
+    return changed is not None and float(state.get("Started", 0)) < changed <= seen.now
+
+
+def _user(plan: Plan, wish: Wish, seen: Seen) -> None:
+    user = wish.user
+    if user is None:
+        return
+    account = seen.account
+    if account is not None:
+        plan.problems.extend(_refusals(user, account))
+        return
+    for kind, wanted in (("uid", user.uid), ("gid", user.gid)):
+        owner = seen.owners.get(f"{kind} {wanted}", "")
+        if wanted and owner and owner != user.name:
+            plan.problems.append(f"the {kind} {wanted} of {user.name} belongs to {owner} already: choose another one")
+    plan.user = user
+    ids = "".join(f", {kind} {wanted}" for kind, wanted in (("uid", user.uid), ("gid", user.gid)) if wanted)
+    plan.differs(f"it has no user {user.name}", f"user {user.name}", "none", f"shell {user.shell}{ids}")
+
+
+def _refusals(user: Account, account: SeenAccount) -> Iterable[str]:
+    """An account that exists is the site's own: it is judged, never altered."""
+    admin = [group for group in account.groups if group in user.never_in]
+    if account.uid == 0 or admin:
+        what = "root" if account.uid == 0 else f"in {', '.join(admin)}"
+        yield (f"{user.name} is {what}, and training code must not have such rights: set cluster_user to another name")
+    if user.uid not in ("", str(account.uid)):
+        yield f"{user.name} has the uid {account.uid}, and node_baseline_user_uid is {user.uid}"
+    if user.gid not in ("", str(account.gid)):
+        yield f"{user.name} has the gid {account.gid}, and node_baseline_user_gid is {user.gid}"
