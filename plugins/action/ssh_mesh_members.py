@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster import ssh_mesh
-from muster_vars import read_node
+from muster_vars import Roles, load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,9 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec({"looks": {"type": "str", "required": True}})
-        members = [self._member(task_vars, name, arguments["looks"]) for name in task_vars["groups"]["gpu_nodes"]]
+        roles = load_roles(self._loader, "cluster")
+        names = task_vars["groups"]["gpu_nodes"]
+        members = [self._member(task_vars, roles, name, arguments["looks"]) for name in names]
         seen = [member for member in members if member.seen]
         result.update(changed=False, members=[asdict(member) for member in members], refusals=ssh_mesh.clashes(seen))
         warnings = ssh_mesh.same_host_keys(seen)
@@ -37,8 +39,8 @@ class ActionModule(ActionBase):
             result["warnings"] = warnings
         return result
 
-    def _member(self, task_vars: Mapping[str, Any], name: str, looks: str) -> ssh_mesh.Member:
-        values = read_node(task_vars, self._templar, self._loader, name, also=("ansible_host",)).values
+    def _member(self, task_vars: Mapping[str, Any], roles: Roles, name: str, looks: str) -> ssh_mesh.Member:
+        values = read_node(task_vars, self._templar, roles, name, ("cluster_address", "ansible_host")).values
         address = str(values["cluster_address"])
         look = task_vars["hostvars"].raw_get(name).get(looks, {})
         if "host_keys" not in look:
