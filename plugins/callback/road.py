@@ -36,7 +36,21 @@ SIGN_OF_LIFE = 20.0  # seconds between two lines that say a task is still at wor
 BANNER_AFTER = 0.7  # a task that may be skipped gets its title when it has been at work for this long
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 # Actions whose message is written for people: it is shown as it is, and says all that Ansible would add.
-SPEAKING_ACTIONS = ("torchrun_launch", "ddp_smoke_verdict", "validate_inventory", "pytorch_env")
+SPEAKING_ACTIONS = (
+    "torchrun_launch",
+    "ddp_smoke_verdict",
+    "validate_inventory",
+    "pytorch_env",
+    "host_keys",
+    "ssh_mesh_key",
+    "ssh_mesh_files",
+    "ssh_mesh_proof",
+)
+# A launch shows its own progress, and a question waits for its answer.
+OWN_PROGRESS = ("torchrun_launch", "host_keys")
+# What ssh says where the host key is not the one that is known, or none is.
+UNTRUSTED = "Host key verification failed"
+FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
 # Parts of a result that are for programs, or that the message says already.
 FOR_PROGRAMS = ("verdict", "plan", "events", "smoke", "timing", "findings", "pip_output", "changed", "artifacts")
 
@@ -97,8 +111,7 @@ class CallbackModule(DefaultCallback):
             return
         self._print_task_banner(task)
         seconds = time.monotonic() - self._task_began
-        # A launch shows its own progress.
-        if seconds >= SIGN_OF_LIFE and task.action != "torchrun_launch":
+        if seconds >= SIGN_OF_LIFE and task.action not in OWN_PROGRESS:
             self._display.display(f"  {seconds:.0f} s ...", color=constants.COLOR_VERBOSE)
         self._after(SIGN_OF_LIFE, self._wait_with, task)
 
@@ -141,6 +154,8 @@ class CallbackModule(DefaultCallback):
         if not result.task.ignore_unreachable:
             self._note_failure(result)
         super().v2_runner_on_unreachable(result)
+        if UNTRUSTED in str(result.result.get("msg", "")):
+            self._display.display(f"  {self.host_label(result)}: {FIRST_CONTACT}", color=constants.COLOR_ERROR)
 
     def _take(self, result: Any) -> None:
         self._last_result = time.monotonic()
@@ -152,7 +167,10 @@ class CallbackModule(DefaultCallback):
     def _note_failure(self, result: Any) -> None:
         message = str(result.result.get("msg", "")).strip().splitlines()
         name = self._last_task_name or result.task.get_name().strip()
-        self._failures[result.host.get_name()] = f"'{name}': {message[0] if message else 'failed'}"
+        why = message[0] if message else "failed"
+        if UNTRUSTED in "".join(message):
+            why = FIRST_CONTACT
+        self._failures[result.host.get_name()] = f"'{name}': {why}"
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
         if self._display.verbosity < 1:

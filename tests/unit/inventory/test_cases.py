@@ -23,6 +23,7 @@ OF_ROLES = {
 OPTIONS = [name for options in OF_ROLES.values() for name in options]
 PER_NODE = {
     "cluster_address",
+    "cluster_host_key",
     "cluster_interface",
     "cluster_gpus",
     "cluster_nproc_per_node",

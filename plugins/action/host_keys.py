@@ -1,0 +1,162 @@
+"""First contact with many nodes: compare and pin their host keys; documented in library/host_keys.py."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible import context
+from ansible.errors import AnsibleActionFail, AnsiblePromptInterrupt, AnsiblePromptNoninteractive
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from muster import known_hosts, trust
+from muster_connection import connect
+from muster_first_contact import Road, meet, read
+from muster_vars import node_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+AT_ONCE = 32
+
+
+class ActionModule(ActionBase):
+    """Asks every node for its host key, and logs in on none."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(
+            {
+                "known_hosts": {"type": "path", "required": True},
+                "confirmed": {"type": "bool", "default": False},
+                "replace": {"type": "list", "elements": "str", "default": []},
+            }
+        )
+        project = str(Path(options["known_hosts"]).resolve())
+        everybody = task_vars["groups"]["gpu_nodes"]
+        names = [name for name in everybody if name in task_vars["ansible_play_hosts_all"]]
+        strangers = [name for name in options["replace"] if name not in names]
+        if strangers:
+            raise AnsibleActionFail(f"trust_replace names {', '.join(strangers)}, which is not in gpu_nodes.")
+        rows = self._look(task_vars, names, project, options["replace"])
+        before = read(project)
+        say("\n".join(trust.table(rows)))
+        for line in trust.leftover_lines(known_hosts.left_behind(before, everybody), project):
+            say(line)
+        if not self._task.check_mode and not options["confirmed"]:
+            rows = self._confirmed(rows)
+        after = before
+        for row in rows:
+            if row.action in ("pin", "ask") and row.key:
+                after = known_hosts.pinned(after, row.node, row.host, row.key, replace=row.replace)
+        if after != before and not self._task.check_mode:
+            write(project, after)
+        result.update(changed=after != before, nodes=[self._told(row) for row in rows])
+        if after != before:
+            result["diff"] = {"before": before, "after": after, "before_header": project, "after_header": project}
+        return self._judged(result, rows, project)
+
+    def _judged(self, result: dict[str, Any], rows: Sequence[trust.Row], project: str) -> dict[str, Any]:
+        refused = trust.sentences(rows, project, f"ansible-playbook playbooks/trust.yml{inventory_arguments()}")
+        silent = [row for row in rows if row.state == "no answer"]
+        if refused:
+            result.update(failed=True, msg="\n".join(refused))
+        elif silent and len(silent) == len(rows):
+            result.update(
+                failed=True, msg="No node answered:\n" + "\n".join(f"{row.node}: {row.why}" for row in silent)
+            )
+        elif silent:
+            names = ", ".join(row.node for row in silent)
+            result["warnings"] = [f"{names} did not answer: run playbooks/trust.yml again when it does."]
+        return result
+
+    def _look(
+        self, task_vars: Mapping[str, Any], names: list[str], project: str, replace: list[str]
+    ) -> list[trust.Row]:
+        roads = {name: self._road(task_vars, name) for name in names}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            # Ansible keeps the current task in a context variable, which threads do not inherit.
+            looks = [pool.submit(copy_context().run, meet, road, project, replace) for road in roads.values()]
+            return [look.result() for look in looks]
+
+    def _road(self, task_vars: Mapping[str, Any], name: str) -> Road:
+        """The way to the node, as Ansible would take it."""
+        wanted = node_variables(task_vars, self._templar, self._loader, name)["cluster_host_key"]
+        connection = connect(self, name, task_vars, "").connection
+        if connection._load_name != "ssh":
+            return Road(node=name, wanted=wanted, host=connection._load_name, arguments=None)
+        arguments: list[str] = []
+        for option in ("ssh_args", "ssh_common_args", "ssh_extra_args"):
+            arguments += connection._split_ssh_args(connection.get_option(option) or "")
+        port, user = connection.get_option("port"), connection.get_option("remote_user")
+        arguments += ["-p", str(port)] if port else []
+        arguments += ["-l", str(user)] if user else []
+        return Road(node=name, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
+
+    def _confirmed(self, rows: list[trust.Row]) -> list[trust.Row]:
+        """The rows, when the user trusts what is new among them."""
+        question = trust.question(rows)
+        if not question:
+            return rows
+        try:
+            answer = Display().prompt_until(f"\n{question} [yes/no]")
+        except (AnsiblePromptNoninteractive, AnsiblePromptInterrupt):
+            raise AnsibleActionFail(
+                f"Nothing was pinned: {question} When they are right, type:"
+                f" ansible-playbook playbooks/trust.yml{inventory_arguments()} -e trust_confirmed=true"
+            ) from None
+        if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
+            raise AnsibleActionFail("Nothing was pinned.")
+        return rows
+
+    def _told(self, row: trust.Row) -> dict[str, str]:
+        key = row.key
+        return {
+            "node": row.node,
+            "address": row.address,
+            "type": key.type if key else "",
+            "fingerprint": key.fingerprint if key else "",
+            "state": row.state,
+            "why": row.why,
+        }
+
+
+def say(text: str) -> None:
+    if text:
+        Display().display(text)
+
+
+def inventory_arguments() -> str:
+    """The inventory as the user gave it, for commands that the user may type."""
+    here = Path.cwd()
+    sources = [Path(source) for source in context.CLIARGS.get("inventory") or ()]
+    short = [str(source.relative_to(here)) if source.is_relative_to(here) else str(source) for source in sources]
+    return "".join(f" -i {shlex.quote(source)}" for source in short)
+
+
+def write(path: str, text: str) -> None:
+    """At once or not at all; what it holds is no secret, and everybody who works with the project may read it."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".known_hosts-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        temporary.chmod(0o644)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink()
+        raise

@@ -1,0 +1,207 @@
+"""First contact: what a node's host key means, and what shall be done with it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .known_hosts import Entry, Key, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+# As ssh itself prefers them.
+KEY_TYPES = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+)
+WIRING = (
+    "Set in the inventory's group_vars/gpu_nodes.yml, as inventory/lab has it:"
+    " ansible_ssh_extra_args: -o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts\" ~/.ssh/known_hosts'"
+)
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What was seen of a node.
+
+    host: the name under which ssh looks it up. address: where it was asked, for people. keys: the host keys that it
+    showed. error: why it showed none. wanted: cluster_host_key of the inventory. reads: whether ssh reads the project's
+    known_hosts for it. local: it is the controller itself, and no ssh is used.
+    """
+
+    node: str
+    host: str
+    address: str
+    keys: tuple[Key, ...] = ()
+    error: str = ""
+    wanted: str = ""
+    reads: bool = True
+    local: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """The decision on one node. action: nothing, pin, ask (then pin), or refuse. replace: its other keys go."""
+
+    node: str
+    address: str
+    state: str
+    action: str = ""
+    key: Key | None = None
+    host: str = ""
+    replace: bool = False
+    why: str = ""
+
+
+def types_to_ask(keys: Sequence[Key], known: Sequence[Entry], wanted: str, asked: Sequence[Sequence[str]]) -> list[str]:
+    """The types of keys to ask for with the next connection, best first; nothing when enough is known.
+
+    One key is enough to know a node. Others are asked for where another one is known or in the inventory: only keys of
+    one type can be compared.
+    """
+    if not asked:
+        return list(KEY_TYPES)
+    missing: list[str] = []
+    if wanted and not any(_is(key, wanted) for key in keys):
+        given = key_of(wanted)
+        missing += [given.type] if given else KEY_TYPES
+    trusted = [entry.key for entry in known if not entry.marker]
+    if not set(trusted) & set(keys):
+        missing += [key.type for key in trusted]
+    have = {key.type for key in keys}
+    return next(([name] for name in missing if name not in have and [name] not in asked), [])
+
+
+def decide(contact: Contact, known: Sequence[Entry], project: str, replace: Collection[str]) -> Row:
+    """What to do about a node. known: the lines of every file that ssh reads for it, and that speak of it."""
+    if contact.local:
+        return Row(contact.node, contact.address, "the controller itself: no ssh")
+    if not contact.keys:
+        return Row(contact.node, contact.address, "no answer", why=contact.error)
+    key = contact.keys[0]
+    if contact.wanted:
+        matching = [offered for offered in contact.keys if _is(offered, contact.wanted)]
+        if not matching:
+            return _refused(contact, key, "does NOT match the inventory", _not_the_inventorys(contact, key))
+        key = matching[0]
+    revoked = [entry for entry in known if entry.marker == "@revoked" and entry.key in contact.keys]
+    if revoked:
+        why = f"{revoked[0].file} revokes this key (@revoked). Whoever shows it must not be trusted"
+        return _refused(contact, key, "REVOKED", why)
+    return _against_known(contact, key, [entry for entry in known if not entry.marker], project, replace)
+
+
+def _against_known(contact: Contact, key: Key, known: list[Entry], project: str, replace: Collection[str]) -> Row:
+    same = [entry for entry in known if entry.key == key]
+    if same:
+        # Somebody trusted it before; in the project's file everybody who works with it does.
+        here = any(entry.file == project for entry in same)
+        state = "known" if here else f"known ({same[0].file})"
+        return _row(contact, key, state, "" if here or not contact.reads else "pin")
+    changed = [entry for entry in known if entry.key not in contact.keys]
+    if contact.wanted:
+        return _row(contact, key, "matches the inventory", "pin", replace=bool(changed))
+    if changed and contact.node in replace:
+        return _row(contact, key, "replaced", "ask", replace=True)
+    if changed:
+        return _refused(contact, key, "CHANGED", _changed(contact, changed))
+    return _row(contact, key, "new", "ask")
+
+
+def _row(contact: Contact, key: Key, state: str, action: str, *, replace: bool = False) -> Row:
+    if action and not contact.reads:
+        why = f"ssh would not read {{project}} for it. {WIRING}"
+        return _refused(contact, key, f"{state}, and ssh does not read the project's known_hosts", why)
+    return Row(contact.node, contact.address, state, action, key, contact.host, replace)
+
+
+def _refused(contact: Contact, key: Key, state: str, why: str) -> Row:
+    return Row(contact.node, contact.address, state, "refuse", key, contact.host, why=why)
+
+
+def _is(key: Key, wanted: str) -> bool:
+    given = key_of(wanted)
+    return key == given if given else key.fingerprint == wanted.strip().rstrip("=")
+
+
+def _not_the_inventorys(contact: Contact, key: Key) -> str:
+    wanted = contact.wanted.strip()
+    if not key_of(wanted) and not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}=?", wanted):
+        return (
+            f"cluster_host_key is {wanted!r}, neither a fingerprint (SHA256:...) nor a public key line."
+            " On the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+        )
+    given = key_of(wanted)
+    shown = given.fingerprint if given else wanted
+    return (
+        f"it shows {key.fingerprint}, and cluster_host_key is {shown}. Either another machine has its address,"
+        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub tells;"
+        " correct cluster_host_key only if that is the key"
+    )
+
+
+def _changed(contact: Contact, changed: list[Entry]) -> str:
+    old = changed[0]
+    gone = (
+        "" if any(key.type == old.key.type for key in contact.keys) else f", and shows no {old.key.type} key any more"
+    )
+    return (
+        f"it was known by {old.key.fingerprint} ({old.file}){gone}. Either somebody stands between you and the node, or"
+        " another machine has its address, or it was installed anew. Only if you know that it was, type:"
+        f" {{command}} -e trust_replace={contact.node}"
+    )
+
+
+def question(rows: Sequence[Row]) -> str:
+    """What is asked before new keys are pinned; nothing when there is nothing to ask."""
+    asked = [row for row in rows if row.action == "ask"]
+    if not asked:
+        return ""
+    if len(asked) == 1:
+        return f"Trust the key of {asked[0].node}? Compare it with what the node's console or your provider shows."
+    return f"Trust these {len(asked)} new keys? Compare them with what the nodes' consoles or your provider show."
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """The rows as aligned lines, with a head."""
+    head = ("node", "address", "type", "fingerprint", "state")
+    cells = [
+        (
+            row.node,
+            row.address,
+            row.key.type.removeprefix("ssh-").removeprefix("ecdsa-sha2-") if row.key else "-",
+            row.key.fingerprint if row.key else "-",
+            f"{row.state}: {row.why}" if row.why and row.action != "refuse" else row.state,
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in (head, *cells)) for column in range(4)]
+    return [
+        "  ".join([*(text.ljust(width) for text, width in zip(line, widths, strict=False)), line[4]])
+        for line in (head, *cells)
+    ]
+
+
+def sentences(rows: Sequence[Row], project: str, command: str) -> list[str]:
+    """One sentence for each node that is refused."""
+    return [
+        # No str.format: a sentence may quote a value of the inventory, braces and all.
+        f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project).replace('{command}', command)}."
+        for row in rows
+        if row.action == "refuse"
+    ]
+
+
+def leftover_lines(left: dict[str, list[str]], project: str) -> list[str]:
+    """What is said of pinned lines whose node left the inventory: they are listed, for the user to remove."""
+    return [
+        f"{node} is not in the inventory, and still pinned. To forget it: "
+        + "; ".join(f"ssh-keygen -R {shlex.quote(host)} -f {shlex.quote(project)}" for host in dict.fromkeys(hosts))
+        for node, hosts in left.items()
+    ]
