@@ -124,3 +124,11 @@ def find_machine(name: str) -> Machine:
     argv = ["podman", "inspect", "--format", template, container]
     address = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     return Machine(name, container, address)
+
+
+def make_bare(folder: Path, name: str) -> Machine:
+    """Replace a machine of the sandbox with a new one."""
+    find_machine(name).podman("rm", "--force", "--time=0")
+    result = run_playbook(folder, "playbooks/sandbox_up.yml")
+    assert result.rc == 0, result.stdout
+    return find_machine(name)

@@ -1,0 +1,131 @@
+"""A machine that people have used for years becomes a node, and nothing that is theirs is lost."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import GROUND
+from drill import until
+from machines import find_machine, make_bare
+from outside import PAYLOADS, listeners, scan
+from snapshot import differences, lost, take
+
+if TYPE_CHECKING:
+    from machines import Machine, Play, Result
+
+NAME = "node3"
+PORTAL = 8443  # open to everybody by the site's own rule
+PUBLISHED = 8080  # by the container engine
+FORBIDDEN = 5555  # by the site's own nft rule
+# What may go: the line that leads the node's name to loopback, and what packages rewrite for themselves.
+MAY_GO = re.compile(r"/etc/hosts: 127\.0\.1\.1|/etc/ld\.so\.cache|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-:")
+UPGRADE = "site-upgrade"
+
+
+class Story:
+    """What the machine was like, and what was done to it."""
+
+    def __init__(self, play: Play, machine: Machine) -> None:
+        self.machine = machine
+        self.before = take(machine)
+        self.collision = play("site.yml", tags="baseline", limit=NAME, extravars=COLLISION)
+        self.check = play("site.yml", tags=GROUND, check=True)
+        self.checked = take(machine)
+        self.upgrade()
+        self.converge = play("site.yml", tags=GROUND)
+        self.after = take(machine)
+        self.again = play("site.yml", tags=GROUND)
+
+    def upgrade(self) -> None:
+        """Let the machine install something of its own for a while: apt is busy when the ground comes."""
+        options = ["--quiet", "--yes", "--no-install-recommends", "--option=DPkg::Pre-Invoke::=sleep 10"]
+        self.machine.inside("systemd-run", "--quiet", f"--unit={UPGRADE}", "apt-get", *options, "install", "bc")
+        until(
+            lambda: "Could not get lock" in self.machine.inside("apt-get", "clean", check=False).stderr,
+            10,
+            "apt is busy",
+        )
+
+
+# The user that would get alice's uid.
+COLLISION = {"cluster_user": "trainer", "node_baseline_user_uid": "1001"}
+
+
+@pytest.fixture(scope="module")
+def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    machine = make_bare(tmp_path_factory.mktemp("bare"), NAME)
+    dress = ["podman", "exec", "--interactive", machine.container, "sh", "-s"]
+    program = (PAYLOADS / "lived_in.sh").read_text()
+    done = subprocess.run(dress, input=program, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Story(play, machine)
+
+
+def tasks(result: Result) -> set[str]:
+    return {changed for changed in result.changed if changed.startswith(f"{NAME}: ")}
+
+
+def test_a_uid_that_is_taken_is_refused_by_name(story: Story) -> None:
+    assert story.collision.rc != 0
+    assert re.search(r"uid 1001.*alice|alice.*uid 1001", story.collision.stdout), story.collision.stdout
+    assert story.machine.inside("id", "trainer", check=False).returncode != 0
+
+
+def test_neither_a_refusal_nor_a_look_in_check_mode_changes_anything(story: Story) -> None:
+    assert story.check.rc == 0, story.check.stdout
+    assert differences(story.before, story.checked) == []
+
+
+def test_it_becomes_a_node_although_apt_is_busy(story: Story) -> None:
+    assert story.converge.rc == 0, story.converge.stdout
+    assert story.machine.inside("systemctl", "show", "-p", "Result", UPGRADE).stdout == "Result=success\n"
+    assert story.machine.inside("dpkg-query", "-W", "bc").returncode == 0
+
+
+def test_check_mode_had_told_what_would_change(story: Story) -> None:
+    assert tasks(story.check) == tasks(story.converge)
+
+
+def test_going_again_changes_nothing(story: Story) -> None:
+    assert story.again.rc == 0, story.again.stdout
+    assert story.again.changed == []
+
+
+def test_no_line_is_lost(story: Story) -> None:
+    assert [line for line in lost(story.before, story.after) if not MAY_GO.match(line)] == []
+
+
+def test_the_sites_own_rules_are_in_force(story: Story) -> None:
+    with listeners(story.machine, [PORTAL, FORBIDDEN, 8888]):
+        outsider, peer = find_machine("outsider"), find_machine("node1")
+        assert scan(outsider, story.machine.address, 22, PORTAL, FORBIDDEN, 8888).open == [22, PORTAL]
+        assert FORBIDDEN not in scan(peer, story.machine.address, FORBIDDEN).open
+
+
+def test_a_published_port_of_a_container_answers_as_before(story: Story) -> None:
+    assert scan(find_machine("outsider"), story.machine.address, PUBLISHED).open == [PUBLISHED]
+
+
+def test_its_time_daemon_stays(story: Story) -> None:
+    assert story.machine.inside("systemctl", "is-enabled", "ntpsec").stdout == "enabled\n"
+    assert story.machine.inside("dpkg-query", "-W", "chrony", check=False).returncode != 0
+
+
+def test_settings_of_its_own_are_in_force(story: Story) -> None:
+    assert story.machine.inside("sysctl", "-n", "net.ipv4.ip_forward").stdout == "1\n"
+    assert "maxauthtries 4" in story.machine.inside("sshd", "-T").stdout
+
+
+def test_people_have_what_they_had(story: Story) -> None:
+    assert story.machine.inside("id", "-u", "alice").stdout == "1001\n"
+    assert story.machine.inside("id", "-u", "muster").stdout == "1500\n"
+    assert (
+        story.machine.inside("sudo", "-u", "alice", "cat", "/home/alice/thesis.tex").stdout == "three years of work\n"
+    )
+    archive = story.machine.inside("sudo", "-Hu", "muster", "ssh", "-G", "archive").stdout
+    assert "hostname archive.site.example" in archive
+    assert "user keeper" in archive
