@@ -55,6 +55,12 @@ options:
       owner: {description: Its owner., type: str, default: root}
       group: {description: Its group., type: str, default: root}
       needs: {description: Capability of the machine without which the file is left out., type: str, default: ""}
+      by_effect:
+        description:
+          - Whether what the file is for is looked at in itself, as in O(manager) or O(login). V(verify) goes by that, whichever
+            file brought it about. The same holds for O(sysctl_file).
+        type: bool
+        default: false
   sysctl:
     description: Kernel settings in force, looked at below C(/proc/sys).
     type: list
@@ -422,7 +428,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if acts:
         wait_until_idle(given["wait"], packages=False)
     seen = observe(wish)
-    plan = domain.make_plan(wish, seen)
+    plan = domain.make_plan(wish, seen, verifies=given["mode"] == "verify")
     wrong = plan.problems + (plan.differences if given["mode"] == "verify" else [])
     if wrong:
         mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
@@ -451,6 +457,7 @@ def main() -> None:
                     "owner": {"type": "str", "default": "root"},
                     "group": {"type": "str", "default": "root"},
                     "needs": {"type": "str", "default": ""},
+                    "by_effect": {"type": "bool", "default": False},
                 },
             },
             "sysctl": {

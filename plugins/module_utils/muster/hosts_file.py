@@ -127,11 +127,14 @@ def rewrite(text: str, cluster: Cluster, names: Iterable[str], *, template: bool
         kept.append(_without(line, taken) if taken else line.text)
     place = len(kept) if parts.place is None else parts.place
     block = block_of(cluster, names)
-    reasons.extend(_changes([line.text for line in parts.block], block, new=parts.place is None))
+    reasons.extend(_changes([line.text for line in parts.block], block))
     above, below = "".join(kept[:place]), "".join(kept[place:])
     if above and not above.endswith("\n"):
         above += "\n"
-    return Rewrite("".join([above, *block, below]), tuple(reasons), tuple(_problems(parts, cluster)))
+    after = "".join([above, *block, below])
+    if after != text and not reasons:
+        reasons.append("the block of the nodes is not as it was written")
+    return Rewrite(after, tuple(reasons), tuple(_problems(parts, cluster)))
 
 
 def misled(cluster: Cluster, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:
@@ -217,15 +220,13 @@ def _without(line: Line, taken: list[str]) -> str:
     return "".join([*pieces, content[matches[-1].end() :], mark, comment])
 
 
-def _changes(before: list[str], after: list[str], *, new: bool) -> list[str]:
+def _changes(before: list[str], after: list[str]) -> list[str]:
     lines = [line for line in after if not line.startswith("#")]
     missing = [line.strip() for line in lines if line not in before]
     extra = [line.strip() for line in before if line not in lines]
     sentences = [f"it lacks {', '.join(missing)}"] if missing else []
     if extra:
         sentences.append(f"its block still has {', '.join(extra)}")
-    if not sentences and (new or before != lines):
-        sentences.append("the block of the nodes is not as it was written")
     return sentences
 
 

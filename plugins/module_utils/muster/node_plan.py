@@ -24,7 +24,10 @@ _RUNS = frozenset({"active", "activating", "reloading"})
 
 @dataclass(frozen=True)
 class File:
-    """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm."""
+    """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm.
+
+    by_effect: what it is for is looked at in itself, and whoever only verifies goes by that, whichever file brought it about.
+    """
 
     path: str
     content: str
@@ -32,6 +35,7 @@ class File:
     owner: str = "root"
     group: str = "root"
     needs: str = ""
+    by_effect: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,10 @@ class Plan:
         self.left_out.append({"id": what, "why": why})
 
 
-def make_plan(wish: Wish, seen: Seen) -> Plan:
+def make_plan(wish: Wish, seen: Seen, *, verifies: bool = False) -> Plan:
     plan = Plan()
     _packages(plan, wish, seen)
-    _files(plan, wish, seen)
+    _files(plan, wish, seen, verifies=verifies)
     _sysctl(plan, wish, seen)
     _manager(plan, wish, seen)
     _units(plan, wish, seen)
@@ -261,11 +265,13 @@ def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.differs("dpkg was interrupted in its work", "dpkg", "interrupted", "configured")
 
 
-def _files(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _files(plan: Plan, wish: Wish, seen: Seen, *, verifies: bool) -> None:
     files = list(wish.files)
     if wish.sysctl_file and wish.sysctl:
-        files.append(File(wish.sysctl_file, sysctl_text(wish.sysctl, seen.sysctl)))
+        files.append(File(wish.sysctl_file, sysctl_text(wish.sysctl, seen.sysctl), by_effect=True))
     for file in files:
+        if verifies and file.by_effect:
+            continue
         if not _may(plan, seen, file.needs, file.path):
             continue
         there = seen.files.get(file.path)
