@@ -57,8 +57,8 @@ options:
       needs: {description: Capability of the machine without which the file is left out., type: str, default: ""}
       by_effect:
         description:
-          - Whether what the file is for is looked at in itself, as in O(manager) or O(login). V(verify) goes by that, whichever
-            file brought it about. The same holds for O(sysctl_file).
+          - Whether what the file is for is looked at in itself, as in O(manager) or O(login). V(verify) goes by that,
+            whichever file brought it about. The same holds for O(sysctl_file).
         type: bool
         default: false
   sysctl:

@@ -26,7 +26,7 @@ _RUNS = frozenset({"active", "activating", "reloading"})
 class File:
     """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm.
 
-    by_effect: what it is for is looked at in itself, and whoever only verifies goes by that, whichever file brought it about.
+    by_effect: what it is for is looked at in itself; who only verifies goes by that, whichever file brought it about.
     """
 
     path: str

@@ -1,6 +1,7 @@
 """Every file in cases/rewrite is one hosts file: as it was found, and as it must be.
 
-Unless a case says otherwise, the node is node1 of node1 and node2, and calls itself node1. BLOCK stands for the block of these two.
+Unless a case says otherwise, the node is node1 of node1 and node2, and calls itself node1. BLOCK stands for the block
+of these two, BEGIN and END for its first and last line.
 template: the same for cloud-init's template. answers: what the resolver said -> the sentences.
 """
 
