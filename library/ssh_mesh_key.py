@@ -39,6 +39,14 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
+  sshd_path:
+    description: File of settings of sshd that the role keeps.
+    type: path
+    default: ""
+  sshd_settings:
+    description: What that file shall hold. Empty means that sshd is left alone.
+    type: str
+    default: ""
   rotate:
     description: Whether to make a new key although there is one.
     type: bool
@@ -72,12 +80,14 @@ key: {description: The public key. Empty in check mode where it is not made yet.
 host_keys: {description: Public host keys of the node's sshd., type: list, elements: str, returned: success}
 port: {description: Port of its sshd., type: int, returned: success}
 hostname: {description: The name that the node gives itself., type: str, returned: success}
+sshd: {description: What is to be done about the settings of sshd. Empty means nothing., type: str, returned: success}
 """
 
 import datetime as dt
 import grp
 import os
 import pwd
+import socket
 import stat
 import subprocess
 import tempfile
@@ -89,6 +99,8 @@ from ansible.module_utils.muster import sshd
 
 TOOL_TIMEOUT = 30
 SSHD = "/usr/sbin/sshd"
+# A change of sshd that waits for its confirmation; see plugin_utils/muster_guard.py.
+GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 
 
 class MeshKeyError(Exception):
@@ -171,6 +183,36 @@ def host_keys(settings: sshd.Settings) -> list[str]:
     return [" ".join(path.read_text(encoding="utf-8").split()[:2]) for path in public if path.is_file()]
 
 
+def offered(address: str, port: int) -> dict[str, list[str]]:
+    """The algorithms of the sshd that runs, which may have been started before its settings were written."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as sock, sock.makefile("rb") as stream:
+            sock.sendall(b"SSH-2.0-muster_look\r\n")
+            for _ in range(20):  # a server may greet before its version
+                if stream.readline(256).startswith(b"SSH-"):
+                    break
+            length = int.from_bytes(stream.read(4), "big")
+            packet = stream.read(min(length, 65536))
+        offers: dict[str, list[str]] = sshd.offers_of(packet[1 : len(packet) - packet[0]])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return offers
+
+
+def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tuple[str, list[str]]:
+    """What is to be done about the settings of sshd, and the weak algorithms that the site has chosen itself."""
+    dropin = params["sshd_settings"]
+    if not dropin or not settings:
+        return "", []
+    path = Path(params["sshd_path"])
+    file = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    if GUARD.exists():
+        return "settle", []
+    return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(
+        dropin, file, settings
+    )
+
+
 class Identity:
     """The private key's file."""
 
@@ -210,12 +252,21 @@ class Identity:
 def look(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     name = params["user"]
     settings = settings_in_force(name, params["address"])
-    known = {
+    port = sshd.port_at(settings, params["address"])
+    to_do, overridden = judge_sshd(params, settings, port)
+    known: dict[str, Any] = {
         "host_keys": host_keys(settings),
-        "port": sshd.port_at(settings, params["address"]),
+        "port": port,
         "hostname": os.uname().nodename,
+        "sshd": to_do,
+        "overridden": overridden,
     }
     verifies = params["mode"] == "verify"
+    if verifies and to_do:
+        raise MeshKeyError(
+            f"sshd is not as {params['sshd_path']} shall have it: run playbooks/network.yml -e ssh_mesh_mode=manage,"
+            ' or set ssh_mesh_sshd to "off"'
+        )
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -267,6 +318,8 @@ def main() -> None:
             "identity": {"type": "path", "required": True},
             "comment": {"type": "str", "default": ""},
             "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+            "sshd_path": {"type": "path", "default": ""},
+            "sshd_settings": {"type": "str", "default": ""},
             "rotate": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -281,6 +334,12 @@ def main() -> None:
         module.fail_json(msg=f"{module.params['node']}: {problem.cmd[0]} gave no answer within {TOOL_TIMEOUT} s.")
     except OSError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
+    overridden = result.pop("overridden")
+    if overridden:
+        module.warn(
+            f"{module.params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's own settings"
+            f" come before {module.params['sshd_path']}, and are left alone. ssh_mesh_sshd: off ends this warning."
+        )
     module.exit_json(**result)
 
 

@@ -1,4 +1,4 @@
-"""What sshd's settings in force (`sshd -T -C user=...`) mean for one account."""
+"""What sshd's settings in force (`sshd -T -C user=...`) mean for one account, and which algorithms it offers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Settings = dict[str, list[str]]
 NO_LOGIN = ("nologin", "false", "true", "sync")
@@ -140,3 +140,58 @@ def _is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return host in ("", "*")
+
+
+def taken_away(dropin: str) -> dict[str, list[str]]:
+    """The patterns of algorithms that a file of settings takes away from sshd's defaults (Keyword -a,b)."""
+    return {
+        words[0].lower(): words[1][1:].split(",")
+        for words in (line.split() for line in dropin.splitlines())
+        if len(words) == 2 and words[1].startswith("-")
+    }
+
+
+def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
+    """Those of the algorithms that the file would take away."""
+    return [
+        name
+        for keyword, patterns in taken_away(dropin).items()
+        for name in algorithms.get(keyword, ())
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def algorithms_of(settings: Settings, dropin: str) -> dict[str, list[str]]:
+    """The lists of algorithms in settings in force."""
+    return {keyword: ",".join(settings.get(keyword, [])).split(",") for keyword in taken_away(dropin)}
+
+
+def pending(dropin: str, file: str | None, settings: Settings, offered: Mapping[str, Sequence[str]]) -> str:
+    """What is to be done so that sshd offers no weak algorithm: "write" the file, "reload" sshd, or nothing.
+
+    settings: those in the files. offered: what the running sshd really offers; nothing where it could not be asked.
+    """
+    if file != dropin:
+        return "write"
+    if weak(offered, dropin) and not weak(algorithms_of(settings, dropin), dropin):
+        return "reload"
+    return ""
+
+
+def overridden(dropin: str, file: str | None, settings: Settings) -> list[str]:
+    """Weak algorithms that sshd keeps although the file is there: the site's own settings come first."""
+    return weak(algorithms_of(settings, dropin), dropin) if file == dropin else []
+
+
+def offers_of(payload: bytes) -> dict[str, list[str]]:
+    """The algorithms in the first message of an sshd (SSH_MSG_KEXINIT, RFC 4253, section 7.1)."""
+    if payload[:1] != b"\x14":
+        raise ValueError("not the message in which an ssh server lists its algorithms")
+    lists = []
+    place = 17
+    for _ in range(6):
+        length = int.from_bytes(payload[place : place + 4], "big")
+        lists.append(payload[place + 4 : place + 4 + length].decode("ascii").split(","))
+        place += 4 + length
+    kex, host_keys, _, ciphers, _, macs = lists
+    return {"kexalgorithms": kex, "hostkeyalgorithms": host_keys, "ciphers": ciphers, "macs": macs}

@@ -1,0 +1,76 @@
+"""Settings of sshd under the guard of a new connection; documented in library/ssh_mesh_sshd.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster_connection import NodeConnection, NodeError, connect
+from muster_guard import Command, Guard, GuardError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM = ROOT / "roles/ssh_mesh/files/sshd_node.py"
+WHAT = "sshd"
+MEND = (
+    "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"
+    ' playbooks/trust.yml pins the ed25519 one. Without these settings: ssh_mesh_sshd: "off".'
+)
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(
+            {
+                "path": {"type": "path", "required": True},
+                "settings": {"type": "str", "required": True},
+                "seconds": {"type": "int", "default": 40},
+            }
+        )
+        name = task_vars["inventory_hostname"]
+        try:
+            result.update(self._keep(name, options, task_vars))
+        except GuardError as exc:
+            raise AnsibleActionFail(str(exc)) from exc
+        except NodeError as exc:
+            if not exc.reachable:
+                raise AnsibleConnectionFailure(str(exc)) from exc
+            raise AnsibleActionFail(f"{name}: {exc}") from exc
+        return result
+
+    def _keep(self, name: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        node = connect(self, name, task_vars, PROGRAM.read_text(encoding="utf-8"))
+        path, settings = options["path"], options["settings"]
+        if not self._task.check_mode:
+            guard = Guard(self, name, task_vars, WHAT, options["seconds"])
+            guard.settle()
+            guard.change(
+                files=[path],
+                undo=[Command(["systemctl", "try-reload-or-restart", "ssh.service"])],
+                apply=lambda: apply(node, path, settings),
+                mend=MEND,
+            )
+        before = node.call("look", {"path": path}, privileged=True)["before"] or ""
+        return {
+            "changed": True,
+            "diff": {"before": before, "after": settings, "before_header": path, "after_header": path},
+        }
+
+
+def apply(node: NodeConnection, path: str, settings: str) -> None:
+    failed = node.call("apply", {"path": path, "settings": settings}, privileged=True)["failed"]
+    if failed:
+        raise NodeError(failed, reachable=True)
