@@ -92,4 +92,13 @@ packages:
   returned: success
   type: list
   elements: str
+findings:
+  description: What was concluded about what comes in, each with a stable C(id), a C(status), a C(summary) and a C(fix).
+  returned: when the node could be looked at
+  type: list
+  elements: dict
+msg:
+  description: What is open that should not be, what is cut off and what is published past the firewall.
+  returned: when there is something to say
+  type: str
 """

@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster import firewall
+from muster import firewall, firewall_judge, firewall_table
 from muster.firewall import Look, Plan, Wish, WishError
+from muster.verdict import Finding, told
 from muster_connection import NodeConnection, NodeError, connect
 from muster_guard import GUARD_ROOT, Command, Guard, GuardError
 from muster_vars import node_variables, value_of_nodes
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 PROGRAM = ROOT / "roles/firewall/files/firewall_node.py"
 WHAT = "firewall"
+# What a node cannot be left with; nothing is changed then.
+BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
 MEND = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
@@ -50,11 +54,11 @@ class ActionModule(ActionBase):
             result.update(self.manage(wish, options, task_vars))
         except (WishError, GuardError) as exc:
             message = str(exc)
-            raise AnsibleActionFail(message if message.startswith(f"{node}: ") else f"{node}: {message}") from exc
+            result.update(failed=True, msg=message if message.startswith(f"{node}: ") else f"{node}: {message}")
         except NodeError as exc:
             if not exc.reachable:
                 raise AnsibleConnectionFailure(str(exc)) from exc
-            raise AnsibleActionFail(f"{node}: {exc}") from exc
+            result.update(failed=True, msg=f"{node}: {exc}")
         return result
 
     def wish(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Wish:
@@ -62,25 +66,48 @@ class ActionModule(ActionBase):
         addresses = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
         return firewall.make_wish(node, own, addresses, options)
 
+    def verify(self, wish: Wish, look: Look) -> dict[str, Any]:
+        findings = firewall_judge.judge(wish, look, firewall_judge.scene_now(look))
+        findings += firewall_judge.judge_boot(wish, look)
+        failed = [finding for finding in findings if finding.status == "fail"]
+        result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
+        if failed:
+            lines = told(failed)
+            return {
+                **result,
+                "failed": True,
+                "msg": lines[0] if len(lines) == 1 else "\n".join(f"- {x}" for x in lines),
+            }
+        return {**result, "warnings": told([finding for finding in findings if finding.status in ("warn", "unknown")])}
+
     def manage(self, wish: Wish, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         node = connect(self, wish.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
         look = look_at(node)
+        if options["mode"] == "verify":
+            return self.verify(wish, look)
         settled = False
-        if look.guarded and not self._task.check_mode and options["mode"] == "manage":
+        if look.guarded and not self._task.check_mode:
             # A change that nobody confirmed: what is in force now would be undone under the feet of this run.
             settled = Guard(self, wish.node, task_vars, WHAT).settle()
             look = look_at(node)
         plan = firewall.make_plan(wish, look)
-        if options["mode"] == "verify":
-            if plan.before != plan.after or plan.steps or plan.packages or look.guarded:
-                missing = [line for line in plan.after if line not in plan.before]
-                raise WishError(f"its firewall is not as it shall be; it lacks: {'; '.join(missing) or 'a restart'}.")
-            return {"changed": False, "backend": plan.backend, "packages": []}
+        planned = firewall_judge.scene_planned(wish, look, plan)
+        findings = firewall_judge.judge(wish, look, planned)
+        blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
+        if blocked:
+            lines = [*told(blocked), f"{wish.node}: nothing was changed."]
+            return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
+        if plan.steps or plan.packages:
+            findings += firewall_judge.judge_cut_off(wish, look, planned)
+        notes = told([finding for finding in findings if finding.status != "pass"])
         result: dict[str, Any] = {
             "changed": bool(plan.steps or plan.packages or settled or look.guarded),
             "backend": plan.backend,
             "packages": plan.packages,
+            "findings": as_dicts(findings),
         }
+        if notes:
+            result["msg"] = "\n".join(notes)
         if plan.before != plan.after:
             result["diff"] = {
                 "before": "".join(f"{line}\n" for line in plan.before),
@@ -91,6 +118,9 @@ class ActionModule(ActionBase):
         if plan.packages and not self._task.check_mode:
             # The role installs them and asks again.
             return {**result, "changed": settled}
+        for note in notes:
+            # At once: whoever watches sees what is cut off while there is time to stop it.
+            Display().warning(note)
         if plan.steps and not self._task.check_mode:
             self.carry_out(plan, wish, node, options["confirm_seconds"], task_vars)
         return result
@@ -117,12 +147,16 @@ class ActionModule(ActionBase):
             raise WishError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
 
 
+def as_dicts(findings: list[Finding]) -> list[dict[str, Any]]:
+    return [finding.as_dict() for finding in findings]
+
+
 def look_at(node: NodeConnection) -> Look:
     places = {
         "guard": f"{GUARD_ROOT}/{WHAT}",
-        "table": firewall.TABLE,
-        "rules": firewall.RULES_FILE,
-        "unit": firewall.UNIT,
+        "table": firewall_table.TABLE,
+        "rules": firewall_table.RULES_FILE,
+        "unit": firewall_table.UNIT,
         "sysctl": firewall.SYSCTL_FILE,
     }
     return firewall.read_look(node.call("look", places, privileged=True))

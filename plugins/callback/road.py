@@ -45,6 +45,7 @@ SPEAKING_ACTIONS = (
     "ssh_mesh_key",
     "ssh_mesh_files",
     "ssh_mesh_proof",
+    "firewall",
 )
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")

@@ -12,16 +12,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster import ufw
+from muster import firewall_table, ufw
+from muster.firewall_table import RULES_FILE, TABLE, UNIT, WANTED
 from muster.listeners import Listener, parse_ss
 from muster.netfilter import Tables, parse_save
+from muster.nft import Base, Ruleset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TABLE = "muster"
-RULES_FILE = "/etc/muster/firewall.nft"
-UNIT = "/etc/systemd/system/muster-firewall.service"
 SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
 KERNEL_PORT_RANGE = (32768, 60999)
 LEAST_EPHEMERAL = 1024
@@ -84,6 +83,13 @@ class Ufw:
     manages_builtins: bool
     files: Mapping[str, str]
 
+    def entries(self, name: str) -> tuple[ufw.Entry, ...]:
+        """The tuples of one of its files."""
+        try:
+            return ufw.parse_rules(self.files[name]).entries
+        except ValueError:
+            return ()
+
 
 @dataclass(frozen=True)
 class Look:
@@ -93,12 +99,13 @@ class Look:
     interfaces: Mapping[str, str]
     ssh_client: str
     ssh_address: str
+    ssh_server_port: int
     ssh_ports: tuple[int, ...]
     listeners: tuple[Listener, ...]
     ufw: Ufw | None
     tables: Mapping[int, Tables]
     has_iptables: bool
-    ruleset: tuple[Mapping[str, Any], ...]
+    ruleset: Ruleset
     has_nft: bool
     firewalld: bool
     nftables_at_boot: bool
@@ -159,12 +166,13 @@ def read_look(raw: Mapping[str, Any]) -> Look:
         },
         ssh_client=_plain(raw["ssh_client"][0]) if raw["ssh_client"] else "",
         ssh_address=_plain(server[0]) if server else "",
+        ssh_server_port=int(server[1]) if server else 0,
         ssh_ports=tuple(sorted({*sshd, *sockets, *([int(server[1])] if server else [])})),
         listeners=listeners,
         ufw=_read_ufw(raw["ufw"]),
         tables={4: parse_save(said["iptables"]["out"]), 6: parse_save(said["ip6tables"]["out"])},
         has_iptables=said["iptables"]["code"] is not None,
-        ruleset=tuple(json.loads(said["ruleset"]["out"] or '{"nftables": []}')["nftables"]),
+        ruleset=Ruleset(json.loads(said["ruleset"]["out"] or '{"nftables": []}')["nftables"]),
         has_nft=said["ruleset"]["code"] is not None,
         firewalld=said["active"]["out"].split()[:1] == ["active"],
         nftables_at_boot=raw["nftables_at_boot"],
@@ -267,7 +275,9 @@ def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
 
 
 def _network(text: str) -> str:
-    """Return a source as ufw writes it: a single address without its mask, everybody as "any"."""
+    """Return a source as ufw writes it: a single address without its mask, everybody as ""."""
+    if text == "any":
+        return ""
     parsed = ipaddress.ip_network(text, strict=False)
     if parsed.prefixlen == 0:
         return "0.0.0.0/0" if parsed.version == 4 else "::/0"
@@ -368,23 +378,23 @@ def choose_backend(wish: Wish, look: Look) -> str:
 
 
 def foreign_chains(look: Look) -> list[str]:
-    """Base chains of others that see what comes in: a firewall of the site's own."""
+    """Chains of others that judge what comes in: a firewall of the site's own."""
     found = [
-        f"{chain['family']} {chain['table']} {chain['name']}"
-        for chain in (entry["chain"] for entry in look.ruleset if "chain" in entry)
-        if chain.get("hook") == "input" and chain["table"] != TABLE and not _is_iptables(look, chain)
+        f"{base.family} {base.table} {base.name}"
+        for base in look.ruleset.bases
+        if base.hook == "input" and base.table != TABLE and not _is_iptables(look, base)
     ]
     for version, tables in look.tables.items():
-        base = tables.get("filter", {}).get("INPUT")
-        if base is not None and (base.rules or base.policy != "ACCEPT"):
+        base_chain = tables.get("filter", {}).get("INPUT")
+        if base_chain is not None and (base_chain.rules or base_chain.policy != "ACCEPT"):
             found.append(f"{'ip6tables' if version == 6 else 'iptables'} INPUT")
     return found
 
 
-def _is_iptables(look: Look, chain: Mapping[str, Any]) -> bool:
+def _is_iptables(look: Look, base: Base) -> bool:
     """Whether iptables shows this chain, too."""
-    version = {"ip": 4, "ip6": 6}.get(chain["family"])
-    return version is not None and chain["name"] in look.tables[version].get(chain["table"], {})
+    version = {"ip": 4, "ip6": 6}.get(base.family)
+    return version is not None and base.name in look.tables[version].get(base.table, {})
 
 
 def make_plan(wish: Wish, look: Look) -> Plan:
@@ -392,8 +402,53 @@ def make_plan(wish: Wish, look: Look) -> Plan:
     plan = Plan(choose_backend(wish, look))
     if plan.backend == "ufw":
         plan_ufw(plan, wish, look)
+        plan_no_table(plan, look)
+    else:
+        plan_table(plan, wish, look)
     plan_port_range(plan, wish, look)
     return plan
+
+
+def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
+    """Our own table in nftables, beside whatever the site has there."""
+    text = firewall_table.rules(openings(wish, look))
+    plan.after += ["nftables: table inet muster in force", *text.splitlines()]
+    if not look.has_nft:
+        plan.packages.append("nftables")
+        plan.before.append("nftables: not installed")
+        return
+    in_force = look.own_live is not None and look.own_live == look.own_meant and look.own_at_boot
+    plan.before.append(f"nftables: table inet muster {'in force' if in_force else 'not in force'}")
+    plan.before += (look.own_rules or "").splitlines()
+    if look.own_rules != text:
+        plan.write(RULES_FILE, text)
+    if look.own_unit != firewall_table.UNIT_TEXT:
+        plan.write(UNIT, firewall_table.UNIT_TEXT)
+        plan.run("systemctl", "daemon-reload")
+        plan.undo_by("systemctl", "daemon-reload")
+    if look.own_rules != text or look.own_live is None or look.own_live != look.own_meant:
+        # One transaction: the table is another at once, and those of others are not looked at.
+        plan.run("nft", "-f", RULES_FILE)
+        plan.texts["table"] = firewall_table.restoring(look.own_live)
+        plan.undo_by("nft", "-f", "-", text="table")
+    if not look.own_at_boot:
+        plan.run("systemctl", "--quiet", "enable", firewall_table.UNIT_NAME)
+        plan.undo_by("rm", "-f", WANTED)
+
+
+def plan_no_table(plan: Plan, look: Look) -> None:
+    """Take away our own table where ufw holds the rules now."""
+    if look.own_at_boot:
+        plan.run("systemctl", "--quiet", "disable", firewall_table.UNIT_NAME)
+        plan.undo_by("ln", "-sfn", UNIT, WANTED)
+    for path, text in ((UNIT, look.own_unit), (RULES_FILE, look.own_rules)):
+        if text is not None:
+            plan.remove(path)
+    if look.own_live is not None:
+        plan.before.append("nftables: table inet muster in force")
+        plan.run("nft", "delete", "table", "inet", TABLE)
+        plan.texts["table"] = firewall_table.restoring(look.own_live)
+        plan.undo_by("nft", "-f", "-", text="table")
 
 
 def plan_port_range(plan: Plan, wish: Wish, look: Look) -> None:

@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 PLAIN_EXTENSIONS = {"tcp", "udp", "multiport", "conntrack", "state", "comment", "addrtype", "icmp", "icmp6"}
 OF_TARGETS = {"--reject-with", "--log-prefix", "--log-level", "--to-destination", "--to-ports", "--comment"}
 PASSING = {"LOG", "NFLOG", "MARK", "CONNMARK", "CT", "TRACE", "NOTRACK", "TCPMSS", "SET", "ULOG", ""}
+REDIRECTING = dict.fromkeys(("DNAT", "REDIRECT", "TPROXY", "NETMAP"), "redirect")
 # The chains that a packet for the node itself passes, in their order.
-PATH_IN = (("raw", "PREROUTING"), ("mangle", "PREROUTING"), ("mangle", "INPUT"), ("filter", "INPUT"))
+PATH_IN = (
+    ("raw", "PREROUTING"),
+    ("mangle", "PREROUTING"),
+    ("nat", "PREROUTING"),
+    ("mangle", "INPUT"),
+    ("filter", "INPUT"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of a packet: accept, drop, reject, or unknown; and which rule says so, by its place and text."""
+    """What becomes of a packet: accept, drop, reject, redirect or unknown; and the rule that says so."""
 
     verdict: str
     place: str = ""
@@ -230,13 +237,13 @@ def _states(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
     """The end of a walk through one chain, and the ends that a rule of unknown effect may cause before it."""
 
     verdict: str
     rule: str
     place: str
-    doubts: tuple[_Step, ...] = ()
+    doubts: tuple[Step, ...] = ()
 
 
 def walk_tables(tables: Tables, packet: Packet, origin: str) -> Outcome:
@@ -250,7 +257,7 @@ def walk_tables(tables: Tables, packet: Packet, origin: str) -> Outcome:
         step = _walk(chains, base, packet, source, f"{origin} -t {table}", 0)
         if step.verdict == "return":
             policy = {"ACCEPT": "accept", "DROP": "drop"}.get(chains[base].policy, "accept")
-            step = _Step(policy, f"policy {chains[base].policy}", f"{origin} -t {table}, chain {base}", step.doubts)
+            step = Step(policy, f"policy {chains[base].policy}", f"{origin} -t {table}, chain {base}", step.doubts)
         for doubt in step.doubts:
             if doubt.verdict != step.verdict:
                 return Outcome("unknown", doubt.place, doubt.rule)
@@ -260,8 +267,8 @@ def walk_tables(tables: Tables, packet: Packet, origin: str) -> Outcome:
     return last
 
 
-def _walk(chains: dict[str, Chain], name: str, packet: Packet, source: int, where: str, depth: int) -> _Step:
-    doubts: list[_Step] = []
+def _walk(chains: dict[str, Chain], name: str, packet: Packet, source: int, where: str, depth: int) -> Step:
+    doubts: list[Step] = []
     for number, rule in enumerate(chains[name].rules, 1):
         applies = rule.matches(packet, source)
         if applies is False:
@@ -272,24 +279,24 @@ def _walk(chains: dict[str, Chain], name: str, packet: Packet, source: int, wher
             continue
         if applies is None:
             # A return that may or may not happen leads to an end that was not looked for.
-            doubts += [_Step("unknown", step.rule, step.place) if step.verdict == "return" else step, *step.doubts]
+            doubts += [Step("unknown", step.rule, step.place) if step.verdict == "return" else step, *step.doubts]
             continue
         if step.verdict == "return" and not rule.goto and rule.target != "RETURN":
             doubts += step.doubts
             continue
-        return _Step(step.verdict, step.rule, step.place, (*doubts, *step.doubts))
-    return _Step("return", "", "", tuple(doubts))
+        return Step(step.verdict, step.rule, step.place, (*doubts, *step.doubts))
+    return Step("return", "", "", tuple(doubts))
 
 
 def _effect(
     chains: dict[str, Chain], rule: Rule, packet: Packet, source: int, where: str, place: str, depth: int
-) -> _Step | None:
+) -> Step | None:
     """What a rule that applies does; nothing where the packet just goes on."""
-    ends = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "reject", "RETURN": "return"}
+    ends = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "reject", "RETURN": "return", **REDIRECTING}
     if rule.target in PASSING:
         return None
     if rule.target in ends:
-        return _Step(ends[rule.target], rule.text, place)
+        return Step(ends[rule.target], rule.text, place)
     if rule.target in chains and depth < 32:
         return _walk(chains, rule.target, packet, source, where, depth + 1)
-    return _Step("unknown", rule.text, place)
+    return Step("unknown", rule.text, place)
