@@ -131,8 +131,20 @@ class CallbackModule(DefaultCallback):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._take(result)
-        if result.task.action not in QUIET_ACTIONS:
-            super().v2_runner_on_ok(result)
+        if result.task.action in QUIET_ACTIONS:
+            return
+        message = result.result.get("msg")
+        if result.task.action == "inspect_verdict" and message and self._display.verbosity < 1:
+            self._print_task_banner(result.task)
+            self._show(str(message))
+            return
+        super().v2_runner_on_ok(result)
+
+    def _show(self, report: str) -> None:
+        """Show a report line by line, each in the colour of its first word."""
+        colors = {"FAIL": constants.COLOR_ERROR, "????": constants.COLOR_WARN, "warn": constants.COLOR_WARN}
+        for line in report.splitlines():
+            self._display.display(line, color=colors.get(line.partition(" ")[0], constants.COLOR_OK))
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         self._last_result = time.monotonic()

@@ -97,10 +97,11 @@ def last_bytes(text: str, count: int) -> str:
     return text.encode()[-count:].decode("utf-8", "replace")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write atomically: a reader never meets half a file."""
+def write_json(path: Path, value: Any, *, private: bool = False) -> None:
+    """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.touch(mode=0o600 if private else 0o666)
     fresh.write_text(json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", encoding="utf-8")
     fresh.replace(path)
 

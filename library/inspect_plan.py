@@ -1,0 +1,49 @@
+# The work is done on the controller, by plugins/action/inspect_plan.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: inspect_plan
+short_description: Read once, for all nodes, what a look at them needs from the inventory
+description:
+  - Every node is asked for its way to every other. Read on each node's behalf, the addresses of 200 nodes would be
+    worked out 40000 times.
+  - Contacts no node; use it with C(run_once).
+attributes:
+  check_mode:
+    description: Can run in check mode and return the same as without it.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+  idempotent:
+    description: Changes nothing.
+    support: full
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Read what the inventory says
+  inspect_plan:
+  register: __inspect_plan
+  run_once: true
+"""
+
+RETURN = r"""
+wishes:
+  description: The variables of each node that a look is judged by, defaults applied.
+  returned: always
+  type: dict
+peers:
+  description: The training addresses of all nodes.
+  returned: always
+  type: list
+  elements: str
+writes:
+  description: The folders under which Muster writes, by node.
+  returned: always
+  type: dict
+platforms:
+  description: The supported versions of each distribution.
+  returned: always
+  type: dict
+"""

@@ -1,0 +1,102 @@
+#!/usr/bin/python
+"""Looks at a node and changes nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_inspect
+short_description: Look at a machine that may become a node, and change nothing
+description:
+  - Looks at the system, the accounts, the GPUs on the bus, Secure Boot, addresses and routes, listening sockets, the
+    firewall in force, the clock, what is being installed, the room on disk, and what of Muster is there already.
+  - Reads files, and asks programs that only show something, each with a time-out. Needs no particular rights. What
+    cannot be looked at is said, and is never an error.
+  - What it means is decided by M(inspect_verdict).
+options:
+  user:
+    description: Name of the training user.
+    type: str
+    required: true
+  peers:
+    description: Training addresses of the nodes, to which the kernel is asked for the way.
+    type: list
+    elements: str
+    default: []
+  paths:
+    description: Paths that will be written, for the room on their file systems.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return the same as without it.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+  idempotent:
+    description: Changes nothing.
+    support: full
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  node_inspect:
+    user: muster
+    peers: [10.0.0.11, 10.0.0.12]
+    paths: [/opt/muster/pytorch, /var/lib/muster/launches]
+  register: __look
+"""
+
+RETURN = r"""
+facts:
+  description: >-
+    What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
+    C(firewall), C(clock), C(services), C(packages), C(disk)); and under C(skipped) why something was not.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster.inspect_facts import facts
+from ansible.module_utils.muster_node import (
+    look_boot,
+    look_disk,
+    look_listeners,
+    look_network,
+    look_packages,
+    look_pci,
+    look_services,
+    look_system,
+    look_users,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        {
+            "user": {"type": "str", "required": True},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "paths": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    system = look_system.look()
+    looks = {
+        "system": system,
+        "users": look_users.look(module.params["user"]),
+        "pci": look_pci.look(),
+        "boot": look_boot.look(),
+        "network": look_network.look(module.params["peers"]),
+        "listeners": look_listeners.look(),
+        "services": look_services.look(system["root"]),
+        "packages": look_packages.look(),
+        "disk": look_disk.look(module.params["paths"]),
+    }
+    module.exit_json(changed=False, facts=facts(looks))
+
+
+if __name__ == "__main__":
+    main()

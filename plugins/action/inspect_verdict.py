@@ -1,0 +1,67 @@
+"""Judges the looks at all nodes and shows them; documented in library/inspect_verdict.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.plugins.action import ActionBase
+
+from muster import inspect_cluster, inspect_node, inspect_table
+from muster.inspect_node import Node
+from muster.verdict import add_up, with_fix
+from muster_connection import one_line
+from muster_logs import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionModule(ActionBase):
+    """Contacts no node."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            {"plan": {"type": "dict", "required": True}, "looks": {"type": "str", "required": True}}
+        )
+        task_vars = task_vars or {}
+        plan = arguments["plan"]
+        nodes = [self._node(task_vars, plan, name, arguments["looks"]) for name in plan["wishes"]]
+        # Nodes that --limit leaves out were not asked, so nothing is known and nothing is said of them.
+        nodes = [node for node in nodes if node.facts is not None or node.why]
+        findings = [finding for node in nodes for finding in inspect_node.judge(node)]
+        findings += inspect_cluster.judge(nodes)
+        skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
+        wish = next(iter(plan["wishes"].values()))
+        folder = Path(wish["cluster_artifacts_dir"]) / wish["cluster_name"]
+        verdict = add_up(findings, skipped=skipped)
+        write_json(
+            folder / "inspect.json", {**verdict, "nodes": {node.name: node.facts for node in nodes}}, private=True
+        )
+        refusals: dict[str, list[str]] = {}
+        for finding in findings:
+            if finding.status == "fail":
+                refusals.setdefault(finding.node, []).append(f"{with_fix(finding)}.")
+        result.update(
+            changed=False,
+            msg=inspect_table.report(nodes, findings, skipped),
+            refusals={name: "\n".join(lines) for name, lines in refusals.items()},
+            artifacts=str(folder),
+            findings=verdict["findings"],
+            status=verdict["status"],
+        )
+        return result
+
+    def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> Node:
+        look = task_vars["hostvars"].raw_get(name).get(looks, {})
+        facts = look.get("facts")
+        why = "" if facts else one_line(str(look.get("msg", "")))
+        peers = {peer: wish["cluster_address"] for peer, wish in plan["wishes"].items() if peer != name}
+        return Node(name, plan["wishes"][name], facts, why, plan["platforms"], peers)

@@ -1,0 +1,50 @@
+"""What the node is busy with, and what is installed that a cluster has to do with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .look_run import read, run
+
+STACK = ("nvidia-driver-*", "nvidia-kernel-*", "nvidia-dkms-*", "libnccl*", "cuda-toolkit*", "datacenter-gpu-manager*")
+LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+CLOUD = "/run/cloud-init"
+# What Muster puts on a node carries its name.
+OURS = (
+    *("/etc/*/*muster*", "/etc/*/*/*muster*", "/opt/muster", "/var/lib/muster", "/opt/muster/pytorch/current"),
+    *("/usr/local/bin/*muster*", "/usr/local/sbin/*muster*", "/usr/local/lib/*muster*"),
+)
+
+
+def look() -> dict[str, Any]:
+    stack = run("dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n", *STACK)
+    ours = sorted({path for pattern in OURS for path in _found(pattern)})
+    owners = run("dpkg-query", "--search", *ours) if ours else None
+    return {
+        # It ends with 1 when nothing fits one of the patterns, and lists the rest.
+        "stack": stack.text,
+        "stack_why": stack.why if stack.why.endswith(("is not there", " s")) else "",
+        "ours": {path: str(Path(path).resolve()) if Path(path).is_symlink() else "" for path in ours},
+        "owners": owners.text if owners else "",
+        "cloud_init": {name: read(f"{CLOUD}/{name}.json").text for name in ("status", "result")},
+        "cloud_init_there": Path("/var/lib/cloud").is_dir() or Path(CLOUD).is_dir(),
+        # The kernel's own list of locks: asking for a lock, even to give it back, could disturb whoever wants it.
+        "locks": read("/proc/locks").text,
+        "lock_inodes": {path: inode for path in LOCKS if (inode := _inode(path)) is not None},
+    }
+
+
+def _found(pattern: str) -> list[str]:
+    """Return the paths that fit; where a folder may not be read, those of the others."""
+    try:
+        return [str(path) for path in Path("/").glob(pattern.lstrip("/"))]
+    except OSError:
+        return []
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_ino
+    except OSError:
+        return None
