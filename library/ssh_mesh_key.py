@@ -337,7 +337,7 @@ def main() -> None:
     overridden = result.pop("overridden")
     if overridden:
         module.warn(
-            f"{module.params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's own settings"
+            f"{module.params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's settings"
             f" come before {module.params['sshd_path']}, and are left alone. ssh_mesh_sshd: off ends this warning."
         )
     module.exit_json(**result)

@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
         for line in trust.leftover_lines(known_hosts.left_behind(before, everybody), project):
             say(line)
         if not self._task.check_mode and not options["confirmed"]:
-            rows = self._confirmed(rows)
+            rows = self._confirmed(rows, options["replace"])
         after = before
         for row in rows:
             if row.action in ("pin", "ask") and row.key:
@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         arguments += ["-l", str(user)] if user else []
         return Road(node=name, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
 
-    def _confirmed(self, rows: list[trust.Row]) -> list[trust.Row]:
+    def _confirmed(self, rows: list[trust.Row], replace: list[str]) -> list[trust.Row]:
         """The rows, when the user trusts what is new among them."""
         question = trust.question(rows)
         if not question:
@@ -114,10 +114,10 @@ class ActionModule(ActionBase):
         try:
             answer = Display().prompt_until(f"\n{question} [yes/no]")
         except (AnsiblePromptNoninteractive, AnsiblePromptInterrupt):
-            raise AnsibleActionFail(
-                f"Nothing was pinned: {question} When they are right, type:"
-                f" ansible-playbook playbooks/trust.yml{inventory_arguments()} -e trust_confirmed=true"
-            ) from None
+            command = f"ansible-playbook playbooks/trust.yml{inventory_arguments()} -e trust_confirmed=true"
+            if replace:
+                command += f" -e trust_replace={','.join(replace)}"
+            raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {command}") from None
         if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
             raise AnsibleActionFail("Nothing was pinned.")
         return rows
