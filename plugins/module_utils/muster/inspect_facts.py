@@ -248,16 +248,19 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
     return {
         "stack": stack,
         "ours": [
-            {
-                "path": path,
-                "by": f"the package {owners[path]}" if path in owners else "no package",
-                **({"to": target} if target else {}),
-            }
-            for path, target in look["ours"].items()
+            {"path": path, "by": _owner(path, owners, sight["says_so"]), "to": sight["to"]}
+            for path, sight in look["ours"].items()
         ],
         "cloud_init": _cloud_init(look),
         "locked": [path for path, inode in look["lock_inodes"].items() if inode in held],
     }
+
+
+def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:
+    """Name who put it there, as far as that can be told."""
+    if path in owners:
+        return f"the package {owners[path]}"
+    return {True: "Muster", False: "somebody else", None: "no package"}[says_so]
 
 
 def _cloud_init(look: Mapping[str, Any]) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 HEAD = ("node", "system", "kernel", "GPUs", "training address", "firewall", "clock", "found")
-# The columns that are cut when the table is too wide, widest loss first: the rest identifies the node.
-CUT = ((2, 12), (1, 16), (3, 16), (0, 20), (4, 24))
+# The columns that are cut when the table is too wide, in this order and to these widths; together they fit.
+CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 

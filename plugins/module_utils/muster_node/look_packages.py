@@ -25,7 +25,7 @@ def look() -> dict[str, Any]:
         # It ends with 1 when nothing fits one of the patterns, and lists the rest.
         "stack": stack.text,
         "stack_why": stack.why if stack.why.endswith(("is not there", " s")) else "",
-        "ours": {path: str(Path(path).resolve()) if Path(path).is_symlink() else "" for path in ours},
+        "ours": {path: _sight(path) for path in ours},
         "owners": owners.text if owners else "",
         "cloud_init": {name: read(f"{CLOUD}/{name}.json").text for name in ("status", "result")},
         "cloud_init_there": Path("/var/lib/cloud").is_dir() or Path(CLOUD).is_dir(),
@@ -41,6 +41,15 @@ def _found(pattern: str) -> list[str]:
         return [str(path) for path in Path("/").glob(pattern.lstrip("/"))]
     except OSError:
         return []
+
+
+def _sight(path: str) -> dict[str, Any]:
+    """Look where a link leads, and whether a file says that Muster wrote it; a folder says nothing."""
+    place = Path(path)
+    return {
+        "to": str(place.resolve()) if place.is_symlink() else "",
+        "says_so": "muster" in read(path).text.lower() if place.is_file() else None,
+    }
 
 
 def _inode(path: str) -> int | None:

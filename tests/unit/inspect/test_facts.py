@@ -1,0 +1,36 @@
+"""Every file in cases/facts says in what a look differed from the recorded one, and what the facts then are.
+
+looks: by subject, laid over recorded.yml. facts: a part of them; what is not named may be anything. skipped: all of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.inspect_facts import facts
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "cases/facts").glob("*.yml"))
+
+
+def part(whole: Any, wanted: Any) -> Any:
+    """Return the part of the whole that the case speaks of."""
+    if isinstance(wanted, dict) and isinstance(whole, dict) and wanted:
+        return {key: part(whole.get(key), value) for key, value in wanted.items()}
+    return whole
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_the_facts_are_those_of_the_case(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    looks = yaml.safe_load((HERE / "recorded.yml").read_text())
+    for subject, changes in case["looks"].items():
+        looks[subject].update(changes)
+    found = facts(looks)
+    assert part(found, case["facts"]) == case["facts"]
+    assert sorted(found["skipped"]) == case["skipped"]
+    assert all(found["skipped"].values())

@@ -1,0 +1,97 @@
+"""Every file in cases/verdict holds a few nodes and the findings about them, each as "status id node: sentence".
+
+Every node is a good one, on Debian 12, at 10.0.0.N: wish lies over what its inventory says, and facts, by their dotted
+names, over what was seen. A finding of a peer's own is given once for each node that it is told of.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster import inspect_cluster, inspect_node
+from muster.inspect_facts import facts
+from muster.inspect_node import Node
+from muster.inspect_table import WIDTH, report
+from muster.verdict import with_fix
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+CASES = sorted((HERE / "cases/verdict").glob("*.yml"))
+PLATFORMS = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())["_cluster_platforms"]
+RECORDED = yaml.safe_load((HERE / "recorded.yml").read_text())
+WISH = {
+    "cluster_interface": "",
+    "cluster_gpus": 0,
+    "cluster_user": "muster",
+    "cluster_master_port": 29500,
+    "pytorch_root": "/opt/muster/pytorch",
+    "node_baseline_user_uid": "",
+    "node_baseline_user_gid": "",
+    "firewall_mode": "manage",
+    "firewall_tight": False,
+}
+
+
+def good_facts(number: int, peers: list[str]) -> dict[str, Any]:
+    looks = copy.deepcopy(RECORDED)
+    looks["system"].update(
+        virt="none", machine_id=f"id{number}", boot_id=f"boot{number}", host_key=f"ssh-ed25519 AAA{number}"
+    )
+    looks["services"]["clock"] = "NTPSynchronized=yes\n"
+    seen = facts(looks)
+    seen["network"]["interfaces"]["eth0"]["addresses"] = [f"10.0.0.{number}"]
+    seen["network"]["ways"] = {peer: {"interface": "eth0", "source": "", "via": ""} for peer in peers}
+    return seen
+
+
+def set_fact(seen: dict[str, Any], dotted: str, value: Any) -> None:
+    *folders, last = dotted.split("/")
+    for folder in folders:
+        seen = seen[folder]
+    if value == "absent":
+        del seen[last]
+    else:
+        seen[last] = value
+
+
+def nodes_of(case: dict[str, Any]) -> list[Node]:
+    given = {name: changes or {} for name, changes in case["nodes"].items()}
+    addresses = {name: f"10.0.0.{number}" for number, name in enumerate(given, 1)}
+    wishes = {
+        name: {**WISH, "cluster_address": addresses[name], **changes.get("wish", {})} for name, changes in given.items()
+    }
+    nodes = []
+    for number, (name, changes) in enumerate(given.items(), 1):
+        seen = None if "why" in changes else good_facts(number, list(addresses.values()))
+        for dotted, value in changes.get("facts", {}).items():
+            assert seen is not None
+            set_fact(seen, dotted, value)
+        peers = {peer: wish["cluster_address"] for peer, wish in wishes.items() if peer != name}
+        nodes.append(Node(name, wishes[name], seen, changes.get("why", ""), PLATFORMS, peers))
+    return nodes
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_the_findings_are_those_of_the_case(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    nodes = nodes_of(case)
+    found = [finding for node in nodes for finding in inspect_node.judge(node)] + inspect_cluster.judge(nodes)
+    told = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
+    assert told == case["findings"]
+    skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
+    text = report(nodes, found, skipped)
+    table = text.splitlines()[: len(nodes) + 1]
+    assert max(map(len, table)) <= WIDTH
+    if "table" in case:
+        assert text == case["table"].rstrip("\n")
+
+
+def test_a_good_node_passes_once() -> None:
+    nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
+    assert [finding.status for node in nodes for finding in inspect_node.judge(node)] == ["pass", "pass"]
+    assert inspect_cluster.judge(nodes) == []
