@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
 KERNEL_PORT_RANGE = (32768, 60999)
 LEAST_EPHEMERAL = 1024
+# A new connection may take its time, and is tried again.
+LEAST_CONFIRM_SECONDS = 30
 
 
 class WishError(Exception):
@@ -112,6 +114,7 @@ class Look:
     own_rules: str | None
     own_unit: str | None
     own_at_boot: bool
+    own_active: bool
     own_live: str | None
     own_meant: str | None
     port_range: tuple[int, int]
@@ -151,6 +154,7 @@ def read_look(raw: Mapping[str, Any]) -> Look:
     sockets = [int(place.rpartition(":")[2]) for place in raw["ssh_sockets"] if place.rpartition(":")[2].isdigit()]
     live = [int(number) for number in raw["port_range"]["live"]]
     others = [int(number) for number in raw["port_range"]["others"].split()]
+    states = [*said["active"]["out"].split(), "unknown", "unknown"]
     warnings = [
         f"{name}: {said[name]['err'].splitlines()[0]}"
         for name in ("iptables", "ip6tables", "ruleset")
@@ -174,11 +178,12 @@ def read_look(raw: Mapping[str, Any]) -> Look:
         has_iptables=said["iptables"]["code"] is not None,
         ruleset=Ruleset(json.loads(said["ruleset"]["out"] or '{"nftables": []}')["nftables"]),
         has_nft=said["ruleset"]["code"] is not None,
-        firewalld=said["active"]["out"].split()[:1] == ["active"],
+        firewalld=states[0] == "active",
         nftables_at_boot=raw["nftables_at_boot"],
         own_rules=raw["own"]["rules"],
         own_unit=raw["own"]["unit"],
         own_at_boot=raw["own"]["at_boot"],
+        own_active=states[1] == "active",
         own_live=said["own_live"]["out"] or None,
         own_meant=said.get("own_file", {}).get("out") or None,
         port_range=(live[0], live[1]) if len(live) == 2 else KERNEL_PORT_RANGE,
@@ -214,6 +219,8 @@ def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
 
 def make_wish(node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]) -> Wish:
     """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises WishError."""
+    if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
+        raise WishError(f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection.")
     ephemeral = port_pair("firewall_ephemeral_range", options["ephemeral_range"])
     launch = port_pair("firewall_launch_ports", options["launch_ports"])
     if options["tight"]:
@@ -385,8 +392,13 @@ def foreign_chains(look: Look) -> list[str]:
         if base.hook == "input" and base.table != TABLE and not _is_iptables(look, base)
     ]
     for version, tables in look.tables.items():
-        base_chain = tables.get("filter", {}).get("INPUT")
-        if base_chain is not None and (base_chain.rules or base_chain.policy != "ACCEPT"):
+        chains = tables.get("filter", {})
+        base_chain = chains.get("INPUT")
+        if base_chain is None:
+            continue
+        # ufw leaves its chains behind, empty, when it is stopped or removed.
+        rules = [rule for rule in base_chain.rules if rule.target not in chains or chains[rule.target].rules]
+        if rules or base_chain.policy != "ACCEPT":
             found.append(f"{'ip6tables' if version == 6 else 'iptables'} INPUT")
     return found
 
@@ -417,7 +429,8 @@ def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
         plan.packages.append("nftables")
         plan.before.append("nftables: not installed")
         return
-    in_force = look.own_live is not None and look.own_live == look.own_meant and look.own_at_boot
+    loaded = look.own_live is not None and look.own_live == look.own_meant and look.own_active
+    in_force = loaded and look.own_at_boot
     plan.before.append(f"nftables: table inet muster {'in force' if in_force else 'not in force'}")
     plan.before += (look.own_rules or "").splitlines()
     if look.own_rules != text:
@@ -426,9 +439,12 @@ def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
         plan.write(UNIT, firewall_table.UNIT_TEXT)
         plan.run("systemctl", "daemon-reload")
         plan.undo_by("systemctl", "daemon-reload")
-    if look.own_rules != text or look.own_live is None or look.own_live != look.own_meant:
-        # One transaction: the table is another at once, and those of others are not looked at.
-        plan.run("nft", "-f", RULES_FILE)
+    if look.own_rules != text or not loaded:
+        # One transaction of nft: the table is another at once, and those of others are not touched. By the unit, because
+        # only one that is active is restarted together with the site's own rules.
+        plan.run("systemctl", "restart", firewall_table.UNIT_NAME)
+        if not look.own_active:
+            plan.undo_by("systemctl", "stop", firewall_table.UNIT_NAME)
         plan.texts["table"] = firewall_table.restoring(look.own_live)
         plan.undo_by("nft", "-f", "-", text="table")
     if not look.own_at_boot:

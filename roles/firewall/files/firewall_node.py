@@ -45,7 +45,7 @@ def look(wish: Json) -> Json:
         "ip6tables": ["ip6tables-save"],
         "ruleset": ["nft", "-j", "list", "ruleset"],
         "own_live": ["nft", "-s", "list", "table", "inet", wish["table"]],
-        "active": ["systemctl", "is-active", "firewalld.service", "nftables.service"],
+        "active": ["systemctl", "is-active", "firewalld.service", os.path.basename(wish["unit"])],
     }
     if os.path.exists(wish["rules"]):
         # What the file means, in the words of this very nft: loaded where it protects nobody, and listed.
