@@ -96,11 +96,9 @@ if TYPE_CHECKING:
 
 # Read last, so that no other file of the folder outranks it.
 DROP_IN = "cloud.cfg.d/99-muster-hosts.cfg"
-DROP_IN_TEXT = """\
-# Written by Muster (role cluster_hosts): /etc/hosts holds the names of the cluster's nodes, and the machine's own name
-# must not lead to 127.0.1.1. See templates/hosts.debian.tmpl for the case that user data ask for it all the same.
-manage_etc_hosts: false
-"""
+# What the provider and the user ask for, as cloud-init keeps it of the present instance.
+INSTANCE = Path("/var/lib/cloud/instance")
+INSTANCE_FILES = ("vendor-cloud-config.txt", "vendor2-cloud-config.txt", "cloud-config.txt")
 # cloud-init writes from that of the family, which is debian for Ubuntu too, and else from the plain one.
 TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 
@@ -122,6 +120,13 @@ def read(path: Path) -> str:
         return ""
     except OSError as problem:
         raise HostsError(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def text_of(path: Path) -> str:
+    """Return what is only read to decide; empty when it cannot be."""
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
 
 
 def write(path: Path, text: str) -> None:
@@ -167,13 +172,17 @@ def wanted_files(module: AnsibleModule, cluster: domain.Cluster, names: list[str
     files = [{"path": path, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
     if cloud.is_dir():
         drop_in = cloud / DROP_IN
+        others = [cloud / "cloud.cfg", *sorted(path for path in drop_in.parent.glob("*.cfg") if path != drop_in)]
+        wanted = domain.cloud_init_settings(
+            "\n".join(text_of(INSTANCE / name) for name in INSTANCE_FILES), map(text_of, others)
+        )
         reasons = ["cloud-init is not told to leave the hosts file alone"]
-        files.append({"path": drop_in, "before": read(drop_in), "after": DROP_IN_TEXT, "reasons": reasons})
+        files.append({"path": drop_in, "before": read(drop_in), "after": wanted, "reasons": reasons})
     for template in [cloud / name for name in TEMPLATES if (cloud / name).exists()]:
         before = read(template)
-        wanted = domain.rewrite(before, cluster, names, template=True)
-        reasons = [f"{template}: {reason}" for reason in wanted.reasons]
-        files.append({"path": template, "before": before, "after": wanted.text, "reasons": reasons})
+        rewritten = domain.rewrite(before, cluster, names, template=True)
+        reasons = [f"{template}: {reason}" for reason in rewritten.reasons]
+        files.append({"path": template, "before": before, "after": rewritten.text, "reasons": reasons})
     return [file for file in files if file["before"] != file["after"]]
 
 

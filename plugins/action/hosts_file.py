@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_vars import node_variables
+from muster_vars import value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +23,7 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         # From the inventory, and never from what was gathered: a node that is down has its line all the same.
-        nodes = {
-            name: node_variables(task_vars, self._templar, self._loader, name)["cluster_address"]
-            for name in task_vars["groups"].get("gpu_nodes", [])
-        }
+        nodes = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
         arguments = {"nodes": nodes, "own": task_vars["inventory_hostname"], **self._task.args}
         result.update(self._execute_module(module_name="hosts_file", module_args=arguments, task_vars=task_vars))
         return result

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 BEGIN = "# BEGIN muster: the nodes of the cluster, written from the inventory"
 END = "# END muster"
+DROP_IN = """\
+# Written by Muster (role cluster_hosts): /etc/hosts holds the names of the cluster's nodes, and the machine's own name
+# must not lead to 127.0.1.1. See templates/hosts.debian.tmpl for the case that user data ask for it all the same.
+manage_etc_hosts: false
+"""
+MODULES_HEAD = """\
+# The user data of this machine say manage_etc_hosts: localhost, which puts that line back without any template.
+# So this is the list of cloud.cfg without update_etc_hosts.
+cloud_init_modules:
+"""
 # The templates from which cloud-init writes the file name the machine by these.
 TEMPLATE_NAMES = frozenset({"{{hostname}}", "{{fqdn}}"})
 # A machine that calls itself so has no name of its own.
@@ -149,6 +159,35 @@ def misled(cluster: Cluster, names: Iterable[str], answers: Mapping[str, Iterabl
         elif {_ip(each) for each in found} != {_ip(address)}:
             sentences.append(f"{name} leads to {', '.join(found)} there, and its cluster_address is {address}")
     return sentences
+
+
+def cloud_init_settings(instance: str, settings: Iterable[str]) -> str:
+    """The drop-in that keeps cloud-init from /etc/hosts.
+
+    `instance` is what the provider's and the user's data ask for. They outrank every setting on the machine, and where
+    they say `manage_etc_hosts: localhost`, no template is used, either. Then the module that does it is taken off the
+    list of modules, read from `settings`: cloud.cfg and its drop-ins but this one. The last that has it counts.
+    """
+    text = DROP_IN
+    modules = next(filter(None, map(_modules, reversed(list(settings)))), [])
+    if re.search(r"^manage_etc_hosts:\s*[\"']?localhost\b", instance, re.MULTILINE) and modules:
+        kept = [line for line in modules if not re.search(r"\bupdate[_-]etc[_-]hosts\b", line)]
+        text += "".join([MODULES_HEAD, *(f"  {line.strip()}\n" for line in kept)])
+    return text
+
+
+def _modules(text: str) -> list[str]:
+    """The entries of cloud_init_modules, one to a line as every distribution writes them."""
+    lines = iter(text.splitlines())
+    if not any(re.match(r"cloud_init_modules:\s*(#.*)?$", line) for line in lines):
+        return []
+    entries = []
+    for line in lines:
+        if re.match(r"\s*-\s", line):
+            entries.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            break
+    return entries
 
 
 def _line(text: str) -> Line:

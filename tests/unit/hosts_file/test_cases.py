@@ -67,6 +67,38 @@ def test_answers(case: dict[str, Any]) -> None:
     assert hosts_file.misled(cluster_of(case), case["names"], case["answers"]) == case["sentences"]
 
 
+CLOUD_CFG = """# The modules of the first stage
+cloud_init_modules:
+ - migrator
+ - [update_etc_hosts, once-per-instance]
+ # - a comment
+ - ssh
+
+cloud_config_modules:
+ - locale
+"""
+
+
+@pytest.mark.parametrize(
+    ("instance", "settings", "modules"),
+    [
+        ("", [CLOUD_CFG], None),
+        ("#cloud-config\nmanage_etc_hosts: true\n", [CLOUD_CFG], None),
+        ("#cloud-config\nfqdn: x\nmanage_etc_hosts: localhost\n", [CLOUD_CFG], ["migrator", "ssh"]),
+        ("manage_etc_hosts: 'localhost' # why not\n", [CLOUD_CFG, "datasource_list: [None]\n"], ["migrator", "ssh"]),
+        (
+            "manage_etc_hosts: localhost",
+            [CLOUD_CFG, "cloud_init_modules:\n- update-etc-hosts\n- seed_random\n"],
+            ["seed_random"],
+        ),
+        ("manage_etc_hosts: localhost", [], None),
+    ],
+)
+def test_cloud_init_is_told(instance: str, settings: list[str], modules: list[str] | None) -> None:
+    told = yaml.safe_load(hosts_file.cloud_init_settings(instance, settings))
+    assert told == {"manage_etc_hosts": False, **({"cloud_init_modules": modules} if modules else {})}
+
+
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
 def test_every_foreign_byte_is_kept(end: str) -> None:
     foreign = f"# M\udcfcller \t\n\n10.9.9.9\tprinter  printer.lan\t# upstairs\nnot a line\n\x0c\n::1 localhost{end}"
