@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drill import until
+from drill import listening, until
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -44,14 +44,10 @@ def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}", "python3", "-c", program]
     machine.inside(*unit, *map(str, ports))
     try:
-        until(lambda: set(ports) <= open_inside(machine, ports), 5, f"{machine.name} listens on {ports}")
+        until(lambda: set(ports) <= listening(machine.container), 5, f"{machine.name} listens on {ports}")
         yield
     finally:
         machine.inside("systemctl", "stop", LISTENER)
-
-
-def open_inside(machine: Machine, ports: list[int]) -> set[int]:
-    return set(scan(machine, "127.0.0.1", *ports).open)
 
 
 def link_local(machine: Machine) -> str:

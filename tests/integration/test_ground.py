@@ -56,6 +56,7 @@ def test_every_name_leads_to_its_address_on_every_node(ground: list[Machine]) ->
 
 def test_only_ssh_answers_the_outsider(listening: list[Machine], outsider: Machine) -> None:
     for machine in listening:
+        assert scan(outsider, machine.address, SSH, *TRAINING, *OTHERS).open == [SSH], machine.name
         found = scan(outsider, machine.address, EVERY_PORT)
         assert found.open == [SSH], machine.name
         assert found.refused == 0, machine.name
