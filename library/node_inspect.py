@@ -63,6 +63,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect_facts import facts
 from ansible.module_utils.muster_node import (
     look_boot,
+    look_clock,
     look_disk,
     look_listeners,
     look_network,
@@ -91,6 +92,7 @@ def main() -> None:
         "boot": look_boot.look(),
         "network": look_network.look(module.params["peers"]),
         "listeners": look_listeners.look(),
+        "clock": look_clock.look(),
         "services": look_services.look(system["root"]),
         "packages": look_packages.look(),
         "disk": look_disk.look(module.params["paths"]),

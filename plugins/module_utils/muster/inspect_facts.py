@@ -24,6 +24,8 @@ CONTAINERS = (
     "container-other",
 )
 CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
+# Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
+UNSYNCHRONISED = 16_000_000
 # Display controllers of PCI's class list: VGA, and those without a display, as the GPUs of servers are.
 GPU_CLASSES = ("0x0300", "0x0302")
 NVSWITCH_CLASS = "0x0680"
@@ -43,7 +45,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         "network": _network(looks["network"], skipped),
         "listeners": _listeners(looks["listeners"], looks["system"]["root"], skipped),
         "firewall": _firewall(looks["services"], skipped),
-        "clock": _clock(looks["services"], system, skipped),
+        "clock": _clock(looks["clock"], looks["services"]["active"], system, skipped),
         "services": [name for name, state in looks["services"]["active"].items() if state == "active"],
         "packages": _packages(looks["packages"], skipped),
         "disk": looks["disk"],
@@ -218,16 +220,18 @@ def input_chains(nft: str) -> list[dict[str, str]]:
     return chains
 
 
-def _clock(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    said = dict(re.findall(r"^(\w+)=(.*)$", look["clock"], re.MULTILINE))
-    synchronised = {"yes": True, "no": False}.get(said.get("NTPSynchronized", ""))
+def _clock(
+    look: Mapping[str, Any], active: Mapping[str, str], system: Mapping[str, Any], skipped: dict[str, str]
+) -> dict[str, Any]:
+    synchronised = None
     if system["container"]:
         skipped["clock"] = f"the clock of a container ({system['virtual']}) is its host's"
-        synchronised = None
-    elif synchronised is None:
-        skipped["clock"] = look["clock_why"] or "timedatectl does not say whether it is synchronised"
-    sources = [name for name in CLOCKS if look["active"].get(f"{name}.service") == "active"]
-    return {"sources": sources, "synchronised": synchronised, "zone": said.get("Timezone", "")}
+    elif look["max_error"] is None:
+        skipped["clock"] = look["why"]
+    else:
+        synchronised = look["max_error"] < UNSYNCHRONISED
+    sources = [name for name in CLOCKS if active.get(f"{name}.service") == "active"]
+    return {"sources": sources, "synchronised": synchronised, "zone": look["zone"]}
 
 
 def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:

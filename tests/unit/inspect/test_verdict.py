@@ -42,7 +42,7 @@ def good_facts(number: int, peers: list[str]) -> dict[str, Any]:
     looks["system"].update(
         virt="none", machine_id=f"id{number}", boot_id=f"boot{number}", host_key=f"ssh-ed25519 AAA{number}"
     )
-    looks["services"]["clock"] = "NTPSynchronized=yes\n"
+    looks["clock"]["max_error"] = 1500
     seen = facts(looks)
     seen["network"]["interfaces"]["eth0"]["addresses"] = [f"10.0.0.{number}"]
     seen["network"]["ways"] = {peer: {"interface": "eth0", "source": "", "via": ""} for peer in peers}

@@ -1,0 +1,171 @@
+"""A look at the nodes changes nothing, says what stands against each, and stops those nodes alone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play, Result
+
+LOOK = "Look at the node"
+REFUSE = "Refuse a node on which something stands against it"
+# Everything that outlives a restart, but what the login itself writes.
+FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
+PROCESSES = "ps -eo comm= | grep -v -e sshd -e sudo -e ps -e sort -e sh$ -e systemd-logind | sort"
+PACKAGES = "dpkg-query -W"
+
+
+def state_of(machine: Machine) -> list[list[str]]:
+    return [machine.inside("sh", "-c", command).stdout.splitlines() for command in (FILES, PROCESSES, PACKAGES)]
+
+
+def only_for(node: str, value: str, otherwise: str = "") -> str:
+    """Return a value for one node, as a variable of the command line."""
+    return f"{{{{ '{value}' if inventory_hostname == '{node}' else '{otherwise}' }}}}"
+
+
+def report_of(result: Result) -> str:
+    return str(next(iter(result.results("Judge what was seen").values()))["msg"])
+
+
+def facts_on_disk() -> dict[str, Any]:
+    path = ROOT / "artifacts/sandbox/inspect.json"
+    assert path.stat().st_mode & 0o077 == 0
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [{}, {"extravars": {"ansible_become": False}}, {"check": True}],
+    ids=["as root", "as an ordinary user", "check mode"],
+)
+def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], wishes: dict[str, Any]) -> None:
+    node1 = node("node1")
+    before = state_of(node1)
+    result = play("playbooks/inspect.yml", **wishes)
+    assert result.rc == 0, result.stdout
+    for now, then in zip(state_of(node1), before, strict=True):
+        assert set(now) ^ set(then) == set()
+    assert not result.changed
+    assert not result.results(REFUSE)
+    assert all(entry["facts"]["system"]["container"] for entry in result.results(LOOK).values())
+    root = "extravars" not in wishes
+    facts = facts_on_disk()["nodes"]["node1"]
+    assert facts["looked_as"] == {"user": "root" if root else "admin", "root": root}
+    sshd = next(listener for listener in facts["listeners"] if listener["port"] == 22)
+    assert sshd["process"] == ("sshd" if root else "")
+    assert ("listeners.owners" in facts["skipped"]) is not root
+    assert facts["network"]["ways"][node("node2").address]["interface"] == "eth0"
+    for line in report_of(result).splitlines()[:4]:
+        assert len(line) <= 120
+
+
+def test_a_look_asks_each_node_once(play: Play) -> None:
+    result = play("playbooks/inspect.yml")
+    executed = [
+        event["event_data"]["task"]
+        for event in result.events
+        if event["event"] == "runner_on_ok" and event["event_data"]["host"] == "node1"
+    ]
+    assert executed == [LOOK]
+
+
+def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None:
+    wishes = {"cluster_interface": only_for("node2", "ib7")}
+    result = play("playbooks/inspect.yml", extravars=wishes)
+    refused = result.results(REFUSE)
+    assert list(refused) == ["node2"]
+    assert "node2: it has no interface ib7 (cluster_interface), only eth0" in refused["node2"]["msg"]
+    assert result.stats["ok"]["node1"] == 1
+
+
+def test_an_address_that_the_node_does_not_have(play: Play, node: Callable[[str], Machine]) -> None:
+    address = node("node1").address
+    elsewhere = f"{address.rpartition('.')[0]}.77"
+    wishes = {
+        "cluster_address": only_for("node1", elsewhere, "{{ ansible_host }}").replace(
+            "'{{ ansible_host }}'", "ansible_host"
+        )
+    }
+    result = play("playbooks/inspect.yml", extravars=wishes)
+    refused = result.results(REFUSE)
+    assert list(refused) == ["node1"]
+    assert f"none of its interfaces has the address {elsewhere}" in refused["node1"]["msg"]
+    assert f"eth0 has {address}" in refused["node1"]["msg"]
+
+
+def test_one_machine_under_two_names(play: Play, node: Callable[[str], Machine]) -> None:
+    node1, node2 = node("node1"), node("node2")
+    second = f"{node1.address.rpartition('.')[0]}.78"
+    node1.inside("ip", "addr", "add", f"{second}/24", "dev", "eth0")
+    try:
+        addresses = {name: node(name).address for name in ("node1", "node2", "node3")} | {"node2": second}
+        result = play(
+            "playbooks/inspect.yml",
+            extravars={
+                "ansible_ssh_extra_args": only_for("node2", f"-o HostKeyAlias={node1.address}"),
+                "ansible_host": "{{ our_addresses[inventory_hostname] | default('localhost') }}",
+                "our_addresses": addresses,
+            },
+        )
+    finally:
+        node1.inside("ip", "addr", "del", f"{second}/24", "dev", "eth0")
+    refused = result.results(REFUSE)
+    assert sorted(refused) == ["node1", "node2"], result.stdout
+    assert "node1 and node2 are one and the same machine" in refused["node1"]["msg"]
+    assert node2.ssh_answers()
+
+
+@contextmanager
+def identity(machine: Machine, text: str) -> Iterator[None]:
+    machine.inside("sh", "-c", f"mv /etc/os-release /etc/os-release.kept && printf '{text}' > /etc/os-release")
+    try:
+        yield
+    finally:
+        machine.inside("mv", "-f", "/etc/os-release.kept", "/etc/os-release")
+
+
+def test_a_system_that_muster_does_not_know(play: Play, node: Callable[[str], Machine]) -> None:
+    with identity(node("node2"), 'ID=fedora\\nVERSION_ID=40\\nPRETTY_NAME="Fedora Linux 40"\\n'):
+        result = play("site.yml", tags="inspect")
+    refused = result.results(REFUSE)
+    assert list(refused) == ["node2"]
+    assert "it runs Fedora Linux 40, which Muster does not know" in refused["node2"]["msg"]
+
+
+def test_a_dead_node_is_listed_and_stops_nobody(play: Play, node: Callable[[str], Machine]) -> None:
+    node3 = node("node3")
+    node3.podman("pause")
+    try:
+        result = play("playbooks/inspect.yml", cmdline="--timeout 5")
+    finally:
+        node3.podman("unpause")
+    lines = report_of(result).splitlines()
+    assert any(line.startswith("node3  not reached") for line in lines)
+    assert any(line.startswith("????  node3: it could not be looked at") for line in lines)
+    assert result.stats["ok"]["node1"] == 1
+    assert facts_on_disk()["nodes"]["node3"] is None
+
+
+def test_a_tool_that_hangs_and_one_that_shouts(play: Play, node: Callable[[str], Machine]) -> None:
+    node1 = node("node1")
+    # The folder comes first in the path that the look gives to its programs.
+    hang = "printf '#!/bin/sh\\nexec sleep 60\\n' > /usr/local/bin/ss"
+    shout = "printf '#!/bin/sh\\necho Welcome!; echo {\\n' > /usr/local/bin/dpkg-query"
+    node1.inside("sh", "-c", f"{hang}; {shout}; chmod +x /usr/local/bin/ss /usr/local/bin/dpkg-query")
+    try:
+        result = play("playbooks/inspect.yml", limit="node1")
+    finally:
+        node1.inside("rm", "/usr/local/bin/ss", "/usr/local/bin/dpkg-query")
+    assert result.rc == 0, result.stdout
+    skipped = facts_on_disk()["nodes"]["node1"]["skipped"]
+    assert skipped["listeners"] == "ss did not answer within 6 s"
