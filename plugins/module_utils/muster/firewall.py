@@ -440,8 +440,8 @@ def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
         plan.run("systemctl", "daemon-reload")
         plan.undo_by("systemctl", "daemon-reload")
     if look.own_rules != text or not loaded:
-        # One transaction of nft: the table is another at once, and those of others are not touched. By the unit, because
-        # only one that is active is restarted together with the site's own rules.
+        # One transaction of nft: the table is another at once, and those of others are not touched. By the unit,
+        # because only one that is active is restarted together with the site's own rules.
         plan.run("systemctl", "restart", firewall_table.UNIT_NAME)
         if not look.own_active:
             plan.undo_by("systemctl", "stop", firewall_table.UNIT_NAME)

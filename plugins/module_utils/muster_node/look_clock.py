@@ -11,7 +11,7 @@ from typing import Any
 
 from .look_run import read
 
-# struct timex on a 64-bit Linux, in 8 bytes each: modes, offset, freq, maxerror, and 22 more. Modes 0 is only a question.
+# struct timex on a 64-bit Linux, in 8 bytes each: modes, offset, freq, maxerror, and 22 more. Modes 0 only asks.
 WORDS = 26
 MAXERROR = 3
 
