@@ -62,6 +62,6 @@ class ActionModule(ActionBase):
     def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> Node:
         look = task_vars["hostvars"].raw_get(name).get(looks, {})
         facts = look.get("facts")
-        why = "" if facts else one_line(str(look.get("msg", "")))
+        why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
         peers = {peer: wish["cluster_address"] for peer, wish in plan["wishes"].items() if peer != name}
         return Node(name, plan["wishes"][name], facts, why, plan["platforms"], peers)

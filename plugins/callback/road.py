@@ -37,6 +37,8 @@ BANNER_AFTER = 0.7  # a task that may be skipped gets its title when it has been
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 # Actions whose message is written for people: it is shown as it is, and says all that Ansible would add.
 SPEAKING_ACTIONS = (
+    "ansible.builtin.fail",
+    "inspect_verdict",
     "torchrun_launch",
     "ddp_smoke_verdict",
     "validate_inventory",

@@ -32,7 +32,7 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
             yield node.finding(
                 "node.same_machine",
                 "fail",
-                f"{' and '.join(names)} are one and the same machine",
+                f"{_few(group, ' and ')} are one and the same machine",
                 "List every machine once, under its own address",
                 observed=node.seen["identity"]["boot"],
             )
@@ -48,7 +48,7 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
                 yield node.finding(
                     name,
                     "warn",
-                    f"{' and '.join(names)} have the same {what}, as copies of one image do",
+                    f"{_few(group, ' and ')} have the same {what}, as copies of one image do",
                     "Give each its own, on all but one of them, with",
                     command,
                 )
@@ -133,6 +133,6 @@ def _alike(
             yield tuple(node.name for node in group), group
 
 
-def _few(nodes: list[Node]) -> str:
+def _few(nodes: list[Node], between: str = ", ") -> str:
     names = [node.name for node in nodes]
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return between.join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
