@@ -9,4 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 INVENTORY = ROOT / "inventory/sandbox"
 BIN = Path(sys.executable).parent
-ENVIRONMENT = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{BIN}:{os.environ['PATH']}"}
+ENVIRONMENT = {
+    "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    # Unless it is told so, ansible-runner does not check host keys, whatever ansible.cfg says.
+    "ANSIBLE_HOST_KEY_CHECKING": "True",
+    "PATH": f"{BIN}:{os.environ['PATH']}",
+}

@@ -21,8 +21,8 @@ KEY_TYPES = (
     "ssh-rsa",
 )
 WIRING = (
-    "Set in the inventory's group_vars/gpu_nodes.yml, as inventory/lab has it:"
-    " ansible_ssh_extra_args: -o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts\" ~/.ssh/known_hosts'"
+    "Copy group_vars/gpu_nodes.yml from inventory/lab to your inventory, or have ansible_ssh_extra_args hold:"
+    " -o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts\" ~/.ssh/known_hosts'"
 )
 
 

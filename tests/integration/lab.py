@@ -1,0 +1,39 @@
+"""An inventory of a user's own, made of machines of the sandbox: what inventory/lab becomes when it is filled in."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from machines import Machine
+
+KEY = ROOT / ".sandbox/id_ed25519"
+SANDBOX_KNOWS = ROOT / ".sandbox/known_hosts"
+
+
+def make_lab(folder: Path, nodes: dict[str, dict[str, Any]], **variables: Any) -> Path:
+    """A folder with an inventory of these nodes, which learns host keys as inventory/lab does."""
+    (folder / "group_vars").mkdir(parents=True)
+    shutil.copy(ROOT / "inventory/lab/group_vars/gpu_nodes.yml", folder / "group_vars/gpu_nodes.yml")
+    common = {
+        "cluster_name": "lab",
+        "ansible_user": "admin",
+        "ansible_ssh_private_key_file": str(KEY),
+        # No connection of another run stands in for one of this inventory's.
+        "ansible_control_path": "none",
+        **variables,
+    }
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"vars": common, "hosts": nodes}}))
+    return folder
+
+
+def at(*machines: Machine, **variables: Any) -> dict[str, dict[str, Any]]:
+    """Nodes for make_lab, at the addresses of these machines."""
+    return {machine.name: {"ansible_host": machine.address, **variables} for machine in machines}
