@@ -12,7 +12,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
-from muster.inventory import Inventory, Node, problems
+from muster.inventory import Inventory, Node, controller, problems
 from muster_origin import clear_secrets
 from muster_vars import load_roles, project_root, read_node
 
@@ -32,6 +32,9 @@ BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_prefix")
 
 
+VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])
+
+
 class ActionModule(ActionBase):
     """Contacts no node."""
 
@@ -40,13 +43,19 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec({"connects": {"type": "bool", "default": True}})
-        found = problems(read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"]))
+        # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
+        found = list(controller.is_recent(*VERSIONS))
+        if not found:
+            found = problems(read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"]))
         result["changed"] = False
         if found:
             count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
             lines = [f"The inventory has {count}, and no node was contacted."]
             lines += [f"- {problem}" for problem in found]
             result.update(failed=True, msg="\n".join(lines))
+            if VERSIONS[0] < controller.OLDEST_ANSIBLE:
+                # Nor can the project's own output plugin show a result there.
+                self._display.error(result["msg"], wrap_text=False)
         return result
 
 
@@ -60,8 +69,8 @@ def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
         ),
         options=tuple(roles.options),
         forks=context.CLIARGS["forks"],
-        ansible_version=tuple(int(number) for number in ansible_version.split(".")[:2]),
-        python_version=sys.version_info[:2],
+        ansible_version=VERSIONS[0],
+        python_version=VERSIONS[1],
         connects=connects,
         secrets=tuple(dict.fromkeys(_secrets(task_vars))),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.parsing.vault import EncryptedString, is_encrypted_file
+from ansible.parsing.vault import is_encrypted_file
 
 from muster.inventory import Secret
 from muster.inventory.secrets import is_secret
@@ -14,8 +14,9 @@ try:
     # Ansible's own record of where it read a value. It is not part of the public interface and may be missing: then
     # nothing is known, and nothing is said.
     from ansible._internal._datatag._tags import Origin
+    from ansible.parsing.vault import EncryptedString
 except ImportError:
-    Origin = None
+    Origin = EncryptedString = None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +35,7 @@ def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> It
 
 def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
     """Yield each text and number within the value, under the name that is nearest to it."""
-    if levels == 0 or isinstance(value, (bool, EncryptedString)):
+    if levels == 0 or isinstance(value, bool) or (EncryptedString is not None and isinstance(value, EncryptedString)):
         return
     if isinstance(value, (str, int)):
         yield name, value

@@ -16,11 +16,10 @@ from .values import CLUSTER_WIDE
 if TYPE_CHECKING:
     from .model import Rule
 
-__all__ = ["CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "problems"]
+__all__ = ["CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "controller", "problems"]
 
 RULES: tuple[Rule, ...] = (
-    controller.ansible_is_recent,
-    controller.python_is_recent,
+    controller.versions_are_recent,
     controller.enough_forks,
     controller.there_are_nodes,
     values.unreadable_values,

@@ -15,26 +15,29 @@ CONTROLLER = "controller"
 OLDEST_ANSIBLE = (2, 19)
 
 
-def ansible_is_recent(inventory: Inventory) -> Iterator[Problem]:
-    if inventory.ansible_version < OLDEST_ANSIBLE:
-        have = ".".join(map(str, inventory.ansible_version))
-        need = ".".join(map(str, OLDEST_ANSIBLE))
+def is_recent(ansible: tuple[int, ...], python: tuple[int, ...]) -> Iterator[Problem]:
+    if ansible < OLDEST_ANSIBLE:
+        have, need = _dotted(ansible), _dotted(OLDEST_ANSIBLE)
         yield Problem(
             CONTROLLER,
             f"ansible-core {have} is older than {need}, the oldest that Muster works with",
             "Run script/setup, then .venv/bin/ansible-playbook",
         )
-
-
-def python_is_recent(inventory: Inventory) -> Iterator[Problem]:
-    if inventory.python_version < OLDEST_PYTHON:
-        have = ".".join(map(str, inventory.python_version))
-        need = ".".join(map(str, OLDEST_PYTHON))
+    if python < OLDEST_PYTHON:
+        have, need = _dotted(python), _dotted(OLDEST_PYTHON)
         yield Problem(
             CONTROLLER,
             f"Ansible runs with Python {have}, which is older than {need}, the oldest that Muster works with",
             "Run script/setup, which looks for a newer one, then .venv/bin/ansible-playbook",
         )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def versions_are_recent(inventory: Inventory) -> Iterator[Problem]:
+    yield from is_recent(inventory.ansible_version, inventory.python_version)
 
 
 def enough_forks(inventory: Inventory) -> Iterator[Problem]:

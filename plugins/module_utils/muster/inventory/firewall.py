@@ -59,7 +59,7 @@ def _faults(entry: Any) -> Iterator[tuple[str, str]]:
             f"has the port {str(entry.get('port'))[:40]!r}" if "port" in entry else "has no port",
             'Write a number from 1 to 65535, or a range in quotes such as "9100-9110"',
         )
-    if entry.get("proto", "tcp") not in _PROTOS:
+    if str(entry.get("proto", "tcp")).lower() not in _PROTOS:
         yield f"has the proto {str(entry['proto'])[:40]!r}", f"Write one of {', '.join(_PROTOS)}"
     for source in _list(entry.get("from")):
         if not _is_network(source):
