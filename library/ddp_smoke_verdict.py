@@ -17,16 +17,11 @@ options:
     description: The mean of the last losses must be below this part of the mean of the first ones.
     type: float
     default: 0.9
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Does nothing, since check mode does not launch.
-    support: full
-  diff_mode:
-    description: Changes nothing on a node, so there is nothing to show.
-    support: none
-  idempotent:
-    description: Changes nothing on a node.
-    support: full
+  check_mode: {support: full, description: "Does nothing, since check mode does not launch."}
+  diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing on a node.}
 author:
   - The Muster authors
 """

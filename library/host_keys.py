@@ -26,13 +26,10 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: In check mode the table is shown, nothing is asked, and nothing is pinned.
-    support: full
-  diff_mode:
-    description: Shows the lines that are pinned.
-    support: full
+  check_mode: {support: full, description: "In check mode the table is shown, nothing is asked, and nothing is pinned."}
+  diff_mode: {support: full, description: Shows the lines that are pinned.}
 author:
   - The Muster authors
 """

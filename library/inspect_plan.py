@@ -7,16 +7,11 @@ description:
   - Every node is asked for its way to every other. Read on each node's behalf, the addresses of 200 nodes would be
     worked out 40000 times.
   - Contacts no node; use it with C(run_once).
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return the same as without it.
-    support: full
-  diff_mode:
-    description: Changes nothing, so there is nothing to show.
-    support: none
-  idempotent:
-    description: Changes nothing.
-    support: full
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing.}
 author:
   - The Muster authors
 """

@@ -17,16 +17,11 @@ options:
     description: Name of the variable in which each node's result of M(node_inspect) is registered.
     type: str
     required: true
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return the same as without it.
-    support: full
-  diff_mode:
-    description: Changes nothing on a node, so there is nothing to show.
-    support: none
-  idempotent:
-    description: Changes nothing on a node.
-    support: full
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing on a node.}
 author:
   - The Muster authors
 """

@@ -27,16 +27,11 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return the same as without it.
-    support: full
-  diff_mode:
-    description: Changes nothing, so there is nothing to show.
-    support: none
-  idempotent:
-    description: Changes nothing.
-    support: full
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing.}
 author:
   - The Muster authors
 """

@@ -50,6 +50,7 @@ options:
   node_ca:
     description: Where the nodes are to find the certificates that pip is told to trust on this machine.
     type: path
+extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Never changes anything.}
   diff_mode: {support: none, description: Changes nothing.}

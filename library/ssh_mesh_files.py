@@ -42,17 +42,11 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in check mode).
-    support: full
-  platform:
-    description: Target operating systems.
-    platforms: posix
-    support: full
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""

@@ -12,13 +12,10 @@ options:
     description: Name of the variable in which the results of M(ssh_mesh_key) were registered.
     type: str
     required: true
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return the same as without it.
-    support: full
-  diff_mode:
-    description: Changes nothing, so there is nothing to show.
-    support: none
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
 author:
   - The Muster authors
 """

@@ -32,17 +32,13 @@ options:
     description: Number of peers to log in on.
     type: int
     default: 16
+extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
-    description: In check mode nothing is tried, because what a login needs may not be there yet.
     support: full
-  diff_mode:
-    description: Changes nothing, so there is nothing to show.
-    support: none
-  platform:
-    description: Target operating systems.
-    platforms: posix
-    support: full
+    description: "In check mode nothing is tried, because what a login needs may not be there yet."
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  platform: {support: full, platforms: posix}
 """
 
 EXAMPLES = r"""

@@ -20,13 +20,10 @@ options:
     description: Seconds until the timer puts back what was before.
     type: int
     default: 40
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in check mode).
-    support: full
+  check_mode: {support: full}
+  diff_mode: {support: full}
 author:
   - The Muster authors
 """

@@ -79,16 +79,13 @@ options:
     description: Id of a launch that was begun from here, to be ended on all of its nodes.
     type: str
     default: ""
+extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode:
-    description: Prints the plan, and contacts no node.
-    support: full
-  diff_mode:
-    description: A launch changes nothing that a diff could show.
-    support: none
+  check_mode: {support: full, description: "Prints the plan, and contacts no node."}
+  diff_mode: {support: none, description: A launch changes nothing that a diff could show.}
   idempotent:
-    description: Every call is a launch of its own. Launches are not changes, so C(changed) is false.
     support: none
+    description: "Every call is a launch of its own. Launches are not changes, so C(changed) is false."
 author:
   - The Muster authors
 """
