@@ -1,0 +1,349 @@
+"""The firewall, seen from outside: what is open, what is shut, what survives, and that nobody is ever locked out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from drill import until
+from machines import find_machine
+from outside import listeners, scan
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "tests/integration/payloads/firewall.yml"
+TASK = "Let in what shall come in, and nothing else"
+MASTER_PORT = 29500
+TRAINING = [MASTER_PORT, 32768, 40001, 50021]
+SERVICE = 8080
+PORTS = [22, SERVICE, *TRAINING]
+DROPPED = 5555  # by the site's own rule where there is one
+FOREIGN = (
+    ["allow", "from", "198.51.100.0/24", "to", "any", "port", "9100", "proto", "tcp", "comment", "site: metrics"],
+    ["limit", "2222/tcp"],
+    ["deny", "log", "23/tcp"],
+)
+# One that cannot be judged beforehand, and closes ssh all the same.
+TRAP = "-A ufw-before-input -p tcp --dport 22 -m conntrack --ctstate NEW -m length --length 0:65535 -j DROP"
+# A connection that is open already goes on past a redirection, and is silent for a while after a power cut.
+FRESH = {"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
+GUARD = "/var/lib/muster/guard/firewall/state.json"
+SECONDS = 30
+BOOT = 90  # a second on a machine that has nothing else to do
+
+
+@pytest.fixture(scope="module")
+def outsider(play: Play) -> Machine:
+    return find_machine("outsider")
+
+
+@pytest.fixture(scope="module")
+def nodes(play: Play) -> Iterator[list[Machine]]:
+    """Two nodes with ufw as a provider hands them out, one with rules of its own; afterwards as they shall be."""
+    machines = [find_machine(name) for name in ("node1", "node2")]
+    for machine in machines:
+        bare(machine)
+    for rule in FOREIGN:
+        machines[0].inside("ufw", *rule)
+    yield machines
+    for machine in machines:
+        bare(machine)
+    assert play(PLAYBOOK, extravars=FRESH).rc == 0
+
+
+@pytest.fixture
+def serving(nodes: list[Machine]) -> Iterator[list[Machine]]:
+    """The two, with something behind every port."""
+    with listeners(nodes[0], [DROPPED, *PORTS[1:]]), listeners(nodes[1], [DROPPED, *PORTS[1:]]):
+        yield nodes
+
+
+def bare(machine: Machine) -> None:
+    """ufw as its package brings it: off, and without rules."""
+    machine.inside(
+        "sh", "-c", "ufw --force disable && cp /usr/share/ufw/iptables/*.rules /etc/ufw/ && chmod 640 /etc/ufw/*.rules"
+    )
+
+
+def told(result: Result, name: str) -> str:
+    return str(result.results(TASK)[name].get("msg", ""))
+
+
+def answers(outsider: Machine, machine: Machine) -> bool:
+    return scan(outsider, machine.address, 22).open == [22]
+
+
+def rules(machine: Machine) -> list[str]:
+    return [line.strip() for line in machine.inside("ufw", "show", "added").stdout.splitlines()[1:]]
+
+
+def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
+    before = [
+        machine.inside("sh", "-c", "cat /etc/ufw/* 2>&1; iptables-save | grep -c .").stdout for machine in serving
+    ]
+    result = play(PLAYBOOK, check=True)
+    assert result.rc == 0, result.stdout
+    after = [machine.inside("sh", "-c", "cat /etc/ufw/* 2>&1; iptables-save | grep -c .").stdout for machine in serving]
+    assert before == after
+    diff = result.results(TASK)["node1"]["diff"]
+    assert diff["before"].startswith("ufw: inactive\n")
+    assert f"allow every port from {serving[1].address} on eth0  # muster: peer node2" in diff["after"]
+    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in told(result, "node1")
+    assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in told(result, "node1")
+
+
+def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], outsider: Machine) -> None:
+    first, second = serving
+    assert scan(outsider, first.address, *PORTS).open == sorted(PORTS), "the ports are open to begin with"
+    foreign = rules(first)
+    result = play(PLAYBOOK)
+    assert result.rc == 0, result.stdout
+    for machine, peer in ((first, second), (second, first)):
+        assert scan(outsider, machine.address, *PORTS) == scan(outsider, machine.address, 22)
+        assert scan(peer, machine.address, *PORTS).open == sorted(PORTS)
+    # ufw shows what it was told by others as before, and ours behind it.
+    assert rules(first)[: len(foreign)] == foreign
+    assert "ufw allow in on eth0 from " + second.address + " comment 'muster: peer node2'" in rules(first)
+    assert play(PLAYBOOK).changed == []
+
+
+def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine]) -> None:
+    """Its own hand over our lines changes none of them, and one that it deletes comes back with the next run."""
+    first, second = serving
+    before = first.inside("cat", "/etc/ufw/user.rules").stdout
+    first.inside("ufw", "allow", "9999/udp")
+    first.inside("ufw", "delete", "allow", "9999/udp")
+    assert first.inside("cat", "/etc/ufw/user.rules").stdout == before
+    first.inside("ufw", "delete", "allow", "in", "on", "eth0", "from", second.address)
+    assert MASTER_PORT not in scan(second, first.address, MASTER_PORT).open
+    assert play(PLAYBOOK).changed == [f"node1: {TASK}"]
+    assert scan(second, first.address, MASTER_PORT).open == [MASTER_PORT]
+
+
+BROKEN = (
+    (["iptables", "-F", "ufw-user-input"], ["iptables", "-D", "ufw-before-input", "-j", "ufw-user-input"]),
+    (["sed", "-i", "s/ENABLED=yes/ENABLED=no/", "/etc/ufw/ufw.conf"], ["systemctl", "disable", "ufw.service"]),
+    (["ufw", "default", "allow", "incoming"], ["ip6tables", "-D", "ufw6-user-input", "1"]),
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda pair: " and ".join(" ".join(argv) for argv in pair))
+def test_what_is_not_in_force_is_repaired(
+    play: Play, nodes: list[Machine], broken: tuple[list[str], list[str]]
+) -> None:
+    for machine, argv in zip(nodes, broken, strict=True):
+        machine.inside(*argv)
+    assert sorted(play(PLAYBOOK).changed) == [f"node1: {TASK}", f"node2: {TASK}"]
+    assert play(PLAYBOOK).changed == []
+    for machine in nodes:
+        status = machine.inside("ufw", "status", "verbose").stdout
+        assert "Status: active" in status
+        assert "deny (incoming)" in status
+        assert machine.inside("systemctl", "is-enabled", "ufw").stdout == "enabled\n"
+
+
+def test_tight_mode_leaves_the_launch_and_nothing_else(play: Play, serving: list[Machine], outsider: Machine) -> None:
+    first, second = serving
+    allow = [{"port": SERVICE, "from": [f"{outsider.address}/32"], "comment": "dashboard"}]
+    result = play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow})
+    assert result.rc == 0, result.stdout
+    assert scan(second, first.address, *PORTS).open == [22, MASTER_PORT, 32768, 40001]
+    assert scan(outsider, first.address, *PORTS).open == [22, SERVICE]
+    assert first.inside("cat", "/proc/sys/net/ipv4/ip_local_port_range").stdout.split() == ["32768", "40959"]
+    assert play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow}).changed == []
+    assert play(PLAYBOOK).rc == 0
+    assert first.inside("cat", "/proc/sys/net/ipv4/ip_local_port_range").stdout.split() == ["32768", "60999"]
+    assert first.inside("ls", "/etc/sysctl.d/60-muster-firewall.conf", check=False).returncode != 0
+    assert scan(second, first.address, *PORTS).open == sorted(PORTS)
+    assert scan(outsider, first.address, *PORTS).open == [22]
+
+
+def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[Machine]) -> None:
+    nodes[0].inside("ufw", "insert", "1", "deny", f"{MASTER_PORT}/tcp")
+    nodes[1].inside("nft", "add table inet site; add chain inet site in { type filter hook input priority -5; };")
+    nodes[1].inside("nft", "add rule inet site in tcp dport 32768-60999 reject")
+    try:
+        for mode in ("verify", "manage"):
+            result = play(PLAYBOOK, extravars={"firewall_mode": mode})
+            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in told(result, "node1")
+            assert "ufw delete 1" in told(result, "node1")
+            assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in told(result, "node2")
+            assert "nft insert rule inet site in iifname eth0 ip saddr" in told(result, "node2")
+            assert result.changed == []
+    finally:
+        nodes[0].inside("ufw", "delete", "1", check=False)
+        nodes[0].inside("ufw", "delete", "deny", f"{MASTER_PORT}/tcp", check=False)
+        nodes[1].inside("nft", "delete", "table", "inet", "site")
+    assert play(PLAYBOOK, extravars={"firewall_mode": "verify"}).rc == 0
+
+
+def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machine]) -> None:
+    rule = [
+        "DOCKER",
+        "!",
+        "-i",
+        "docker0",
+        "-p",
+        "tcp",
+        "--dport",
+        "8081",
+        "-j",
+        "DNAT",
+        "--to-destination",
+        "172.17.0.2:80",
+    ]
+    nodes[0].inside("iptables", "-t", "nat", "-N", "DOCKER")
+    nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
+    try:
+        result = play(PLAYBOOK, limit="node1")
+        assert "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER" in told(result, "node1")
+        assert result.changed == []
+    finally:
+        nodes[0].inside("iptables", "-t", "nat", "-F", "DOCKER")
+        nodes[0].inside("iptables", "-t", "nat", "-X", "DOCKER")
+
+
+def test_the_port_of_ssh_is_the_one_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """An inventory that says 22 and leads to 2222: what the node itself was reached on stays open."""
+    machine = nodes[1]
+    bare(machine)
+    second = ["systemd-run", "--quiet", "--unit=test-sshd", "/usr/sbin/sshd", "-D", "-p", "2222", "-o", "PidFile=none"]
+    machine.inside(*second)
+    lead = ["PREROUTING", "-p", "tcp", "--dport", "22", "-j", "REDIRECT", "--to-ports", "2222"]
+    machine.inside("iptables", "-t", "nat", "-A", *lead)
+    try:
+        result = play(PLAYBOOK, limit=machine.name, extravars=FRESH)
+        assert result.rc == 0, result.stdout
+        assert answers(outsider, machine)
+        assert {"ufw allow 22/tcp comment 'muster: ssh'", "ufw allow 2222/tcp comment 'muster: ssh'"} <= set(
+            rules(machine)
+        )
+    finally:
+        machine.inside("iptables", "-t", "nat", "-D", *lead)
+        machine.inside("systemctl", "stop", "test-sshd")
+    assert play(PLAYBOOK).rc == 0
+    assert "2222" not in " ".join(rules(machine))
+
+
+def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outsider: Machine) -> None:
+    """The site has its own rules in nftables: they stay, and ours come back with them."""
+    machine = serving[1]
+    bare(machine)
+    machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
+    hook = "type filter hook input priority 0"
+    site = f"flush ruleset; table inet site {{ chain in {{ {hook}; tcp dport {DROPPED} drop; }}; }}"
+    machine.inside("cp", "/etc/nftables.conf", "/etc/nftables.conf.site")
+    machine.inside("sh", "-c", f"echo '{site}' >/etc/nftables.conf")
+    machine.inside("systemctl", "enable", "--now", "nftables")
+    try:
+        result = play(PLAYBOOK, limit=machine.name)
+        assert result.rc == 0, result.stdout
+        assert result.results(TASK)[machine.name]["backend"] == "nftables"
+        assert scan(outsider, machine.address, DROPPED, *PORTS).open == [22]
+        assert scan(serving[0], machine.address, DROPPED, *PORTS).open == sorted(PORTS)
+        assert play(PLAYBOOK, limit=machine.name).changed == []
+        machine.inside("systemctl", "restart", "nftables")
+        until(lambda: "muster" in machine.inside("nft", "list", "tables").stdout, 5, "the table is back")
+        machine.inside("nft", "insert", "rule", "inet", "muster", "input", "tcp", "dport", str(SERVICE), "accept")
+        assert scan(outsider, machine.address, *PORTS).open == [22, SERVICE]
+        assert play(PLAYBOOK, limit=machine.name).changed == [f"{machine.name}: {TASK}"]
+        assert scan(outsider, machine.address, DROPPED, *PORTS).open == [22]
+    finally:
+        machine.inside("sh", "-c", "systemctl disable --now nftables; mv /etc/nftables.conf.site /etc/nftables.conf")
+    # The other way round: ufw is installed and takes over, and our table goes.
+    result = play(PLAYBOOK, limit=machine.name, extravars={"firewall_backend": "ufw"})
+    assert result.rc == 0, result.stdout
+    assert "muster" not in machine.inside("nft", "list", "tables").stdout
+    assert machine.inside("sh", "-c", "ls /etc/muster/firewall.nft", check=False).returncode != 0
+    assert play(PLAYBOOK, limit=machine.name).changed == []
+
+
+# ---------------------------------------------------------------- nobody is locked out
+
+
+def trapped(machine: Machine) -> None:
+    """Off, and closing ssh as soon as it is on."""
+    bare(machine)
+    machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
+
+
+def begin(name: str) -> subprocess.Popen[bytes]:
+    argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY), "--limit", name]
+    argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": SECONDS})]
+    environment = {**os.environ, **ENVIRONMENT}
+    return subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def killed_when_armed(machine: Machine, outsider: Machine) -> None:
+    """A run whose controller dies with the node cut off."""
+    with begin(machine.name) as run:
+        try:
+            until(lambda: not answers(outsider, machine), 20, f"{machine.name} is cut off")
+            assert machine.inside("ls", GUARD, check=False).returncode == 0
+        finally:
+            os.killpg(run.pid, signal.SIGKILL)
+
+
+def power_cut(machine: Machine) -> None:
+    """Not a reboot from inside: a container keeps its network then, and with it the rules that are in force."""
+    machine.podman("restart", "--time=0")
+
+
+def is_as_before(machine: Machine) -> bool:
+    return (
+        machine.inside("ls", GUARD, check=False).returncode != 0
+        and "Status: inactive" in machine.inside("ufw", "status").stdout
+        and "muster" not in machine.inside("cat", "/etc/ufw/user.rules").stdout
+        and machine.inside("sh", "-c", "ls /etc/systemd/system/muster-firewall-undo*", check=False).returncode != 0
+    )
+
+
+def abandoned(machine: Machine, outsider: Machine) -> None:
+    """A controller that dies while the node is cut off: a restart opens it again, and so does waiting."""
+    killed_when_armed(machine, outsider)
+    power_cut(machine)
+    until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")
+    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
+    killed_when_armed(machine, outsider)
+    until(lambda: answers(outsider, machine), SECONDS + 5, f"{machine.name} answers again by itself")
+    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
+
+
+def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    live, orphan = nodes
+    for machine in nodes:
+        trapped(machine)
+    with ThreadPoolExecutor() as pool:
+        left_alone = pool.submit(abandoned, orphan, outsider)
+        failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
+        until(lambda: not answers(outsider, live), 20, f"{live.name} is cut off")
+        result = failing.result()
+        left_alone.result()
+    assert result.rc != 0
+    said = told(result, live.name)
+    assert "the change of the firewall was undone, because a new connection could not be made" in said, result.stdout
+    assert "The node answers and is as it was before" in said
+    assert answers(outsider, live)
+    assert is_as_before(live)
+    for machine in nodes:
+        bare(machine)
+    again = play(PLAYBOOK, extravars=FRESH)
+    assert again.rc == 0, again.stdout
+    assert play(PLAYBOOK, extravars=FRESH).changed == []
+    assert all(answers(outsider, machine) for machine in nodes)
+    power_cut(orphan)
+    until(lambda: answers(outsider, orphan), BOOT, f"{orphan.name} answers again after a restart")
+    assert "Status: active" in orphan.inside("ufw", "status").stdout
+    assert play(PLAYBOOK, extravars=FRESH).changed == []
