@@ -163,7 +163,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         folder = Folder(entry) if entry else None
         before = {name: folder.read(name) if folder else "" for name in NAMES}
         members = [ssh_mesh.member_of(given) for given in params["members"]]
-        wanted = ssh_mesh.wanted(params["cluster"], members, params["identity"], *before.values())
+        wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
         after = dict(zip(NAMES, (wanted.authorized_keys, wanted.config, wanted.known_hosts), strict=True))
         changed = [name for name in NAMES if before[name] != after[name]]
         if params["mode"] == "verify" and changed:

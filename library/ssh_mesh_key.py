@@ -112,6 +112,9 @@ def settings_in_force(user: str, address: str) -> sshd.Settings:
     if not Path(SSHD).exists():
         raise MeshKeyError("has no ssh server: sudo apt-get install openssh-server")
     told = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+    broken = sshd.broken(told.returncode, told.stderr)
+    if broken:
+        raise MeshKeyError(broken)
     return sshd.parse(told.stdout) if told.returncode == 0 else {}
 
 

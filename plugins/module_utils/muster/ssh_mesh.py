@@ -63,7 +63,13 @@ def member_of(given: dict[str, Any]) -> Member:
 
 
 def wanted(
-    cluster: str, members: Sequence[Member], identity: str, authorized_keys: str, config: str, known_hosts: str
+    cluster: str,
+    user: str,
+    members: Sequence[Member],
+    identity: str,
+    authorized_keys: str,
+    config: str,
+    known_hosts: str,
 ) -> Wanted:
     """What the files must hold, given what they hold now. Raises BlockError with the file's name."""
     kept_logins = kept(block_of("authorized_keys", authorized_keys), members)
@@ -72,7 +78,7 @@ def wanted(
     hosts = [line for member in members for line in host_lines(cluster, member, kept_hosts)]
     return Wanted(
         authorized_keys=with_block("authorized_keys", authorized_keys, logins),
-        config=with_block("config", config, config_lines(members, identity, kept_hosts), first=True),
+        config=with_block("config", config, config_lines(user, members, identity, kept_hosts), first=True),
         known_hosts="\n".join([KNOWN_HOSTS_HEAD, *hosts, ""]),
         strangers=tuple(
             member.name
@@ -113,10 +119,12 @@ def at_port(name: str, port: int) -> str:
     return name if port == 22 else f"[{name}]:{port}"
 
 
-def config_lines(members: Sequence[Member], identity: str, kept_hosts: dict[str, list[str]]) -> list[str]:
+def config_lines(user: str, members: Sequence[Member], identity: str, kept_hosts: dict[str, list[str]]) -> list[str]:
     names = dict.fromkeys(name for member in members for name in (member.name, member.address))
     lines = [
         f"Host {' '.join(names)}",
+        # Whoever the user is on the site's other machines: these keys are good for the same user on the peers.
+        f"    User {user}",
         f"    IdentityFile {identity}",
         "    IdentitiesOnly yes",
         f"    UserKnownHostsFile ~/.ssh/{KNOWN_HOSTS}",

@@ -41,6 +41,19 @@ def parse(text: str) -> Settings:
     return settings
 
 
+def broken(code: int, said: str) -> str:
+    """What `sshd -T` says against the files of settings. The sshd that runs has read older ones; the next cannot start.
+
+    Without its folder it says nothing of them. Where a socket starts sshd, the folder comes with the first connection.
+    """
+    if code == 0 or "privilege separation directory" in said:
+        return ""
+    return (
+        f"sshd refuses its settings, and nobody could log in after its next start: {' '.join(said.split())}."
+        " Mend that, until this is silent: sudo sshd -t"
+    )
+
+
 def refusals(account: Account, settings: Settings) -> list[str]:
     """Why the account cannot log in with a key: a sentence each, with what mends it.
 

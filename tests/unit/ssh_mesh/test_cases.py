@@ -52,16 +52,16 @@ def test_files(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError) as refusal:
-            ssh_mesh.wanted("rack", members(case["members"]), IDENTITY, **before)
+            ssh_mesh.wanted("rack", "muster", members(case["members"]), IDENTITY, **before)
         assert str(refusal.value) == case["refusal"]
         return
-    wanted = ssh_mesh.wanted("rack", members(case["members"]), IDENTITY, **before)
+    wanted = ssh_mesh.wanted("rack", "muster", members(case["members"]), IDENTITY, **before)
     for name, text in case["after"].items():
         assert getattr(wanted, name) == text
     assert list(wanted.strangers) == case.get("strangers", [])
     # What is written is what a second run finds right.
     again = ssh_mesh.wanted(
-        "rack", members(case["members"]), IDENTITY, wanted.authorized_keys, wanted.config, wanted.known_hosts
+        "rack", "muster", members(case["members"]), IDENTITY, wanted.authorized_keys, wanted.config, wanted.known_hosts
     )
     assert again == wanted
     differences = [
@@ -135,6 +135,25 @@ def test_host_keys_of_copied_disks_are_told_once() -> None:
 )
 def test_the_port_is_the_one_at_the_training_address(listens: str, port: int) -> None:
     assert sshd.port_at(sshd.parse(listens), "10.0.0.1") == port
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, ""),
+        (0, "/etc/ssh/sshd_config line 7: Deprecated option UsePrivilegeSeparation"),
+        (255, "Missing privilege separation directory: /run/sshd\r\n"),
+    ],
+)
+def test_an_sshd_that_says_nothing_against_its_settings_can_start(code: int, said: str) -> None:
+    assert sshd.broken(code, said) == ""
+
+
+def test_settings_with_which_sshd_could_not_start_are_told() -> None:
+    said = "10-site.conf: line 1: Bad configuration option: Nonsense\r\n10-site.conf: terminating, 1 bad option\r\n"
+    told = sshd.broken(255, said)
+    assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in told
+    assert told.endswith("sudo sshd -t")
 
 
 def kexinit(kex: str, keys: str, macs: str) -> bytes:
