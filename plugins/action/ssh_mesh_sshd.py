@@ -54,16 +54,17 @@ class ActionModule(ActionBase):
     def _keep(self, name: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         node = connect(self, name, task_vars, PROGRAM.read_text(encoding="utf-8"))
         path, settings = options["path"], options["settings"]
+        guard = Guard(self, name, task_vars, WHAT, options["seconds"])
         if not self._task.check_mode:
-            guard = Guard(self, name, task_vars, WHAT, options["seconds"])
             guard.settle()
+        before = node.call("look", {"path": path}, privileged=True)["before"] or ""
+        if not self._task.check_mode:
             guard.change(
                 files=[path],
                 undo=[Command(["systemctl", "try-reload-or-restart", "ssh.service"])],
                 apply=lambda: apply(node, path, settings),
                 mend=MEND,
             )
-        before = node.call("look", {"path": path}, privileged=True)["before"] or ""
         return {
             "changed": True,
             "diff": {"before": before, "after": settings, "before_header": path, "after_header": path},
