@@ -78,6 +78,7 @@ class Drill:
 
     folder: Path
     variables: dict[str, Any] = field(default_factory=dict)
+    inventory: Path = INVENTORY
     fault_at: float = 0.0
     gone_at: float = 0.0
     frozen: str = ""
@@ -89,7 +90,7 @@ class Drill:
             private_data_dir=str(self.folder),
             project_dir=str(ROOT),
             playbook="playbooks/launch.yml",
-            inventory=str(INVENTORY),
+            inventory=str(self.inventory),
             envvars=ENVIRONMENT,
             extravars=self.wishes(*arguments),
             quiet=True,
@@ -104,7 +105,7 @@ class Drill:
         wishes = json.dumps(self.wishes(*arguments))
         process = subprocess.Popen(
             # --ctty makes the terminal the new session's own, so that a key pressed there is a signal.
-            ["setsid", "--ctty", BIN / "ansible-playbook", "playbooks/launch.yml", "-i", INVENTORY, "-e", wishes],
+            ["setsid", "--ctty", BIN / "ansible-playbook", "playbooks/launch.yml", "-i", self.inventory, "-e", wishes],
             cwd=ROOT,
             env={**os.environ, **ENVIRONMENT},
             stdin=slave,

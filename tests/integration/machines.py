@@ -37,6 +37,11 @@ class Result:
             if event["event"] == "runner_on_ok" and event["event_data"]["res"].get("changed")
         ]
 
+    def changing_roles(self, name: str) -> set[str]:
+        """Return the roles that changed something on this node, or would."""
+        events = [event["event_data"] for event in self.events if event["event"] == "runner_on_ok"]
+        return {data["role"] for data in events if data["host"] == name and data["res"].get("changed")}
+
     def results(self, task: str) -> dict[str, dict[str, Any]]:
         """Return what the task of that name returned on each host."""
         return {

@@ -15,7 +15,7 @@ from outside import PAYLOADS, listeners, scan
 from snapshot import differences, lost, take
 
 if TYPE_CHECKING:
-    from machines import Machine, Play, Result
+    from machines import Machine, Play
 
 NAME = "node3"
 PORTAL = 8443  # open to everybody by the site's own rule
@@ -67,12 +67,6 @@ def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(play, machine)
 
 
-def changing_roles(result: Result) -> set[str]:
-    """Return the roles that changed something on the node, or would."""
-    events = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
-    return {data["role"] for data in events if data["host"] == NAME and data["res"].get("changed")}
-
-
 def test_a_uid_that_is_taken_is_refused_by_name(story: Story) -> None:
     assert story.collision.rc != 0
     assert re.search(r"uid 1001.*alice|alice.*uid 1001", story.collision.stdout), story.collision.stdout
@@ -91,7 +85,7 @@ def test_it_becomes_a_node_although_apt_is_busy(story: Story) -> None:
 
 
 def test_check_mode_had_told_what_would_change(story: Story) -> None:
-    assert changing_roles(story.check) == changing_roles(story.converge)
+    assert story.check.changing_roles(NAME) == story.converge.changing_roles(NAME)
     for shown in story.check.events:
         task = shown.get("event_data", {}).get("task", "")
         if shown["event"] == "runner_on_ok" and shown["event_data"]["host"] == NAME and task not in BY_CHANCE:

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--fault", default="")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--at", type=int, default=5)
+    parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     (record(loop) if options.record else loop)(options)
@@ -53,10 +54,12 @@ def loop(options: argparse.Namespace) -> None:
     for step in range(options.steps):
         if options.fault and step == options.at and rank == options.rank:
             broken(options.fault)
-        value = torch.tensor([rank + 1])
+        value = torch.tensor([rank + 1, int(bool(options.until) and options.until.exists())])
         dist.all_reduce(value)
-        assert int(value) == world_size * (world_size + 1) // 2
+        assert int(value[0]) == world_size * (world_size + 1) // 2
         print(f"step {step}", flush=True)
+        if value[1]:
+            break
         time.sleep(0.1)
     dist.destroy_process_group()
 

@@ -1,0 +1,155 @@
+"""A node is added the plain way: written into the inventory, and site.yml is run, while the others are at work.
+
+One of the nodes is dead meanwhile. That stops neither the work on the living, nor the launch that runs on two of them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from conftest import GROUND
+from drill import Drill, processes, until
+from machines import NODES, find_machine
+from outside import scan
+from paths import INVENTORY
+from snapshot import differences, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+NEW, DEAD = "node4", "node3"
+AT_WORK = ("node1", "node2")
+MASTER_PORT = 29500
+END = "/run/muster-test-end"
+LISTED = INVENTORY / "hosts_more.yml"
+# Where names, keys and the firewall are: nothing else of a node that was there before may become another one.
+MAY_CHANGE = (
+    "/etc/hosts",
+    "/etc/ufw/",
+    "/home/muster/.ssh/",
+    "/var/lib/muster/launches/",  # the launch itself writes there
+    "firewall",
+)
+
+
+class Story:
+    """What was done, and what the nodes at work were like before and after."""
+
+    def __init__(self, play: Play, folder: Path) -> None:
+        self.nodes = [find_machine(name) for name in AT_WORK]
+        self.ready = play("site.yml", tags=f"{GROUND},pytorch")
+        self.plan = ranks(play)
+        self.nodes[0].inside("rm", "--force", END)
+        variables = {"cluster_launch_nodes": list(AT_WORK), "cluster_nproc_per_node": 1}
+        self.drill = Drill(folder, variables).begin(f"--until={END}", "--steps=100000").in_step(2)
+        self.take_up(play)
+        self.before = [take(machine) for machine in self.nodes]
+        self.at_work = processes(self.drill.launch_id)
+        self.step = self.steps()
+        find_machine(DEAD).podman("stop", "--time=0")
+        self.added = play("site.yml", tags=GROUND)
+        self.after = [take(machine) for machine in self.nodes]
+        self.still_at_work = processes(self.drill.launch_id)
+        self.later_step = self.steps()
+        self.later_plan = ranks(play)
+
+    def take_up(self, play: Play) -> None:
+        """Write the new node into the inventory, and switch its machine on."""
+        listed = yaml.safe_load(LISTED.read_text())
+        listed["gpu_nodes"]["hosts"][NEW] = {"ansible_host": "{{ sandbox_prefix }}.14"}
+        LISTED.write_text(yaml.safe_dump(listed))
+        result = play("playbooks/sandbox_up.yml")
+        assert result.rc == 0, result.stdout
+
+    def steps(self) -> int:
+        """Return how far the rank that lags behind has come."""
+        logs = self.drill.run.glob("logs/*/rank*.stdout.log")
+        return min(log.read_text().count("\n") for log in logs)
+
+
+def ranks(play: Play) -> dict[str, list[int]]:
+    """Return which ranks each node would have in a launch of all."""
+    result = play("playbooks/plan.yml")
+    plan = result.results("Train on every participant")[NODES[0]]["plan"]
+    return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
+
+
+@pytest.fixture(scope="module")
+def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    listed, dead = LISTED.read_text(), find_machine(DEAD)
+    try:
+        yield Story(play, tmp_path_factory.mktemp("launch"))
+    finally:
+        find_machine(AT_WORK[0]).inside("touch", END)
+        LISTED.write_text(listed)
+        replace(dead, container=dead.container.replace(DEAD, NEW)).podman("rm", "--force", "--time=0", "--ignore")
+        dead.podman("start")
+        until(dead.ssh_answers, 40, f"{DEAD} is back")
+        find_machine(AT_WORK[0]).inside("rm", END)
+
+
+def log_in(machine: Machine, name: str) -> str:
+    command = f"ssh -oBatchMode=yes -oConnectTimeout=5 {name} hostname"
+    return machine.inside("runuser", "-l", "muster", "-c", command, check=False).stdout.strip()
+
+
+def test_the_dead_one_is_named_and_the_living_are_finished(story: Story) -> None:
+    assert story.ready.rc == 0, story.ready.stdout
+    assert story.added.rc != 0
+    assert story.added.stats["dark"] == {DEAD: 1}, story.added.stdout
+    assert story.added.stats["failures"] == {}
+    judged = story.added.results("Judge what was seen")["localhost"]
+    assert f"{DEAD}: it could not be looked at" in judged["msg"]
+    warned = story.added.results("Know the peers, and let them in")[NEW]["warnings"]
+    assert any(f"{DEAD} took no part in this run" in text for text in warned)
+    for name in (*AT_WORK, NEW):
+        assert "Let in what shall come in, and nothing else" in [
+            event["event_data"]["task"]
+            for event in story.added.events
+            if event["event"] == "runner_on_ok" and event["event_data"]["host"] == name
+        ]
+
+
+def test_the_new_one_is_one_of_them(story: Story) -> None:
+    living = [*story.nodes, find_machine(NEW)]
+    for machine, peer in permutations(living, 2):
+        assert log_in(machine, peer.name) == peer.name, f"{machine.name} -> {peer.name}"
+    # The launch listens there, so that this is the firewall's answer.
+    head = living[0].address
+    assert scan(living[-1], head, MASTER_PORT).open == [MASTER_PORT]
+    assert scan(find_machine("outsider"), head, MASTER_PORT).open == []
+
+
+def test_the_others_change_in_names_keys_and_firewall_only(story: Story) -> None:
+    for machine, before, after in zip(story.nodes, story.before, story.after, strict=True):
+        assert story.added.changing_roles(machine.name) == {"cluster_hosts", "ssh_mesh", "firewall"}
+        same = {subject for subject in {*before, *after} if not subject.startswith(MAY_CHANGE)}
+        assert differences(*({subject: state.get(subject, "") for subject in same} for state in (before, after))) == []
+
+
+def test_the_ranks_stay(story: Story) -> None:
+    assert story.plan == {"node1": [0], "node2": [1], DEAD: [2]}
+    assert story.later_plan == {**story.plan, NEW: [3]}
+
+
+def test_the_launch_went_on_and_ends_well(story: Story) -> None:
+    assert story.still_at_work.keys() == story.at_work.keys()
+    assert story.later_step > story.step
+    story.nodes[0].inside("touch", END)
+    verdict = story.drill.end()
+    assert verdict["status"] == "healthy", verdict
+    planned = json.loads((story.drill.run / "plan.json").read_text())
+    assert {entry["node"]: entry["ranks"] for entry in planned["nodes"]} == {"node1": [0], "node2": [1]}
+    for rank, name in enumerate(AT_WORK):
+        steps = (story.drill.run / f"logs/{name}/rank{rank}.stdout.log").read_text().splitlines()
+        assert steps == [f"step {step}" for step in range(len(steps))]
+        assert len(steps) >= story.later_step
