@@ -13,8 +13,8 @@ from ansible.utils.display import Display
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster import firewall, firewall_judge, firewall_table
-from muster.firewall import Look, Plan, Wish, WishError
+from muster import firewall, firewall_judge, firewall_look, firewall_plan, firewall_table
+from muster.firewall import Wish, WishError
 from muster.verdict import Finding, told
 from muster_connection import NodeConnection, NodeError, connect
 from muster_guard import GUARD_ROOT, Command, Guard, GuardError
@@ -22,6 +22,9 @@ from muster_vars import node_variables, value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from muster.firewall_look import Look
+    from muster.firewall_plan import Plan
 
 PROGRAM = ROOT / "roles/firewall/files/firewall_node.py"
 WHAT = "firewall"
@@ -90,7 +93,7 @@ class ActionModule(ActionBase):
             # A change that nobody confirmed: what is in force now would be undone under the feet of this run.
             settled = Guard(self, wish.node, task_vars, WHAT).settle()
             look = look_at(node)
-        plan = firewall.make_plan(wish, look)
+        plan = firewall_plan.make_plan(wish, look)
         planned = firewall_judge.scene_planned(wish, look, plan)
         findings = firewall_judge.judge(wish, look, planned)
         blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
@@ -140,7 +143,7 @@ class ActionModule(ActionBase):
             undo=[Command(command["argv"], command["text"]) for command in plan.undo],
             mend=MEND,
         )
-        after = firewall.make_plan(wish, look_at(node))
+        after = firewall_plan.make_plan(wish, look_at(node))
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
@@ -157,6 +160,6 @@ def look_at(node: NodeConnection) -> Look:
         "table": firewall_table.TABLE,
         "rules": firewall_table.RULES_FILE,
         "unit": firewall_table.UNIT,
-        "sysctl": firewall.SYSCTL_FILE,
+        "sysctl": firewall_plan.SYSCTL_FILE,
     }
-    return firewall.read_look(node.call("look", places, privileged=True))
+    return firewall_look.read_look(node.call("look", places, privileged=True))

@@ -18,7 +18,9 @@ from muster.verdict import Finding, evidence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.firewall import Look, Opening, Plan, Wish
+    from muster.firewall import Opening, Wish
+    from muster.firewall_look import Look
+    from muster.firewall_plan import Plan
     from muster.listeners import Listener
 
 # Addresses for documentation: nobody's, so no rule is about them.
@@ -81,11 +83,12 @@ def _with_ufw(look: Look, plan: Plan, version: int) -> Tables:
                 chains[chain] = content
         base = chains.get("INPUT", Chain())
         links = [f"{prefix}-before-input", f"{prefix}-after-input"]
-        foreign = [rule for rule in base.rules if rule.target not in links]
-        chains["INPUT"] = Chain("DROP", foreign + [Rule(text=f"-A INPUT -j {link}", target=link) for link in links])
+        foreign = [rule for rule in base.rules if not rule.target.startswith(f"{prefix}-")]
+        chains["INPUT"] = Chain("-", foreign + [Rule(text=f"-A INPUT -j {link}", target=link) for link in links])
         before = chains[links[0]]
         user = Rule(text=f"-A {links[0]} -j {prefix}-user-input", target=f"{prefix}-user-input")
         chains[links[0]] = Chain(before.policy, [*before.rules, user])
+    chains["INPUT"] = Chain("DROP", chains["INPUT"].rules)
     chains.update(plan.tables[version].get("filter", {}))
     return tables
 
