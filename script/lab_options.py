@@ -18,7 +18,17 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "inventory/lab/group_vars/all.yml"
 # The steps in the order in which site.yml takes them. A role that is not named here follows by its name.
-ORDER = ("cluster", "node_baseline", "cluster_hosts", "ssh_mesh", "firewall", "pytorch", "launch", "ddp_smoke")
+ORDER = (
+    "cluster",
+    "node_baseline",
+    "cluster_hosts",
+    "ssh_mesh",
+    "firewall",
+    "gpu_stack",
+    "pytorch",
+    "launch",
+    "ddp_smoke",
+)
 # The sandbox has an inventory of its own.
 NOT_FOR_A_LAB = ("sandbox",)
 HEAD = """\

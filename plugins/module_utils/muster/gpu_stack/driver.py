@@ -1,0 +1,89 @@
+"""Which branch of the driver: one for all nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .model import Refusal
+from .modules import modules_of, source_of
+from .table import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .nodes import Case, Node
+    from .table import Branch
+
+
+def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]:
+    """Return the branch that drives every GPU at this floor of CUDA's, or what stands against the first choice.
+
+    A driver that is not ours to install is judged as it is; where all are such, the oldest of them is returned.
+    """
+    refusals = [refusal for node in case.nodes if not node.seen.managed for refusal in _judge_theirs(node, floor)]
+    if not case.managed:
+        theirs = min((node.installed_branch for node in case.nodes), default=0)
+        return case.table.branches.get(theirs), refusals
+    first: list[Refusal] = []
+    for number in _branches_to_try(case):
+        against = [refusal for node in case.managed for refusal in _against(case, number, node, floor)]
+        if not against:
+            return case.table.branches[number], refusals
+        first = first or against
+    return None, refusals + first
+
+
+def ended(branch: Branch, month: str) -> bool:
+    """Whether NVIDIA has stopped mending it."""
+    return bool(branch.until) and branch.until < month
+
+
+def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
+    theirs = node.seen.driver
+    if not theirs:
+        why = "its driver is not ours to install (nvidia_driver_mode), and it has none"
+        yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
+    elif numbers(theirs) < numbers(floor):
+        yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", "")
+
+
+def _branches_to_try(case: Case) -> list[int]:
+    """Return what is wished; else what the first node's source has, without a step back from what is installed."""
+    if case.wish.driver:
+        return [int(case.wish.driver.partition(".")[0])]
+    node = case.managed[0]
+    there = node.system.branches[source_of(case, node)]
+    installed = max(other.installed_branch for other in case.managed)
+
+    def rank(number: int) -> tuple[bool, bool, bool]:
+        return (number < installed, ended(case.table.branches[number], case.month), number != installed)
+
+    # Python sorts stably: among equals, the source's own order stays.
+    return sorted(there, key=rank)
+
+
+def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusal]:
+    source = source_of(case, node)
+    there = node.system.branches[source]
+    if number not in there:
+        mend = f"Set gpu_stack_driver to one of {', '.join(map(str, sorted(there)))}"
+        yield Refusal(node.name, f"{source} has no driver {number} for {node.system.name}", mend)
+        return
+    branch = case.table.branches[number]
+    for why in _unfit(case, branch, node, floor):
+        yield Refusal(node.name, f"driver {number} will not do: {why}", "")
+
+
+def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:
+    exact = case.wish.driver if "." in case.wish.driver else ""
+    if numbers(exact or branch.newest) < numbers(floor):
+        yield f"its CUDA needs {floor} or newer"
+    for chip in node.chips:
+        architecture = chip.architecture
+        if architecture.newest and branch.number > architecture.newest:
+            yield f"{node.gpu(chip)} is driven up to branch {architecture.newest}"
+        if branch.number < architecture.oldest:
+            yield f"{node.gpu(chip)} is driven from branch {architecture.oldest} on"
+    if modules_of(case, node) == "proprietary" and not branch.proprietary:
+        newest = max(number for number, row in case.table.branches.items() if row.proprietary)
+        yield f"proprietary kernel modules end with branch {newest}"

@@ -1,0 +1,73 @@
+"""The stack for people: every choice with its reason, and the packages of the nodes, those alike together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.inspect_table import few
+
+from .model import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .model import Choice, NodeStack, Package, Stack
+
+PARTS = (
+    ("cuda", "CUDA toolkits"),
+    ("nccl", "system NCCL"),
+    ("containers", "containers"),
+    ("dcgm", "DCGM"),
+)
+
+
+def report(stack: Stack) -> str:
+    """Return the lines for a terminal; refusals alone where there are some."""
+    if stack.refusals:
+        reasons = list(_together(stack.refusals))
+        count = f", for {len(reasons)} reasons" if len(reasons) > 1 else ""
+        return "\n".join([f"This GPU stack cannot be had{count}:", *(f"- {why}" for why in reasons), *_warnings(stack)])
+    lines = list(_aligned(stack.choices))
+    for names, node in _alike(stack):
+        lines += ["", few(names), *_aligned(node.choices), *_packages(node)]
+    return "\n".join([*lines, *_warnings(stack)])
+
+
+def _together(refusals: Sequence[Refusal]) -> Iterator[Refusal]:
+    """What holds for several nodes is said once."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for refusal in refusals:
+        nodes.setdefault((refusal.why, refusal.mend), []).append(refusal.node)
+    for (why, mend), names in nodes.items():
+        yield Refusal(few(names), why, mend)
+
+
+def _warnings(stack: Stack) -> list[str]:
+    return [f"warn  {warning}" for warning in stack.warnings]
+
+
+def _alike(stack: Stack) -> list[tuple[list[str], NodeStack]]:
+    groups: dict[str, tuple[list[str], NodeStack]] = {}
+    for name, node in stack.nodes.items():
+        groups.setdefault(repr(node).replace(repr(name), ""), ([], node))[0].append(name)
+    return list(groups.values())
+
+
+def _aligned(choices: Sequence[Choice]) -> Iterator[str]:
+    for choice in choices:
+        yield f"  {choice.what:<15} {choice.value:<17} {choice.why}"
+
+
+def _packages(node: NodeStack) -> Iterator[str]:
+    driver = [*node.headers, *node.driver, *node.fabric]
+    if driver:
+        first = f"{_listed(node.pins)}, then " if node.pins else ""
+        yield f"  {'packages':<15} {first}{_listed(driver)}"
+    for part, title in PARTS:
+        packages = getattr(node, part)
+        if packages:
+            yield f"  {title:<15} {_listed(packages)}"
+
+
+def _listed(packages: Sequence[Package]) -> str:
+    return " ".join(map(str, packages))

@@ -1,0 +1,124 @@
+"""One stack for all nodes, with one line of reason per choice; or why there is none, and the nearest that there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from muster.pytorch_env import PYTORCH_WHEELS
+
+from . import packages, reasons
+from .model import Choice, NodeStack, Refusal, Stack
+from .modules import build_of, module_choices, module_refusals, modules_of, source_of
+from .nodes import Case, nodes_with_gpus
+from .table import numbers
+from .torch_build import UNASKED, choose_build, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+
+    from .model import Seen, Wish
+    from .nodes import Node
+    from .table import Branch, Release, Table
+
+UNTOUCHED = Choice("GPU stack", "none", "the node has no GPUs, and is left untouched")
+HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
+
+
+def resolve(table: Table, wish: Wish, everybody: Sequence[Seen], today: date) -> Stack:
+    """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
+    warnings = list(reasons.stale(table, today))
+    nodes, refusals = nodes_with_gpus(table, everybody)
+    case = Case(table, wish, nodes, today.isoformat()[:7])
+    if not nodes and not refusals:
+        return replace(_without_gpus(wish, everybody), warnings=tuple(warnings))
+    for node in case.managed:
+        refusals += module_refusals(case, node)
+    refusals += _unknown_toolkits(table, wish)
+    release = table.release(wish.torch)
+    newest = max(table.releases, key=numbers)
+    if release is None and numbers(wish.torch) > numbers(newest):
+        release = table.releases[newest]
+        warnings.append(
+            f"PyTorch {wish.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
+            "run script/torch_rows.py."
+        )
+    if release is None:
+        mend = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
+        refusals.append(Refusal("", f"nothing is known here of PyTorch {wish.torch}", mend))
+    if refusals or release is None:
+        return Stack(refusals=tuple(refusals), warnings=tuple(warnings))
+    stack = _fit(case, replace(release, version=wish.torch), everybody)
+    return replace(stack, warnings=(*warnings, *stack.warnings))
+
+
+def _unknown_toolkits(table: Table, wish: Wish) -> Iterator[Refusal]:
+    known = table.packages["cuda_toolkit"]
+    mend = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
+    for version in wish.cuda_toolkits:
+        if version not in known:
+            yield Refusal("", f"there is no CUDA toolkit {version}", mend)
+
+
+def _without_gpus(wish: Wish, everybody: Sequence[Seen]) -> Stack:
+    if wish.variant not in (*UNASKED, "cpu"):
+        mend = "Set it to auto, or set cluster_gpus on the nodes that have some"
+        return Stack(refusals=(Refusal("", f"pytorch_variant is {wish.variant}, and no node has GPUs", mend),))
+    return Stack(
+        torch=wish.torch,
+        variant="cpu",
+        index=f"{PYTORCH_WHEELS}/cpu",
+        choices=(Choice("PyTorch", f"{wish.torch} for the CPU", "no node has GPUs"),),
+        nodes={seen.node: NodeStack(seen.node, choices=(UNTOUCHED,)) for seen in everybody},
+    )
+
+
+def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
+    found = choose_build(case, release)
+    if found.refusals or found.branch is None:
+        instead = nearest(case, release)
+        told = dict.fromkeys(found.refusals)
+        return Stack(refusals=tuple(replace(one, mend=instead or one.mend or HOPELESS) for one in told))
+    nccl, cudnn = release.variants[found.variant]
+    stack = Stack(
+        torch=release.version,
+        variant=found.variant,
+        index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
+        cuda=found.cuda,
+        nccl=nccl,
+        cudnn=cudnn,
+        branch=found.branch.number,
+        driver=case.wish.driver if "." in case.wish.driver else "",
+        choices=tuple(reasons.choices(case, found, found.branch)),
+        warnings=tuple(reasons.warnings(case, found, found.branch)),
+    )
+    of_nodes = {node.name: _node_stack(case, node, stack, found.branch) for node in case.nodes}
+    untouched = {seen.node: NodeStack(seen.node, choices=(UNTOUCHED,)) for seen in everybody}
+    return replace(stack, nodes={**untouched, **of_nodes})
+
+
+def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeStack:
+    table, wish = case.table, case.wish
+    beside = NodeStack(
+        node=node.name,
+        cuda=packages.cuda_toolkits(wish.cuda_toolkits),
+        nccl=packages.nccl(table, stack.nccl, stack.cuda) if wish.nccl else (),
+        containers=packages.containers(table) if wish.container_toolkit else (),
+        dcgm=packages.dcgm(table, node, branch.number) if wish.dcgm else (),
+    )
+    if not node.seen.managed:
+        judged = Choice("driver", node.seen.driver, "nvidia_driver_mode is not manage: it is judged, and left as it is")
+        return replace(beside, choices=(judged,))
+    source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
+    return replace(
+        beside,
+        source=source,
+        modules=modules,
+        build=build,
+        pins=packages.pins(source, branch, stack.driver),
+        driver=packages.driver(node, source, branch, modules, build),
+        fabric=packages.fabric(node, source, branch),
+        headers=packages.headers(node, build),
+        choices=tuple(module_choices(case, node)),
+    )

@@ -1,0 +1,155 @@
+"""The table of what fits what, as typed rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = 1
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return a version's numbers, to be compared: `580.65.06` is (580, 65, 6)."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, last = text.split("-")
+    return int(first, 16), int(last, 16)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source tells."""
+
+    version: str
+    default: str
+    python: tuple[str, str]
+    variants: Mapping[str, tuple[str, str]]
+
+    def takes(self, python: str) -> bool:
+        oldest, newest = self.python
+        return numbers(oldest) <= numbers(python)[:2] <= numbers(newest)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of the driver. until: month of the end of support, empty where it is not known."""
+
+    number: int
+    kind: str
+    until: str
+    suffixed: bool
+    fabric_suffixed: bool
+    proprietary: bool
+    newest: str
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """open: whether open kernel modules drive it: no, may or must. oldest, newest: branches; 0 is any."""
+
+    name: str
+    open: str
+    oldest: int
+    newest: int
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A kind of GPU. grace: beside a Grace CPU. nvlink5: boards of eight have NVSwitches that are not on the bus."""
+
+    architecture: Architecture
+    capability: str
+    grace: bool = False
+    nvlink5: bool = False
+
+
+@dataclass(frozen=True)
+class System:
+    """What an operating system brings; branches: those that each source has for it, its first choice first."""
+
+    name: str
+    python: str
+    folder: str
+    branches: Mapping[str, tuple[int, ...]]
+
+
+class Table:
+    """roles/gpu_stack/files/versions.yml."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        if data["schema"] != SCHEMA:
+            message = f"the table of versions has schema {data['schema']}, and {SCHEMA} is understood"
+            raise ValueError(message)
+        self.seen = str(data["seen"])
+        self.floors: Mapping[str, str] = data["cuda"]["floor"]
+        self.natives: Mapping[str, str] = data["cuda"]["native"]
+        self.packages: Mapping[str, Any] = data["packages"]
+        self.builds: Mapping[str, list[Mapping[str, Any]]] = data["builds"]
+        self.branches = {number: Branch(number, **row) for number, row in data["branches"].items()}
+        self.releases = {
+            version: Release(
+                version,
+                row["default"],
+                (row["python"][0], row["python"][1]),
+                {variant: (pair[0], pair[1]) for variant, pair in row["variants"].items()},
+            )
+            for version, row in data["torch"].items()
+        }
+        self.systems = {
+            name: System(
+                name,
+                row["python"],
+                row["folder"],
+                {source: tuple(row[source]) for source in ("nvidia", "ubuntu", "debian") if source in row},
+            )
+            for name, row in data["systems"].items()
+        }
+        chips: dict[str, Chip] = {}
+        self._ranges: list[tuple[int, int, Chip]] = []
+        for name, row in data["architectures"].items():
+            architecture = Architecture(name, row["open"], row.get("oldest", 0), row.get("newest", 0))
+            for capability, ranges in row["capabilities"].items():
+                chip = Chip(architecture, capability, nvlink5=capability in row.get("nvlink5", ()))
+                chips[capability] = chip
+                # The ids of those beside a Grace CPU lie inside the ranges of the others: the first that fits decides.
+                self._ranges += [(*_range(text), replace(chip, grace=True)) for text in row.get("grace", ())]
+                self._ranges += [(*_range(text), chip) for text in ranges]
+        self._models = {
+            model.upper(): replace(chips[capability], grace=grace)
+            for grace, section in ((False, "models"), (True, "grace_models"))
+            for capability, models in data[section].items()
+            for model in models
+        }
+
+    def release(self, version: str) -> Release | None:
+        """Return the row of a release, or of another patch of the same minor release; None when there is none."""
+        exact = self.releases.get(version)
+        minor = numbers(version)[:2]
+        return exact or next((row for name, row in self.releases.items() if numbers(name)[:2] == minor), None)
+
+    def chip_of_id(self, pci_id: str) -> Chip | None:
+        """Return what the device `10de:2330` is; None for one that the table does not know."""
+        device = int(pci_id.rpartition(":")[2], 16)
+        return next((chip for first, last, chip in self._ranges if first <= device <= last), None)
+
+    def chip_of_model(self, model: str) -> Chip | None:
+        """Return what `NVIDIA H100 80GB` or `rtx-4090` is; None for a model that the table does not know."""
+        plain = "".join(letter for letter in model.upper() if letter.isalnum())
+        for brand in ("NVIDIA", "TESLA", "GEFORCE", "QUADRO", "HGX", "DGX"):
+            plain = plain.removeprefix(brand)
+        fitting = [name for name in self._models if plain.startswith(name)]
+        return self._models[max(fitting, key=len)] if fitting else None
+
+    def has_code_for(self, variant: str, torch: str, capability: str, machine: str) -> bool:
+        """Return whether a build of PyTorch holds code that a GPU runs: of its major version, and not newer than it."""
+        rows = [row for row in self.builds.get(variant, ()) if numbers(row["from"]) <= numbers(torch)]
+        if not rows:
+            return False
+        major, minor = numbers(capability)
+        held = rows[-1].get("arm", ()) if machine == "aarch64" else rows[-1]["capabilities"]
+        return any(numbers(code)[0] == major and numbers(code)[1] <= minor for code in held)

@@ -1,0 +1,125 @@
+"""Which build of PyTorch: the first that has code for every GPU, fits every Python, and finds a driver."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+from .driver import choose_branch
+from .model import Refusal
+from .modules import module_refusals
+from .table import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .nodes import Case
+    from .table import Branch, Release
+
+UNASKED = ("auto", "cuda")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A build of PyTorch, the branch of the driver that it goes with, and what stands against it."""
+
+    release: Release
+    variant: str
+    branch: Branch | None
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def cuda(self) -> str:
+        return cuda_of(self.variant)
+
+
+def cuda_of(variant: str) -> str:
+    """Return the CUDA version of a build: cu130 is 13.0."""
+    return f"{variant[2:-1]}.{variant[-1]}"
+
+
+def choose_build(case: Case, release: Release) -> Candidate:
+    """Return the build against which the least stands; where nothing stands against several, the preferred one."""
+    return min(
+        (consider(case, release, variant) for variant in _variants(case, release)), key=lambda c: len(c.refusals)
+    )
+
+
+def _variants(case: Case, release: Release) -> list[str]:
+    """Return what is wished; else what the package index gives unasked, then the others from the newest CUDA on."""
+    if case.wish.variant not in UNASKED:
+        return [case.wish.variant]
+    others = [variant for variant in release.variants if variant != release.default]
+    others.sort(key=lambda variant: int(variant[2:]), reverse=True)
+    return [release.default] if case.wish.variant == "cuda" else [release.default, *others]
+
+
+def consider(case: Case, release: Release, variant: str) -> Candidate:
+    """Return a build with the branch of the driver for it, and all that stands against it."""
+    if variant not in release.variants:
+        mend = f"Set pytorch_variant to one of {', '.join(release.variants)}, or to auto"
+        return Candidate(
+            release, variant, None, (Refusal("", f"PyTorch {release.version} has no build {variant}", mend),)
+        )
+    branch, against = choose_branch(case, case.table.floors[cuda_of(variant).partition(".")[0]])
+    return Candidate(release, variant, branch, (*_unfit(case, release, variant), *against))
+
+
+def _unfit(case: Case, release: Release, variant: str) -> Iterator[Refusal]:
+    for node in case.nodes:
+        arm = " for aarch64" if node.seen.machine == "aarch64" else ""
+        for chip in node.chips:
+            if not case.table.has_code_for(variant, release.version, chip.capability, node.seen.machine):
+                why = f"PyTorch {release.version} built for {variant}{arm} has no code for {node.gpu(chip)}"
+                yield Refusal(node.name, why, "")
+        if not release.takes(node.python):
+            oldest, newest = release.python
+            why = f"PyTorch {release.version} is for Python {oldest} to {newest}, and the node has {node.python}"
+            yield Refusal(node.name, why, "")
+
+
+def nearest(case: Case, release: Release) -> str:
+    """Return what to write to get the stack that is nearest to the wish; "" when there is none.
+
+    The release stays when it can, then the one before it is tried, and so on, then those after it.
+    """
+    wanted = numbers(release.version)
+    rows = sorted(case.table.releases.values(), key=lambda row: numbers(row.version))
+    before = [row for row in rows if numbers(row.version) < wanted]
+    after = [row for row in rows if numbers(row.version) > wanted]
+    for other in (release, *reversed(before), *after):
+        for looser in _looser(case):
+            found = choose_build(looser, other)
+            if not found.refusals:
+                return _in_options(case, looser, found, release.version)
+    return ""
+
+
+def _looser(case: Case) -> Iterator[Case]:
+    """Give up as little of the wish as can be: nothing, then the build, the driver, its source, and more of them."""
+    wish = case.wish
+    attempts = [
+        replace(wish, variant=variant, driver=driver, source=source)
+        for source in dict.fromkeys((wish.source, "auto", "ubuntu", "debian"))
+        for driver in dict.fromkeys((wish.driver, ""))
+        for variant in dict.fromkeys((wish.variant, "auto"))
+    ]
+    # Python sorts stably: among equals, the order above stays.
+    attempts.sort(key=lambda attempt: sum(a != b for a, b in zip(astuple(attempt), astuple(wish), strict=True)))
+    for attempt in attempts:
+        looser = replace(case, wish=attempt)
+        if not any(refusal for node in case.managed for refusal in module_refusals(looser, node)):
+            yield looser
+
+
+def _in_options(case: Case, looser: Case, found: Candidate, torch: str) -> str:
+    wish, options = case.wish, []
+    if found.release.version != torch:
+        options.append(f"cluster_torch_version to {found.release.version}")
+    if looser.wish.variant != wish.variant and not (wish.variant == "cuda" and found.variant == found.release.default):
+        options.append(f"pytorch_variant to {found.variant}")
+    if looser.wish.driver != wish.driver and found.branch:
+        options.append(f"gpu_stack_driver to {found.branch.number}")
+    if looser.wish.source != wish.source:
+        options.append(f"gpu_stack_source to {looser.wish.source}")
+    return "Set " + ", and ".join(options)
