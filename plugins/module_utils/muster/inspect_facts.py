@@ -42,6 +42,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         "users": looks["users"],
         "gpus": _gpus(looks["pci"], system, skipped),
         "secure_boot": _secure_boot(looks["boot"], system, skipped),
+        "key_enrolled": _key_enrolled(looks["boot"]),
         "network": _network(looks["network"], skipped),
         "listeners": _listeners(looks["listeners"], looks["system"]["root"], skipped),
         "firewall": _firewall(looks["services"], skipped),
@@ -137,6 +138,14 @@ def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: di
     else:
         return False  # without EFI there is none
     return None
+
+
+def _key_enrolled(look: Mapping[str, Any]) -> bool | None:
+    """Whether the firmware trusts the key that dkms signs with; None where that cannot be told."""
+    answers = look["keys"].values()
+    if any("is already enrolled" in answer for answer in answers):
+        return True
+    return False if all("is not enrolled" in answer for answer in answers) else None
 
 
 def _network(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
@@ -237,11 +246,7 @@ def _clock(
 def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
     if look["stack_why"]:
         skipped["packages"] = look["stack_why"]
-    stack = {}
-    for line in look["stack"].splitlines():
-        words = line.split()
-        if len(words) == 3 and words[2] == "installed":
-            stack[words[0]] = words[1]
+    stack = _installed(look["stack"])
     # A path that several packages own is listed as "one, other: /path"; diversions have lines of their own.
     owners = {
         path: package
@@ -251,6 +256,8 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
     held = {int(inode) for inode in re.findall(r"[0-9a-f]+:[0-9a-f]+:(\d+) ", look["locks"])}
     return {
         "stack": stack,
+        "driver": _driver(stack),
+        "kernels": _flavours(_installed(look["kernels"])),
         "ours": [
             {"path": path, "by": _owner(path, owners, sight["says_so"]), "to": sight["to"]}
             for path, sight in look["ours"].items()
@@ -258,6 +265,27 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
         "cloud_init": _cloud_init(look),
         "locked": [path for path, inode in look["lock_inodes"].items() if inode in held],
     }
+
+
+def _installed(shown: str) -> dict[str, str]:
+    """Return package and version of what dpkg-query shows as installed."""
+    lines = [line.split() for line in shown.splitlines()]
+    return {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == "installed"}
+
+
+def _driver(stack: Mapping[str, str]) -> str:
+    """Return the version of the driver that packages brought, as 580.126.09; "" for none."""
+    for name, version in stack.items():
+        # One of them holds the library that every program with CUDA loads.
+        if re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name):
+            return version.partition(":")[2].partition("-")[0] or version.partition("-")[0]
+    return ""
+
+
+def _flavours(kernels: Mapping[str, str]) -> list[str]:
+    """Return the kernel flavours whose package leads to the newest one, as generic-hwe-24.04."""
+    names = (name.removeprefix("linux-image-") for name in kernels)
+    return sorted(name for name in names if not re.match(r"\d|unsigned-|extra-|uc-", name))
 
 
 def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:

@@ -7,7 +7,11 @@ from typing import Any
 
 from .look_run import read, run
 
-STACK = ("nvidia-driver-*", "nvidia-kernel-*", "nvidia-dkms-*", "libnccl*", "cuda-toolkit*", "datacenter-gpu-manager*")
+STACK = (
+    *("nvidia-driver-*", "nvidia-kernel-*", "nvidia-dkms-*", "libnvidia-compute*", "libcuda1", "libnccl*"),
+    *("cuda-toolkit*", "datacenter-gpu-manager*"),
+)
+KERNELS = "linux-image-*"
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
 CLOUD = "/run/cloud-init"
 # What Muster puts on a node carries its name.
@@ -18,13 +22,15 @@ OURS = (
 
 
 def look() -> dict[str, Any]:
-    stack = run("dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n", *STACK)
+    query = ("dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n")
+    stack = run(*query, *STACK)
     ours = sorted({path for pattern in OURS for path in _found(pattern)})
     owners = run("dpkg-query", "--search", *ours) if ours else None
     return {
         # It ends with 1 when nothing fits one of the patterns, and lists the rest.
         "stack": stack.text,
         "stack_why": stack.why if stack.why.endswith(("is not there", " s")) else "",
+        "kernels": run(*query, KERNELS).text,
         "ours": {path: _sight(path) for path in ours},
         "owners": owners.text if owners else "",
         "cloud_init": {name: read(f"{CLOUD}/{name}.json").text for name in ("status", "result")},
