@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Bring PyTorch's rows of roles/gpu_stack/files/versions.yml up to date, from the metadata of the wheels themselves.
+
+.venv/bin/python script/torch_rows.py           write what changed, and name it
+.venv/bin/python script/torch_rows.py --show    name it, and write nothing
+
+For every release that the package index has, the newest wheel for Linux is asked which CUDA, NCCL and cuDNN it brings.
+Of half a gigabyte some ten kilobytes are read. What other indexes have (cu126 and so on) is not read, and is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import zipfile
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import yaml
+from ansible.module_utils.urls import open_url
+from pip._internal.models.index import PyPI  # pip knows the index that it asks unasked
+
+TABLE = Path(__file__).resolve().parents[1] / "roles/gpu_stack/files/versions.yml"
+OLDEST = (2, 4)
+WHEEL = re.compile(r"torch-(\d+\.\d+\.\d+)-cp3(\d+)-cp3\d+-manylinux\w*_x86_64\.whl$")
+TIMEOUT = 60
+
+
+class RemoteFile(io.RawIOBase):
+    """A file behind an address, of which only what is asked for is fetched."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._at = url, 0
+        with open_url(url, method="HEAD", timeout=TIMEOUT) as answer:
+            self._size = int(answer.headers["Content-Length"])
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        last = min(self._at + len(buffer), self._size) - 1
+        if last < self._at:
+            return 0
+        part = {"Range": f"bytes={self._at}-{last}"}
+        with open_url(self._url, headers=part, timeout=TIMEOUT) as answer:
+            data = answer.read()
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class Links(HTMLParser):
+    """The addresses of a page of the index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href")
+        if tag == "a" and href:
+            self.found.append(href.partition("#")[0])
+
+
+def wheels() -> dict[str, dict[int, str]]:
+    """Return the wheels for Linux on x86_64: by release and Python's minor version, the address."""
+    index = os.environ.get("PIP_INDEX_URL", PyPI.simple_url).rstrip("/")
+    page = f"{index}/torch/"
+    links = Links()
+    with open_url(page, timeout=TIMEOUT) as answer:
+        links.feed(answer.read().decode())
+    found: dict[str, dict[int, str]] = {}
+    for href in links.found:
+        match = WHEEL.search(href)
+        if match and tuple(map(int, match[1].split(".")[:2])) >= OLDEST:
+            found.setdefault(match[1], {})[int(match[2])] = urljoin(page, href)
+    return found
+
+
+def metadata(url: str) -> str:
+    with zipfile.ZipFile(io.BufferedReader(RemoteFile(url), 16384)) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return wheel.read(name).decode()
+
+
+def row(release: str, pythons: dict[int, str], kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the release's row: what its wheel says of the default build, and what was known of the others."""
+    text = metadata(pythons[max(pythons)])
+
+    def pinned(pattern: str) -> str:
+        found = re.search(rf"^Requires-Dist: {pattern}\s*\(?==([\d.]+)", text, re.MULTILINE)
+        return found[1] if found else ""
+
+    cuda = pinned(r"cuda-toolkit\[[^]]*\]") or pinned(r"nvidia-cuda-runtime-cu\d+")
+    if not cuda:
+        message = f"the wheel of torch {release} does not tell its CUDA version"
+        raise SystemExit(message)
+    variant = "cu" + "".join(cuda.split(".")[:2])
+    builds = {**kept.get("variants", {}), variant: [pinned(r"nvidia-nccl-cu\d+"), pinned(r"nvidia-cudnn-cu\d+")]}
+    variants = dict(sorted(builds.items(), key=lambda build: int(build[0][2:])))
+    return {"default": variant, "python": [f"3.{min(pythons)}", f"3.{max(pythons)}"], "variants": variants}
+
+
+def as_line(release: str, about: dict[str, Any]) -> str:
+    builds = ", ".join(f'{name}: ["{nccl}", "{cudnn}"]' for name, (nccl, cudnn) in about["variants"].items())
+    oldest, newest = about["python"]
+    return f'  {release}: {{default: {about["default"]}, python: ["{oldest}", "{newest}"], variants: {{{builds}}}}}'
+
+
+def main() -> None:
+    text = TABLE.read_text()
+    known = yaml.safe_load(text)["torch"]
+    found = wheels()
+    # Patches of one release have one row, the newest.
+    newest = {_numbers(release)[:2]: release for release in sorted(found, key=_numbers)}
+    rows = {release: row(release, found[release], _nearest(known, release)) for release in newest.values()}
+    changed = [release for release, about in rows.items() if known.get(release) != about]
+    for release in changed:
+        sys.stdout.write(f"{as_line(release, about=rows[release]).strip()}\n")
+    if not changed:
+        sys.stdout.write("Every row is up to date.\n")
+    if "--show" in sys.argv[1:]:
+        return
+    lines = "\n".join(as_line(release, about) for release, about in rows.items())
+    text = re.sub(r"(?<=^torch:\n)(  .*\n)+", lambda _: lines + "\n", text, flags=re.MULTILINE)
+    today = datetime.now(tz=timezone.utc).date()
+    TABLE.write_text(re.sub(r"^seen: .*", f"seen: {today}", text, flags=re.MULTILINE))
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def _nearest(known: dict[str, Any], release: str) -> dict[str, Any]:
+    """Return the row of another patch of the same release, whose other builds are taken over."""
+    minor = _numbers(release)[:2]
+    return next((about for name, about in known.items() if _numbers(name)[:2] == minor), {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""script/torch_rows.py reads what it needs of a wheel, and no more, from an index on this machine."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCRIPT = Path(__file__).parents[3] / "script/torch_rows.py"
+METADATA = """Metadata-Version: 2.1
+Name: torch
+Requires-Dist: nvidia-nccl-cu13==2.31.1; platform_system == "Linux"
+Requires-Dist: nvidia-cudnn-cu13==9.30.0.1; platform_system == "Linux"
+Requires-Dist: cuda-toolkit[cublas,cudart]==13.4.1; platform_system == "Linux"
+"""
+BULK = 2_000_000
+
+
+class Index:
+    """A package index with one release that the table does not know."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sent = 0
+        names = [f"torch-2.99.0-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for minor in (12, 15)]
+        for name in names:
+            with zipfile.ZipFile(folder / name, "w") as wheel:
+                wheel.writestr("torch/lib/libtorch.so", random.Random(1).randbytes(BULK))
+                wheel.writestr("torch-2.99.0.dist-info/METADATA", METADATA)
+        page = "".join(f'<a href="/files/{name}#sha256=0">{name}</a>' for name in names).encode()
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self._answer(200, b"", (folder / Path(self.path).name).stat().st_size)
+
+            def do_GET(self) -> None:
+                if self.path == "/simple/torch/":
+                    return self._answer(200, page, len(page))
+                first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+                body = (folder / Path(self.path).name).read_bytes()[int(first) : int(last) + 1]
+                index.sent += len(body)
+                return self._answer(206, body, len(body))
+
+            def _answer(self, status: int, body: bytes, length: int) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/simple"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    index = Index(tmp_path)
+    threading.Thread(target=index.server.serve_forever, daemon=True).start()
+    yield index
+    index.server.shutdown()
+
+
+def test_a_new_release(index: Index) -> None:
+    argv = [sys.executable, str(SCRIPT), "--show"]
+    done = subprocess.run(
+        argv, env={**os.environ, "PIP_INDEX_URL": index.url}, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        '2.99.0: {default: cu134, python: ["3.12", "3.15"], variants: {cu134: ["2.31.1", "9.30.0.1"]}}\n'
+    )
+    assert 0 < index.sent < BULK / 10
