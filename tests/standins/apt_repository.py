@@ -1,0 +1,109 @@
+"""Stand-in package repositories, and the real apt asked about them without touching this machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PACKAGES = Path(__file__).with_name("packages.yml")
+LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT"}
+# What the keyring package of NVIDIA's repository brings along (cuda-repository-pin-600).
+OF_THE_KEYRING = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
+FIELDS = ("depends", "recommends", "conflicts", "provides", "replaces")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What apt would install, name and version; or what it said instead."""
+
+    installs: dict[str, str]
+    error: str
+
+
+class Apt:
+    """apt with a root of its own, in which nothing is installed."""
+
+    def __init__(self, folder: Path, repositories: Sequence[str] = tuple(LABELS)) -> None:
+        self.folder = folder
+        for part in ("etc/preferences.d", "state/lists/partial", "cache/archives/partial"):
+            (folder / part).mkdir(parents=True)
+        (folder / "status").touch()
+        packages = yaml.safe_load(PACKAGES.read_text())["packages"]
+        lines = []
+        for name in repositories:
+            write_index(folder / name, LABELS[name], [package for package in packages if package["repo"] == name])
+            lines.append(f"deb [trusted=yes] file:{folder / name} ./")
+        (folder / "etc/sources.list").write_text("\n".join(lines) + "\n")
+        self.prefer("keyring", OF_THE_KEYRING)
+        done = self._run("apt-get", "update")
+        assert done.returncode == 0, done.stderr
+
+    def prefer(self, name: str, text: str) -> None:
+        (self.folder / f"etc/preferences.d/{name}").write_text(text)
+
+    def pin(self, package: str) -> None:
+        """Do what the package nvidia-driver-pinning-VERSION does: its file of preferences, at priority 1000."""
+        version = package.removeprefix("nvidia-driver-pinning-")
+        globs = "*nvidia* *nvsdm* cuda-drivers* libcuda1* xserver-xorg-video-nvidia*"
+        # The versions of a branch begin with its number and a dot; an exact one is followed by the package's revision.
+        pattern = f"{version}-*" if "." in version else f"{version}.*"
+        names = f"Package: {globs}\nPin: version {pattern}\nPin-Priority: 1000\n"
+        # The toolkit for containers bears the same prefix, and has versions of its own.
+        self.prefer("nvidia-driver-pinning", names)
+
+    def install(self, *packages: str) -> Answer:
+        """Ask what would be installed."""
+        done = self._run("apt-get", "--simulate", "--no-install-recommends", "install", *packages)
+        if done.returncode:
+            return Answer({}, " ".join((done.stdout + done.stderr).split()))
+        return Answer(dict(re.findall(r"^Inst (\S+) \((\S+)", done.stdout, re.MULTILINE)), "")
+
+    def candidate(self, package: str) -> str:
+        """Return the version that apt prefers."""
+        shown = self._run("apt-cache", "policy", package).stdout
+        found = re.search(r"Candidate: (\S+)", shown)
+        return found[1] if found else ""
+
+    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        settings = {
+            "Dir::State": "state",
+            "Dir::State::status": "status",
+            "Dir::Cache": "cache",
+            "Dir::Etc::sourcelist": "etc/sources.list",
+            "Dir::Etc::sourceparts": "etc/none",
+            "Dir::Etc::preferences": "etc/none",
+            "Dir::Etc::preferencesparts": "etc/preferences.d",
+            "Dir::Etc::main": "etc/none",
+            "Dir::Etc::parts": "etc/none",
+        }
+        options = [f"--option={name}={self.folder / path}" for name, path in settings.items()]
+        options += ["--option=APT::Architecture=amd64", "--option=APT::Sandbox::User=root"]
+        return subprocess.run(
+            [argv[0], *options, *argv[1:]],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        )
+
+
+def write_index(folder: Path, label: str, packages: Sequence[dict[str, str]]) -> None:
+    """Write a flat repository's index. Nothing can be downloaded from it."""
+    folder.mkdir()
+    stanzas = []
+    for package in packages:
+        lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
+        lines += [f"{field.capitalize()}: {package[field]}" for field in FIELDS if field in package]
+        path = f"{package['name']}_{package['version'].replace(':', '%3a')}_amd64.deb"
+        lines += [f"Filename: ./{path}", "Size: 1", f"SHA256: {'0' * 64}", "Description: stand-in, empty"]
+        stanzas.append("\n".join(lines))
+    (folder / "Packages").write_text("\n\n".join(stanzas) + "\n")
+    (folder / "Release").write_text(f"Origin: {label}\nLabel: {label}\nSuite: stable\nArchitectures: amd64\n")
