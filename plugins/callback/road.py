@@ -39,6 +39,7 @@ QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_sp
 SPEAKING_ACTIONS = (
     "ansible.builtin.fail",
     "inspect_verdict",
+    "gpu_stack_plan",
     "torchrun_launch",
     "ddp_smoke_verdict",
     "validate_inventory",
@@ -49,13 +50,26 @@ SPEAKING_ACTIONS = (
     "ssh_mesh_proof",
     "firewall",
 )
+# What they say is what they were asked for: it is shown when all is well too.
+ANSWERS = ("inspect_verdict", "gpu_stack_plan")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
 # Parts of a result that are for programs, or that the message says already.
-FOR_PROGRAMS = ("verdict", "plan", "events", "smoke", "timing", "findings", "pip_output", "changed", "artifacts")
+FOR_PROGRAMS = (
+    "verdict",
+    "plan",
+    "events",
+    "smoke",
+    "timing",
+    "findings",
+    "stack",
+    "pip_output",
+    "changed",
+    "artifacts",
+)
 
 
 class CallbackModule(DefaultCallback):
@@ -136,7 +150,7 @@ class CallbackModule(DefaultCallback):
         if result.task.action in QUIET_ACTIONS:
             return
         message = result.result.get("msg")
-        if result.task.action == "inspect_verdict" and message and self._display.verbosity < 1:
+        if result.task.action in ANSWERS and message and self._display.verbosity < 1:
             self._print_task_banner(result.task)
             self._show(str(message))
             return

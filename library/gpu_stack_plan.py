@@ -1,0 +1,44 @@
+# The work is done on the controller, by plugins/action/gpu_stack_plan.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: gpu_stack_plan
+short_description: Work out which driver, CUDA, NCCL and PyTorch fit each other on all nodes
+description:
+  - Reads the wishes of the inventory (C(gpu_stack_*), C(cluster_torch_version), C(pytorch_variant)), and of every node
+    C(cluster_gpus) and C(cluster_gpu_model), or what a look at it saw.
+  - Gives one stack for all nodes, with one line of reason for each choice; or every reason why there is none, and the
+    nearest that there is.
+  - Contacts no node; use it with C(run_once). The table of what fits what is C(roles/gpu_stack/files/versions.yml).
+options:
+  looks:
+    description: >-
+      Name of the variable in which each node's M(node_inspect) was registered. Empty means that nobody looked.
+    type: str
+    default: ""
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing.}
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Plan the GPU stack
+  gpu_stack_plan:
+  run_once: true
+"""
+
+RETURN = r"""
+msg:
+  description: The stack, with its reasons, or the refusals, for people.
+  returned: always
+  type: str
+stack:
+  description: >-
+    The same for programs. C(torch), C(variant), C(index), C(cuda), C(nccl), C(cudnn), C(branch), C(driver),
+    C(warnings), and under C(nodes) each node's C(source), C(modules), C(build) and its lists of packages.
+  returned: success
+  type: dict
+"""
