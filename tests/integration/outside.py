@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from drill import listening, until
 from paths import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from machines import Machine
 
@@ -48,6 +49,31 @@ def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
         yield
     finally:
         machine.inside("systemctl", "stop", LISTENER)
+
+
+@contextmanager
+def conversation(caller: Machine, machine: Machine, port: int) -> Iterator[Callable[[str], str]]:
+    """One connection between two machines that stays open: what is said over it comes back, or nothing does."""
+    program = (PAYLOADS / "echo.py").read_text()
+    unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}-echo", "python3", "-c", program]
+    machine.inside(*unit, "serve", str(port))
+    try:
+        until(lambda: port in listening(machine.container), 5, f"{machine.name} listens on {port}")
+        argv = ["podman", "exec", "--interactive", caller.container]
+        argv += ["python3", "-c", program, "call", machine.address, str(port)]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as call:
+            assert call.stdin
+            assert call.stdout
+            questions, answers = call.stdin, call.stdout
+
+            def say(line: str) -> str:
+                questions.write(f"{line}\n")
+                ready, _, _ = select.select([answers], [], [], 5)
+                return answers.readline().strip() if ready else ""
+
+            yield say
+    finally:
+        machine.inside("systemctl", "stop", f"{LISTENER}-echo")
 
 
 def link_local(machine: Machine) -> str:

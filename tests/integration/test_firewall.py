@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from drill import until
 from machines import find_machine
-from outside import listeners, scan
+from outside import EVERY_PORT, Scan, conversation, listeners, scan
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -33,6 +35,39 @@ FOREIGN = (
     ["limit", "2222/tcp"],
     ["deny", "log", "23/tcp"],
 )
+# What a container engine, fail2ban and the site itself keep beside ufw.
+SITE = """
+set -e
+iptables -t nat -N DOCKER
+iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+iptables -t nat -A DOCKER ! -i docker0 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 172.17.0.2:80
+iptables -t nat -A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+iptables -N DOCKER-USER
+iptables -I FORWARD -j DOCKER-USER
+iptables -A DOCKER-USER -s 198.51.100.66/32 -j DROP
+iptables -A DOCKER-USER -j RETURN
+iptables -N f2b-sshd
+iptables -I INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
+iptables -A f2b-sshd -s 198.51.100.7/32 -j REJECT --reject-with icmp-port-unreachable
+iptables -A f2b-sshd -s 198.51.100.6/32 -j REJECT --reject-with icmp-port-unreachable
+iptables -A f2b-sshd -j RETURN
+ip6tables -N f2b-sshd
+ip6tables -I INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
+ip6tables -A f2b-sshd -j RETURN
+nft 'add table inet site; add chain inet site in { type filter hook input priority -5; }'
+nft 'add rule inet site in tcp dport 5555 drop'
+"""
+NO_SITE = """
+nft delete table inet site
+iptables -t nat -F
+iptables -t nat -X DOCKER
+iptables -D FORWARD -j DOCKER-USER
+iptables -D INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
+ip6tables -D INPUT -p tcp -m multiport --dports 22 -j f2b-sshd
+for chain in f2b-sshd DOCKER-USER; do iptables -F $chain; iptables -X $chain; done
+ip6tables -F f2b-sshd
+ip6tables -X f2b-sshd
+"""
 # One that cannot be judged beforehand, and closes ssh all the same.
 TRAP = "-A ufw-before-input -p tcp --dport 22 -m conntrack --ctstate NEW -m length --length 0:65535 -j DROP"
 # A connection that is open already goes on past a redirection, and is silent for a while after a power cut.
@@ -75,6 +110,19 @@ def bare(machine: Machine) -> None:
     )
 
 
+def state(machine: Machine) -> str:
+    """Everything that its firewall is made of, in force and in files."""
+    command = "nft --stateless list ruleset; cat /etc/default/ufw /etc/ufw/*.conf /etc/ufw/*.rules"
+    return machine.inside("sh", "-c", command).stdout
+
+
+def of_others(machine: Machine) -> list[str]:
+    """Every rule of iptables that ufw did not write, in order and with its chain; and the site's table of nftables."""
+    saved = machine.inside("sh", "-c", "iptables-save; ip6tables-save; nft --stateless list table inet site").stdout
+    builtin = (":INPUT", ":FORWARD", ":OUTPUT", ":PREROUTING", ":POSTROUTING")  # with policies of ufw, and counters
+    return [line for line in saved.splitlines() if "ufw" not in line and not line.startswith(("#", *builtin))]
+
+
 def told(result: Result, name: str) -> str:
     return str(result.results(TASK)[name].get("msg", ""))
 
@@ -88,13 +136,10 @@ def rules(machine: Machine) -> list[str]:
 
 
 def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
-    before = [
-        machine.inside("sh", "-c", "cat /etc/ufw/* 2>&1; iptables-save | grep -c .").stdout for machine in serving
-    ]
+    before = [state(machine) for machine in serving]
     result = play(PLAYBOOK, check=True)
     assert result.rc == 0, result.stdout
-    after = [machine.inside("sh", "-c", "cat /etc/ufw/* 2>&1; iptables-save | grep -c .").stdout for machine in serving]
-    assert before == after
+    assert [state(machine) for machine in serving] == before
     diff = result.results(TASK)["node1"]["diff"]
     assert diff["before"].startswith("ufw: inactive\n")
     assert f"allow every port from {serving[1].address} on eth0  # muster: peer node2" in diff["after"]
@@ -108,13 +153,44 @@ def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], 
     foreign = rules(first)
     result = play(PLAYBOOK)
     assert result.rc == 0, result.stdout
+    # Nobody serves the port that the site lets in itself; the rest is silent.
+    assert scan(outsider, first.address, EVERY_PORT) == Scan([22], refused=1)
     for machine, peer in ((first, second), (second, first)):
-        assert scan(outsider, machine.address, *PORTS) == scan(outsider, machine.address, 22)
+        assert scan(outsider, machine.address, *PORTS).open == [22]
         assert scan(peer, machine.address, *PORTS).open == sorted(PORTS)
     # ufw shows what it was told by others as before, and ours behind it.
     assert rules(first)[: len(foreign)] == foreign
     assert "ufw allow in on eth0 from " + second.address + " comment 'muster: peer node2'" in rules(first)
     assert play(PLAYBOOK).changed == []
+
+
+def test_what_others_have_stays_as_it_is(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """Their rules with their order, and the connections that are open: when ufw comes on, and at every change later."""
+    machine, peer = nodes
+    machine.inside("ufw", "--force", "disable")
+    machine.inside("sh", "-c", SITE)
+    before = of_others(machine)
+    assert sum(line.startswith("-A") for line in before) == SITE.count(" -A ") + SITE.count(" -I ")
+    assert DROPPED not in scan(peer, machine.address, DROPPED).open
+    try:
+        with conversation(peer, machine, MASTER_PORT) as say:
+            assert say("before") == "before"
+            shown = play(PLAYBOOK, limit=machine.name, check=True, extravars=FRESH)
+            done = play(PLAYBOOK, limit=machine.name, extravars=FRESH)
+            assert done.rc == 0, done.stdout
+            assert of_others(machine) == before
+            assert say("ufw is on") == "ufw is on"
+            # What the look in check mode had shown is what was done.
+            assert shown.results(TASK)[machine.name]["diff"] == done.results(TASK)[machine.name]["diff"]
+            assert shown.changed == done.changed == [f"{machine.name}: {TASK}"]
+            more = {**FRESH, "firewall_allow": [{"port": 9400, "from": ["198.51.100.0/24"]}]}
+            assert play(PLAYBOOK, limit=machine.name, extravars=more).changed == done.changed
+            assert of_others(machine) == before
+            assert say("there is a rule more") == "there is a rule more"
+            assert scan(outsider, machine.address, *PORTS).open == [22]
+    finally:
+        machine.inside("sh", "-c", NO_SITE)
+    assert play(PLAYBOOK).rc == 0
 
 
 def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine]) -> None:
@@ -130,25 +206,36 @@ def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine
     assert scan(second, first.address, MASTER_PORT).open == [MASTER_PORT]
 
 
+# What people type, on the one node and on the other.
 BROKEN = (
-    (["iptables", "-F", "ufw-user-input"], ["iptables", "-D", "ufw-before-input", "-j", "ufw-user-input"]),
-    (["sed", "-i", "s/ENABLED=yes/ENABLED=no/", "/etc/ufw/ufw.conf"], ["systemctl", "disable", "ufw.service"]),
-    (["ufw", "default", "allow", "incoming"], ["ip6tables", "-D", "ufw6-user-input", "1"]),
+    ("iptables -F ufw-user-input", "iptables -D ufw-before-input -j ufw-user-input"),
+    ("ufw --force disable", "iptables -P INPUT ACCEPT; iptables -F INPUT"),
+    ("iptables -P INPUT ACCEPT", "iptables -D INPUT -j ufw-before-input; iptables -P INPUT ACCEPT"),
+    ("sed -i s/ENABLED=yes/ENABLED=no/ /etc/ufw/ufw.conf", "systemctl disable ufw.service"),
+    ("ufw default allow incoming", "ip6tables -D ufw6-user-input 1"),
+    (
+        "iptables -P INPUT ACCEPT; iptables -F; sed -i s/ENABLED=yes/ENABLED=no/ /etc/ufw/ufw.conf",
+        "ip6tables -F; ip6tables -P INPUT ACCEPT",
+    ),
 )
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda pair: " and ".join(" ".join(argv) for argv in pair))
+@pytest.mark.parametrize("broken", BROKEN, ids=" and ".join)
 def test_what_is_not_in_force_is_repaired(
-    play: Play, nodes: list[Machine], broken: tuple[list[str], list[str]]
+    play: Play, serving: list[Machine], outsider: Machine, broken: tuple[str, str]
 ) -> None:
-    for machine, argv in zip(nodes, broken, strict=True):
-        machine.inside(*argv)
+    for machine in serving:
+        machine.inside("ufw", "reload")  # so that before is what ufw itself makes of its files
+    before = [state(machine) for machine in serving]
+    for machine, command in zip(serving, broken, strict=True):
+        machine.inside("sh", "-c", command)
+    # By a connection that was open before: some of this closes ssh to new ones.
     assert sorted(play(PLAYBOOK).changed) == [f"node1: {TASK}", f"node2: {TASK}"]
-    assert play(PLAYBOOK).changed == []
-    for machine in nodes:
-        status = machine.inside("ufw", "status", "verbose").stdout
-        assert "Status: active" in status
-        assert "deny (incoming)" in status
+    for machine, known in zip(serving, before, strict=True):
+        assert state(machine) == known
+    for machine in serving:
+        assert scan(outsider, machine.address, *PORTS).open == [22]
+        assert "Status: active" in machine.inside("ufw", "status").stdout
         assert machine.inside("systemctl", "is-enabled", "ufw").stdout == "enabled\n"
 
 
@@ -159,6 +246,10 @@ def test_tight_mode_leaves_the_launch_and_nothing_else(play: Play, serving: list
     assert result.rc == 0, result.stdout
     assert scan(second, first.address, *PORTS).open == [22, MASTER_PORT, 32768, 40001]
     assert scan(outsider, first.address, *PORTS).open == [22, SERVICE]
+    seen = scan(second, first.address, EVERY_PORT)
+    let_in = {22, 2222, *range(29400, 29600), *range(32768, 40960)}
+    assert set(seen.open) <= let_in
+    assert len(seen.open) + seen.refused == len(let_in), "all of them, and no port more"
     assert first.inside("cat", "/proc/sys/net/ipv4/ip_local_port_range").stdout.split() == ["32768", "40959"]
     assert play(PLAYBOOK, extravars={"firewall_tight": True, "firewall_allow": allow}).changed == []
     assert play(PLAYBOOK).rc == 0
@@ -172,9 +263,12 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
     nodes[0].inside("ufw", "insert", "1", "deny", f"{MASTER_PORT}/tcp")
     nodes[1].inside("nft", "add table inet site; add chain inet site in { type filter hook input priority -5; };")
     nodes[1].inside("nft", "add rule inet site in tcp dport 32768-60999 reject")
+    before = [state(machine) for machine in nodes]
     try:
         for mode in ("verify", "manage"):
             result = play(PLAYBOOK, extravars={"firewall_mode": mode})
+            assert result.rc != 0
+            assert [state(machine) for machine in nodes] == before
             assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in told(result, "node1")
             assert "ufw delete 1" in told(result, "node1")
             assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in told(result, "node2")
@@ -213,26 +307,37 @@ def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machi
         nodes[0].inside("iptables", "-t", "nat", "-X", "DOCKER")
 
 
-def test_the_port_of_ssh_is_the_one_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """An inventory that says 22 and leads to 2222: what the node itself was reached on stays open."""
+def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """What the inventory says may lead elsewhere, and sshd may listen where nobody told: all of it stays open."""
     machine = nodes[1]
     bare(machine)
-    second = ["systemd-run", "--quiet", "--unit=test-sshd", "/usr/sbin/sshd", "-D", "-p", "2222", "-o", "PidFile=none"]
-    machine.inside(*second)
+    same_key = f"{FRESH['ansible_ssh_args']} -o HostKeyAlias={machine.address}"
+    moved = {"ansible_port": 2222, "ansible_ssh_args": same_key}
+    options = ["-D", "-o", "PidFile=none", "-p", "2222", "-p", "2200"]
+    machine.inside("systemd-run", "--quiet", "--unit=test-sshd", "/usr/sbin/sshd", *options)
     lead = ["PREROUTING", "-p", "tcp", "--dport", "22", "-j", "REDIRECT", "--to-ports", "2222"]
     machine.inside("iptables", "-t", "nat", "-A", *lead)
     try:
-        result = play(PLAYBOOK, limit=machine.name, extravars=FRESH)
-        assert result.rc == 0, result.stdout
-        assert answers(outsider, machine)
-        assert {"ufw allow 22/tcp comment 'muster: ssh'", "ufw allow 2222/tcp comment 'muster: ssh'"} <= set(
-            rules(machine)
-        )
-    finally:
+        # The inventory says 22, which leads to 2222.
+        assert play(PLAYBOOK, limit=machine.name, extravars=FRESH).rc == 0
+        assert scan(outsider, machine.address, 22, 2200, 2222).open == [22, 2200, 2222]
         machine.inside("iptables", "-t", "nat", "-D", *lead)
+        # It says 2222, and 22 is none of ssh's.
+        machine.inside("sh", "-c", "systemctl stop ssh; mkdir --parents --mode=0755 /run/sshd")
+        bare(machine)
+        with listeners(machine, [22]):
+            assert play(PLAYBOOK, limit=machine.name, extravars=moved).rc == 0
+            assert scan(outsider, machine.address, 22, 2200, 2222).open == [2200, 2222]
+        assert play(PLAYBOOK, limit=machine.name, extravars=moved).changed == []
+    finally:
+        machine.inside("iptables", "-t", "nat", "-D", *lead, check=False)
+        machine.inside("systemctl", "start", "ssh")
+        moved_back = play(PLAYBOOK, limit=machine.name, extravars=moved)
         machine.inside("systemctl", "stop", "test-sshd")
-    assert play(PLAYBOOK).rc == 0
-    assert "2222" not in " ".join(rules(machine))
+    assert moved_back.rc == 0
+    assert play(PLAYBOOK, limit=machine.name, extravars=FRESH).rc == 0
+    assert "22/tcp" in " ".join(rules(machine))
+    assert "2200" not in " ".join(rules(machine))
 
 
 def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outsider: Machine) -> None:
@@ -240,15 +345,18 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
     machine = serving[1]
     bare(machine)
     machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
-    hook = "type filter hook input priority 0"
+    hook = "type filter hook input priority -5"
     site = f"flush ruleset; table inet site {{ chain in {{ {hook}; tcp dport {DROPPED} drop; }}; }}"
     machine.inside("cp", "/etc/nftables.conf", "/etc/nftables.conf.site")
     machine.inside("sh", "-c", f"echo '{site}' >/etc/nftables.conf")
     machine.inside("systemctl", "enable", "--now", "nftables")
+    machine.inside("sh", "-c", SITE)
+    before = of_others(machine)
     try:
         result = play(PLAYBOOK, limit=machine.name)
         assert result.rc == 0, result.stdout
         assert result.results(TASK)[machine.name]["backend"] == "nftables"
+        assert of_others(machine) == before
         assert scan(outsider, machine.address, DROPPED, *PORTS).open == [22]
         assert scan(serving[0], machine.address, DROPPED, *PORTS).open == sorted(PORTS)
         assert play(PLAYBOOK, limit=machine.name).changed == []
@@ -268,12 +376,45 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
     assert play(PLAYBOOK, limit=machine.name).changed == []
 
 
+def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
+    play: Play, nodes: list[Machine], tmp_path: Path
+) -> None:
+    machine = nodes[0]
+    costs = []
+    for count in (4, 200):
+        names = {f"peer{number}": {"ansible_host": f"198.18.{number // 200}.{number % 200}"} for number in range(count)}
+        more = tmp_path / f"{count}.yml"
+        more.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": names}}))
+        began = machine.inside("date", "+%s.%N").stdout.strip()
+        result = play(PLAYBOOK, limit=machine.name, cmdline=f"-i {more} --forks 250")
+        assert result.rc == 0, result.stdout
+        assert sum("peer" in line for line in rules(machine)) == count + 2, "the nodes of the sandbox are peers as well"
+        # Every call of the node is one command of sudo, which the node itself writes down.
+        journal = machine.inside("journalctl", "--quiet", f"--since=@{began}", "--identifier=sudo", "--output=cat")
+        commands = [line for line in journal.stdout.splitlines() if "COMMAND=" in line]
+        tasks = [event for event in result.events if event["event"] == "playbook_on_task_start"]
+        costs.append((len(tasks), len(commands)))
+    assert costs[0] == costs[1]
+    assert costs[0][1] > 0
+    assert play(PLAYBOOK, limit=machine.name).rc == 0
+
+
 # ---------------------------------------------------------------- nobody is locked out
 
 
 def trapped(machine: Machine) -> None:
     """Off, and closing ssh as soon as it is on."""
     bare(machine)
+    machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
+
+
+def trapped_while_on(machine: Machine) -> None:
+    """On, with rules of its own and open by default; closing ssh as soon as all of its rules are loaded anew."""
+    bare(machine)
+    for rule in FOREIGN:
+        machine.inside("ufw", *rule)
+    machine.inside("ufw", "default", "allow", "incoming")
+    machine.inside("ufw", "--force", "enable")
     machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
 
 
@@ -323,8 +464,9 @@ def abandoned(machine: Machine, outsider: Machine) -> None:
 
 def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
     live, orphan = nodes
-    for machine in nodes:
-        trapped(machine)
+    trapped(orphan)
+    trapped_while_on(live)
+    before = state(live)
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
@@ -336,9 +478,11 @@ def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Ma
     assert "the change of the firewall was undone, because a new connection could not be made" in said, result.stdout
     assert "The node answers and is as it was before" in said
     assert answers(outsider, live)
-    assert is_as_before(live)
+    assert state(live) == before
+    assert live.inside("ls", GUARD, check=False).returncode != 0
     for machine in nodes:
         bare(machine)
+    live.inside("ufw", "default", "deny", "incoming")
     again = play(PLAYBOOK, extravars=FRESH)
     assert again.rc == 0, again.stdout
     assert play(PLAYBOOK, extravars=FRESH).changed == []
