@@ -95,6 +95,13 @@ def test_nothing_of_a_training_is_removed_when_its_user_logs_out(ground: list[Ma
         assert machine.ssh(f"busctl get-property {login}").stdout.strip() == "b false", machine.name
 
 
+def test_the_limits_of_units_and_sockets_are_in_force(ground: list[Machine]) -> None:
+    for machine in ground:
+        assert machine.ssh("systemctl show --value --property=DefaultLimitNOFILE").stdout == "1048576\n", machine.name
+        # What NCCL asks for when it listens; the kernel cuts it down to this.
+        assert int(machine.ssh("/usr/sbin/sysctl -n net.core.somaxconn").stdout) >= 16384, machine.name
+
+
 def test_ssh_audit_finds_no_failure(ground: list[Machine]) -> None:
     for machine in ground:
         argv = [str(BIN / "ssh-audit"), "--level=fail", machine.address]
