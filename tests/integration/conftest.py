@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nodes", help="look at these nodes as they are: nothing is made or played for it")
+    parser.addoption("--sandbox-is-up", action="store_true", help="another checkout has brought the sandbox up")
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +30,11 @@ def as_they_are(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> None:
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The sandbox is up, with three nodes and an outsider. It stays up for the next run."""
     list_nodes()
+    if request.config.getoption("--sandbox-is-up"):
+        return
     result = run_playbook(tmp_path_factory.mktemp("sandbox_up"), "playbooks/sandbox_up.yml")
     assert result.rc == 0, result.stdout
 

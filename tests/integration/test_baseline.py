@@ -164,6 +164,22 @@ def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: 
     assert not removes_ipc(first)
 
 
+def test_what_stands_against_it_is_told(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+    first = nodes[0]
+    theirs = "/etc/systemd/logind.conf.d/99-test.conf"
+    first.inside("sh", "-ec", f"printf '[Login]\\nRemoveIPC=yes\\n' >{theirs}; systemctl restart systemd-logind")
+    try:
+        result = on_first()
+    finally:
+        first.inside("rm", theirs)
+    assert result.rc != 0
+    message = result.results("Look whether it is so now").get("node1", {}).get("msg", "")
+    assert message.startswith("node1: systemd-logind.service goes by RemoveIPC=yes and not no.")
+    assert "something else on the node stands against it" in message
+    assert changed_tasks(on_first()) == {"Start units"}
+    assert not removes_ipc(first)
+
+
 def test_ports_that_somebody_else_reserved_stay_so(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     first.inside("sh", "-ec", f"echo 30000-30010 >{RESERVED}")

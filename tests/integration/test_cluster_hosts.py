@@ -155,7 +155,8 @@ def test_cloud_init_is_told_and_its_template_carries_the_names(first: Machine, n
     first.inside("mkdir", "-p", "/etc/cloud/templates", "/etc/cloud/cloud.cfg.d")
     write(first, "/etc/cloud/templates/hosts.debian.tmpl", CLOUD_TEMPLATE)
     assert names(limit="node1").rc == 0
-    assert "manage_etc_hosts: false" in read(first, "/etc/cloud/cloud.cfg.d/99-muster-hosts.cfg")
+    told = first.inside("cat", "/etc/cloud/cloud.cfg.d/99-muster-hosts.cfg", check=False).stdout
+    assert "manage_etc_hosts: false" in told
     template = read(first, "/etc/cloud/templates/hosts.debian.tmpl")
     assert template.startswith("## template:jinja\n127.0.0.1 localhost\n# BEGIN muster")
     assert f"{first.address} node1\n" in template

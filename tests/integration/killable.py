@@ -1,0 +1,148 @@
+"""Runs of ansible-playbook that can be killed to the last process, and logins that are tried all the while."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drill import environ, until
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from machines import Machine
+
+# Two nodes and the outsider, whatever stands in hosts_more.yml beside it.
+HOSTS = INVENTORY / "hosts.yml"
+MARK = "MUSTER_TEST_RUN"
+PROC = Path("/proc")
+
+
+class Run:
+    """One ansible-playbook, in a session of its own. Runs with the same folder share connections, as a user's do."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.connections = folder / "cp"
+        self.mark = uuid.uuid4().hex
+        self.output = folder / f"{self.mark}.log"
+        self.begun = time.monotonic()
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [BIN / "ansible-playbook", "-i", HOSTS, *arguments],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    **ENVIRONMENT,
+                    MARK: self.mark,
+                    "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.connections),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self) -> Run:
+        """Wait for its own end."""
+        self.process.wait(timeout=600)
+        self.seconds = time.monotonic() - self.begun
+        return self
+
+    def over_within(self, seconds: float) -> bool:
+        try:
+            self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill whatever belongs to it, as the loss of the controller would: workers, ssh and its shared connections."""
+        self.seconds = time.monotonic() - self.begun
+        while pids := self.pids():
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            self.process.poll()
+        self.process.wait(timeout=10)
+
+    def pids(self) -> list[int]:
+        """Return its processes: a variable of their environment tells, and of a shared connection the path it shows."""
+        return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and self.has(int(entry.name))]
+
+    def has(self, pid: int) -> bool:
+        shown = command(pid)
+        return bool(shown) and (environ(pid).get(MARK) == self.mark or shown.startswith(f"ssh: {self.connections}"))
+
+    @property
+    def rc(self) -> int:
+        return int(self.process.returncode)
+
+    @property
+    def shown(self) -> str:
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.output.read_text(errors="replace"))
+
+    @property
+    def task(self) -> str:
+        """The task that it was at when it ended."""
+        begun = re.findall(r"^(?:TASK|PLAY) \[(.*)\] \**$", self.shown, re.MULTILINE)
+        return str(begun[-1]) if begun else "before the first task"
+
+    @property
+    def changed(self) -> int:
+        return sum(int(number) for number in re.findall(r" changed=(\d+) ", self.shown))
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process; nothing for one that is dead and not yet buried."""
+    try:
+        return (PROC / f"{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@dataclass
+class Logins:
+    """How logins went that were tried again and again."""
+
+    good: int = 0
+    slowest: float = 0.0
+    failed: list[str] = field(default_factory=list)
+
+    def keep_on(self, machine: Machine, stop: threading.Event) -> None:
+        while not stop.wait(0.5):
+            begun = time.monotonic()
+            done = machine.ssh("true", check=False)
+            took = time.monotonic() - begun
+            self.slowest = max(self.slowest, took)
+            if done.returncode:
+                self.failed.append(f"{machine.name} at {time.strftime('%X')} after {took:.1f} s: {done.stderr.strip()}")
+            else:
+                self.good += 1
+
+
+@contextmanager
+def logins(machines: Sequence[Machine]) -> Iterator[Logins]:
+    """Log in on the machines twice a second, each time by a new connection."""
+    found, stop = Logins(), threading.Event()
+    threads = [threading.Thread(target=found.keep_on, args=(machine, stop)) for machine in machines]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: found.good >= len(machines), 10, "the first logins")
+        yield found
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

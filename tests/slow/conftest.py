@@ -1,0 +1,53 @@
+"""The slow tier: script/test slow. docs/proof.md has the figures of the last time."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from killable import HOSTS
+from machines import run_playbook
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# Where the tests leave their figures, as tables for docs/proof.md.
+FIGURES = ROOT / ".sandbox/proof"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=random.randrange(10_000), help="of the random moments")
+    parser.addoption("--kills", type=int, default=20, help="how many runs are killed")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed of the random moments: --seed={config.getoption('--seed')}"
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
+    """Bring two nodes and the outsider up, whichever of them are missing."""
+
+    def bring() -> None:
+        play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml", inventory=HOSTS)
+        assert play.rc == 0, play.stdout
+
+    return bring
+
+
+@pytest.fixture(scope="session")
+def figures() -> Callable[[str, list[dict[str, Any]]], Path]:
+    """Write what was measured as a table in Markdown."""
+
+    def write(name: str, rows: list[dict[str, Any]]) -> Path:
+        FIGURES.mkdir(parents=True, exist_ok=True)
+        path = FIGURES / f"{name}.md"
+        table = [list(rows[0]), ["---"] * len(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+        path.write_text("".join(f"| {' | '.join(cells)} |\n" for cells in table))
+        return path
+
+    return write

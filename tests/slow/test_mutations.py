@@ -1,0 +1,166 @@
+"""Lines of each role are taken away in a copy of the checkout, one at a time: the tests must see that they are gone.
+
+What is taken away, and which tests are to see it, is listed in mutations.yml. First those tests pass as they are, from
+the same beginning. A mutation that they do not see is a gap in them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from machines import NODES, find_machine, list_nodes, make_bare, run_playbook
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine
+
+TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
+CASES = [pytest.param(role, each, id=f"{role}-{each['what']}") for role, listed in TABLE.items() for each in listed]
+# Not in git, and needed all the same: the tools, the sandbox's keys, where its PyTorch comes from.
+LINKS = (".venv", ".sandbox", "inventory/sandbox/group_vars/sandbox/this_host.yml")
+
+
+class Checkout:
+    """A copy of the checkout, whose tests can be run on the sandbox that this one has brought up."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, names.split("\0")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+        for name in LINKS:
+            if (ROOT / name).exists() and not (folder / name).exists():
+                (folder / name).symlink_to((ROOT / name).resolve())
+
+    def mutate(self, name: str, find: str, replace: str) -> None:
+        path = self.folder / name
+        text = path.read_text()
+        assert text.count(find) == 1, f"stale: {name} has this {text.count(find)} times and not once:\n{find}"
+        path.write_text(text.replace(find, replace))
+
+    def test(self, *tests: str) -> Outcome:
+        """Run tests to the first that fails."""
+        begun = time.monotonic()
+        report = self.folder / "report.xml"
+        argv = [sys.executable, "-m", "pytest", "-q", "-x", f"--junitxml={report}"]
+        if any(test.startswith("integration/") for test in tests):
+            argv.append("--sandbox-is-up")
+        done = subprocess.run(
+            [*argv, *(f"tests/{test}" for test in tests)],
+            cwd=self.folder,
+            env={**os.environ, "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg")},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        return Outcome(done.returncode, done.stdout, time.monotonic() - begun, report.read_text())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How tests ended."""
+
+    rc: int
+    shown: str
+    seconds: float
+    report: str
+
+    @property
+    def seen_by(self) -> list[str]:
+        """Return the tests that failed by an assertion: one of their own, or that a play ended well."""
+        found = re.findall(r'name="([^"]*)"[^>]*><(?:failure|error) message="([^"]*)"', self.report)
+        own = re.compile("(failed on setup with &quot;)?(AssertionError|assert )")
+        return [name for name, said in found if own.match(said)]
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Machine]]:
+    """The nodes, which afterwards have again what was taken from them."""
+    list_nodes()
+    play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml")
+    assert play.rc == 0, play.stdout
+    yield [find_machine(name) for name in NODES]
+    play = run_playbook(tmp_path_factory.mktemp("mended"), "site.yml", tags="baseline,network")
+    assert play.rc == 0, play.stdout
+
+
+@pytest.fixture(scope="module")
+def rows(figures: Callable[[str, list[dict[str, Any]]], Path]) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    yield rows
+    if rows:
+        figures("mutations", rows)
+
+
+@pytest.fixture(scope="module")
+def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
+    """Prove, once for each role, that the tests pass where nothing was taken away."""
+    proved: set[str] = set()
+
+    def prove(role: str) -> None:
+        if role not in proved:
+            for mutation in TABLE[role]:
+                begin(machines, mutation)
+            tests = dict.fromkeys(test for mutation in TABLE[role] for test in mutation["tests"])
+            outcome = Checkout(tmp_path_factory.mktemp(role)).test(*tests)
+            assert outcome.rc == 0, outcome.shown
+            proved.add(role)
+
+    return prove
+
+
+def begin(machines: list[Machine], mutation: dict[str, Any]) -> None:
+    """Take from the nodes what the missing line is to bring them."""
+    for machine in machines:
+        if mutation.get("begin"):
+            machine.inside("sh", "-ec", mutation["begin"])
+
+
+@pytest.mark.parametrize(("role", "mutation"), CASES)
+def test_a_missing_line_is_seen(
+    role: str,
+    mutation: dict[str, Any],
+    machines: list[Machine],
+    sound: Callable[[str], None],
+    rows: list[dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    sound(role)
+    mutant = Checkout(tmp_path / "mutant")
+    mutant.mutate(mutation["file"], mutation["find"], mutation.get("replace", ""))
+    begin(machines, mutation)
+    outcome = mutant.test(*mutation["tests"])
+    for machine in machines:
+        if not machine.ssh_answers():
+            make_bare(tmp_path / "bare", machine.name)
+    assert outcome.rc == 1, f"nobody saw it:\n{outcome.shown}"
+    assert outcome.seen_by, f"nothing was asserted about it:\n{outcome.shown}"
+    rows.append(
+        {
+            "role": role,
+            "what": mutation["what"],
+            "seen by": ", ".join(f"`{name}`" for name in outcome.seen_by),
+            "after": f"{outcome.seconds:.0f} s",
+        }
+    )
+
+
+def test_every_role_of_the_ground_has_five() -> None:
+    assert {role: len(listed) for role, listed in TABLE.items() if len(listed) < 5} == {}
+    assert {"node_baseline", "cluster_hosts", "ssh_mesh", "firewall"} <= set(TABLE)
