@@ -1,4 +1,4 @@
-"""The ground is killed at random moments: going again ends it, nothing is left behind, and no login ever failed.
+"""The ground is killed at random moments: going again ends it, nothing is left behind, and ssh is never lost.
 
 The moments are spread over the length of a run that nobody kills: one falls at random into each twentieth of it. Every
 fourth run begins on bare machines; the others begin on nodes that were damaged as molecule's break.yml says.
@@ -137,6 +137,7 @@ def test_a_killed_run_is_ended_by_the_next_one(ground: Ground, start: str, share
             "the next run": f"{again.seconds:.0f} s, {again.changed} changes",
             "the one after": f"{third.changed} changes",
             "logins": tried.good,
+            "refused by a reload": tried.refused,
             "failed": len(tried.failed),
             "slowest": f"{tried.slowest:.1f} s",
         }
