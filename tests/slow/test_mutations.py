@@ -84,8 +84,8 @@ class Outcome:
     @property
     def seen_by(self) -> list[str]:
         """Return the tests that failed by an assertion: one of their own, or that a play ended well."""
-        found = re.findall(r'name="([^"]*)"[^>]*><(?:failure|error) message="([^"]*)"', self.report)
-        own = re.compile("(failed on setup with &quot;)?(AssertionError|assert )")
+        found = re.findall(r' name="([^"]*)"[^>]*><(?:failure|error) message="([^"]*)"', self.report)
+        own = re.compile("(failed on setup with &quot;)?(AssertionError|assert |Failed: DID NOT RAISE)")
         return [name for name, said in found if own.match(said)]
 
 
