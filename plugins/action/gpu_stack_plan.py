@@ -49,9 +49,11 @@ class ActionModule(ActionBase):
             look = task_vars["hostvars"].raw_get(name).get(options["looks"], {}) if options["looks"] else {}
             nodes.append(seen(name, reading.values, look.get("facts")))
         values = reading.values
+        # 2.13.0+cu126 names the build as well.
+        torch, _, build = values["cluster_torch_version"].partition("+")
         wish = Wish(
-            torch=values["cluster_torch_version"],
-            variant=values["pytorch_variant"],
+            torch=torch,
+            variant=build or values["pytorch_variant"],
             driver=values["gpu_stack_driver"],
             source=values["gpu_stack_source"],
             modules=values["gpu_stack_modules"],

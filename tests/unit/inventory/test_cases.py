@@ -26,9 +26,11 @@ PER_NODE = {
     "cluster_host_key",
     "cluster_interface",
     "cluster_gpus",
+    "cluster_gpu_model",
     "cluster_nproc_per_node",
     "cluster_quarantined",
     "cluster_torchrun",
+    "gpu_stack_system",
 }
 DEFAULTS = {
     "cluster_name": "rack",
@@ -69,5 +71,5 @@ def test_problems_are_exactly_those_of_the_case(path: Path) -> None:
 
 
 def test_every_option_is_of_the_cluster_or_of_a_node() -> None:
-    assert set(CLUSTER_WIDE) | PER_NODE == set(OF_ROLES["cluster"])
+    assert set(CLUSTER_WIDE) | PER_NODE == {*OF_ROLES["cluster"], *OF_ROLES["gpu_stack"]}
     assert not set(CLUSTER_WIDE) & PER_NODE

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .table import Branch, Release, Table
 
 UNTOUCHED = Choice("GPU stack", "none", "the node has no GPUs, and is left untouched")
+UNUSED = Choice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
 HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
 
 
@@ -31,7 +32,7 @@ def resolve(table: Table, wish: Wish, everybody: Sequence[Seen], today: date) ->
     warnings = list(reasons.stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
     case = Case(table, wish, nodes, today.isoformat()[:7])
-    if not nodes and not refusals:
+    if wish.variant == "cpu" or (not nodes and not refusals):
         return replace(_without_gpus(wish, everybody), warnings=tuple(warnings))
     for node in case.managed:
         refusals += module_refusals(case, node)
@@ -65,13 +66,20 @@ def _without_gpus(wish: Wish, everybody: Sequence[Seen]) -> Stack:
     if wish.variant not in (*UNASKED, "cpu"):
         mend = "Set it to auto, or set cluster_gpus on the nodes that have some"
         return Stack(refusals=(Refusal("", f"pytorch_variant is {wish.variant}, and no node has GPUs", mend),))
+    why = "pytorch_variant asks for it" if wish.variant == "cpu" else "no node has GPUs"
     return Stack(
         torch=wish.torch,
         variant="cpu",
         index=f"{PYTORCH_WHEELS}/cpu",
-        choices=(Choice("PyTorch", f"{wish.torch} for the CPU", "no node has GPUs"),),
-        nodes={seen.node: NodeStack(seen.node, choices=(UNTOUCHED,)) for seen in everybody},
+        choices=(Choice("PyTorch", f"{wish.torch}+cpu", why),),
+        nodes={
+            seen.node: NodeStack(seen.node, choices=(UNUSED if _has_gpus(seen) else UNTOUCHED,)) for seen in everybody
+        },
     )
+
+
+def _has_gpus(seen: Seen) -> bool:
+    return bool(seen.gpus or seen.gpu_count or seen.model)
 
 
 def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:

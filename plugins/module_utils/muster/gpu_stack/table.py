@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ SCHEMA = 1
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers, to be compared: `580.65.06` is (580, 65, 6)."""
-    return tuple(int(part) for part in version.split("."))
+    """Return a version's numbers, to be compared: `580.65.06` is (580, 65, 6), and `2.16.0rc1` counts as 2.16.0."""
+    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0]))
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     values.user_is_unprivileged,
     values.torch_version_is_exact,
     values.torch_version_is_known,
+    values.builds_and_drivers_are_named,
     values.master_port_is_free_to_use,
     values.master_port_is_outside_the_pinned_range,
     values.processes_fit_the_gpus,

@@ -27,11 +27,23 @@ CLUSTER_WIDE = (
     "cluster_artifacts_dir",
     "cluster_run_root",
     "cluster_run_keep",
+    "gpu_stack_driver",
+    "gpu_stack_source",
+    "gpu_stack_modules",
+    "gpu_stack_build",
 )
 PORTS = range(1024, 65536)
 # Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.
 EPHEMERAL_PORTS = range(32768, 61000)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
+_NAMED = (
+    ("pytorch_variant", r"auto|cpu|cuda|cu\d{2,4}", "Write auto, cpu, cuda, or a build such as cu126"),
+    (
+        "gpu_stack_driver",
+        r"|\d{3}(\.\d+){0,2}",
+        'Write a branch such as "580", an exact version such as "580.159.04", or nothing',
+    ),
+)
 _PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( .*)?")
 
 
@@ -106,6 +118,14 @@ def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
                 f"cluster_torch_version is {version!r}, not an exact version",
                 'Write all three numbers, such as "2.13.0"',
             )
+
+
+def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        for name, pattern, mend in _NAMED:
+            value = node.text(name)
+            if name in node.variables and not re.fullmatch(pattern, value, re.ASCII):
+                yield Problem(node.name, f"{name} is {value!r}", mend)
 
 
 def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
