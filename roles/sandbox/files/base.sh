@@ -4,12 +4,15 @@ set -eu
 dir=$1 image=$2 base=$3 release=${4:-}
 
 pull() {
-    had=$(podman image exists "$1" && echo yes || echo no)
+    if podman image exists "$1"; then
+        podman tag "$1" "$image"
+        return
+    fi
     # A registry that cannot be reached may take minutes to say so.
     timeout "$2" podman pull --quiet "$1" || return 1
     podman tag "$1" "$image"
     # What was not here before does not stay.
-    if [ "$had" = no ]; then podman untag "$1" "$1"; fi
+    podman untag "$1" "$1"
 }
 
 bootstrap() {
