@@ -21,7 +21,7 @@ bootstrap() {
     [ -n "$release" ] || release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     mkdir "$dir/tmp"
     # With mounts of its own: those of a bootstrap that is killed would stay, and removing its folder would reach into them.
-    TMPDIR=$dir/tmp unshare --mount mmdebstrap --mode=root --variant=minbase --include=ca-certificates \
+    TMPDIR=$dir/tmp unshare --mount mmdebstrap --mode=root --variant=minbase --include=apt,ca-certificates \
         --aptopt="$dir/context/apt.conf" --dpkgopt=force-unsafe-io "$release" "$dir/base.tar" "$dir/sources"
     podman import --quiet "$dir/base.tar" "$image"
 }
