@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
-NOTICED = 5.0
+NOTICED = 8.0  # 2 to 4 s on a machine that has nothing else to do
 SILENCE = 8.0  # a node that does not answer is given up after this long
 CLEAN = 13.0
 PORT = 29500
@@ -478,8 +478,9 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
     drills[1].in_step(2)
     assert processes(drills[0].launch_id)  # both at the same time
     assert processes(drills[1].launch_id)
+    # The one may end while the other still holds its port.
+    assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
     for one in drills:
-        assert one.end()["status"] == "healthy"
         nothing_is_left(one, *nodes)
 
 
