@@ -212,11 +212,13 @@ def test_ufw_itself_reads_and_writes_our_rules(play: Play, serving: list[Machine
 BROKEN = (
     ("iptables -F ufw-user-input", "iptables -D ufw-before-input -j ufw-user-input"),
     ("ufw --force disable", "iptables -P INPUT ACCEPT; iptables -F INPUT"),
+    ("ufw default allow incoming", "ip6tables -D ufw6-user-input 1; systemctl disable ufw.service"),
+)
+BROKEN_FURTHER = (
     (
         "iptables -P INPUT ACCEPT; sed -i s/ENABLED=yes/ENABLED=no/ /etc/ufw/ufw.conf",
         "iptables -D INPUT -j ufw-before-input; iptables -P INPUT ACCEPT",
     ),
-    ("ufw default allow incoming", "ip6tables -D ufw6-user-input 1; systemctl disable ufw.service"),
     (
         "iptables -P INPUT ACCEPT; iptables -F; sed -i s/ENABLED=yes/ENABLED=no/ /etc/ufw/ufw.conf",
         "ip6tables -F; ip6tables -P INPUT ACCEPT",
@@ -233,7 +235,11 @@ def well(play: Play, nodes: list[Machine]) -> list[str]:
     return [state(machine) for machine in nodes]
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=" and ".join)
+@pytest.mark.parametrize(
+    "broken",
+    [*BROKEN, *(pytest.param(pair, marks=pytest.mark.slow) for pair in BROKEN_FURTHER)],
+    ids=" and ".join,
+)
 def test_what_is_not_in_force_is_repaired(
     play: Play, serving: list[Machine], well: list[str], outsider: Machine, broken: tuple[str, str]
 ) -> None:

@@ -105,7 +105,9 @@ def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[
 # ---------------------------------------------------------------- ranks
 
 
-@pytest.mark.parametrize("arguments", [(), ("--record",)], ids=["plain", "recorded"])
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
+)
 def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]) -> None:
     drill.begin("--fault=raise", "--rank=3", "--at=30", *arguments).in_step()
     drill.fault(lambda: None, lambda: "sample 17" in stderr_on_the_node(drill, nodes[1], 1))
@@ -135,6 +137,7 @@ def stderr_path(drill: Drill, local_rank: int) -> str:
     return f"/var/lib/muster/launches/{drill.launch_id}/torchrun/*/attempt_0/{local_rank}/stderr.log"
 
 
+@pytest.mark.slow
 def test_the_same_error_on_every_rank(drill: Drill) -> None:
     drill.begin("--no-such-option")
     finding = only_failure(drill.end())
@@ -359,6 +362,7 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
     table("node2 switched off", drill, verdict)
 
 
+@pytest.mark.slow
 def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.frozen = "node2"
     drill.begin().in_step()
@@ -545,6 +549,7 @@ def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machin
     nothing_is_left(drill, *nodes)
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_time_limit"] = 25
     finding = only_failure(drill.begin().in_step().end())

@@ -398,6 +398,7 @@ def test_sshd_offers_nothing_that_ssh_audit_fails(mesh: Callable[..., Result], n
     assert first.inside("cat", DROPIN).stdout == kept
 
 
+@pytest.mark.slow
 def test_a_controller_that_knows_only_the_ecdsa_key_is_not_locked_out(
     mesh: Callable[..., Result], nodes: list[Machine], tmp_path: Path
 ) -> None:

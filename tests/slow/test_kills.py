@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
+pytestmark = pytest.mark.slow
+
 NODES = ("node1", "node2")
 STARTS = ("bare", "damaged")
 GROUND = ("site.yml", "--tags=baseline,network")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
+pytestmark = pytest.mark.slow
+
 TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
 CASES = [pytest.param(role, each, id=f"{role}-{each['what']}") for role, listed in TABLE.items() for each in listed]
 # Not in git, and needed all the same: the tools, the sandbox's keys, where its PyTorch comes from.
