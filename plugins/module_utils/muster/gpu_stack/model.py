@@ -51,6 +51,10 @@ class Seen:
     driver: str = ""
     looked: bool = True
 
+    @property
+    def has_gpus(self) -> bool:
+        return bool(self.gpus or self.gpu_count or self.model)
+
 
 @dataclass(frozen=True)
 class Package:

@@ -83,7 +83,7 @@ def nodes_with_gpus(table: Table, everybody: Sequence[Seen]) -> tuple[tuple[Node
     """Return the nodes with GPUs, and what has to be said of those that no row fits."""
     nodes, refusals = [], []
     for seen in everybody:
-        if not seen.gpus and not seen.gpu_count and not seen.model:
+        if not seen.has_gpus:
             continue
         system = table.systems.get(seen.system)
         if system is None:

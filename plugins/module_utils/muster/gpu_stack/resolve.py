@@ -73,13 +73,9 @@ def _without_gpus(wish: Wish, everybody: Sequence[Seen]) -> Stack:
         index=f"{PYTORCH_WHEELS}/cpu",
         choices=(Choice("PyTorch", f"{wish.torch}+cpu", why),),
         nodes={
-            seen.node: NodeStack(seen.node, choices=(UNUSED if _has_gpus(seen) else UNTOUCHED,)) for seen in everybody
+            seen.node: NodeStack(seen.node, choices=(UNUSED if seen.has_gpus else UNTOUCHED,)) for seen in everybody
         },
     )
-
-
-def _has_gpus(seen: Seen) -> bool:
-    return bool(seen.gpus or seen.gpu_count or seen.model)
 
 
 def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:

@@ -75,7 +75,6 @@ class System:
 
     name: str
     python: str
-    folder: str
     branches: Mapping[str, tuple[int, ...]]
 
 
@@ -105,7 +104,6 @@ class Table:
             name: System(
                 name,
                 row["python"],
-                row["folder"],
                 {source: tuple(row[source]) for source in ("nvidia", "ubuntu", "debian") if source in row},
             )
             for name, row in data["systems"].items()
