@@ -40,6 +40,12 @@ options:
   packages:
     description:
       - Packages that shall be there. An entry such as V(chrony|ntp) is content with any of them, and plans the first.
+      - With a version, as in V(libnccl2=2.29.7-1+cuda13.2) or V(nvidia-open=580.159.04-*), they shall be of that one.
+    type: list
+    elements: str
+    default: []
+  held:
+    description: Packages that apt shall not move by itself (C(apt-mark hold)).
     type: list
     elements: str
     default: []
@@ -156,6 +162,7 @@ plan:
   type: dict
   contains:
     packages: {description: Packages to install., type: list, elements: str, returned: always}
+    hold: {description: Packages to put on hold., type: list, elements: str, returned: always}
     configure: {description: Whether dpkg must first finish what was interrupted., type: bool, returned: always}
     folders: {description: Folders to make for the files., type: list, elements: str, returned: always}
     files: {description: Files to write, as given., type: list, elements: dict, returned: always}
@@ -303,10 +310,11 @@ def dpkg_interrupted() -> bool:
 
 
 def observe(wish: domain.Wish) -> domain.Seen:
-    installed: frozenset[str] = frozenset()
-    if wish.packages:
+    installed: dict[str, str] = {}
+    held: frozenset[str] = frozenset()
+    if wish.packages or wish.held:
         with contextlib.suppress(FileNotFoundError):
-            installed = domain.installed_packages((DPKG / "status").read_text(errors="replace"))
+            installed, held = domain.installed_packages((DPKG / "status").read_text(errors="replace"))
     paths = [file.path for file in wish.files] + ([wish.sysctl_file] if wish.sysctl_file else [])
     changed = {}
     for path in {*paths, *(path for unit in wish.units for path in unit.restart_if_older_than)}:
@@ -317,6 +325,7 @@ def observe(wish: domain.Wish) -> domain.Seen:
     login = ",".join(wish.login)
     return domain.Seen(
         packages=installed,
+        held=held,
         files={path: look_at_file(path) for path in paths},
         changed=changed,
         now=time.time(),
@@ -373,6 +382,7 @@ def result_of(plan: domain.Plan, seen: domain.Seen, *, changed: bool) -> dict[st
         "needed": plan.needed,
         "plan": {
             "packages": plan.packages,
+            "hold": plan.hold,
             "configure": plan.configure,
             "folders": folders,
             "files": [asdict(file) for file in plan.files],
@@ -410,6 +420,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     given = module.params
     wish = domain.Wish(
         packages=tuple(given["packages"]),
+        held=tuple(given["held"]),
         files=tuple(shaped(domain.File, each) for each in given["files"]),
         sysctl=tuple(shaped(domain.Key, each) for each in given["sysctl"]),
         sysctl_file=given["sysctl_file"],
@@ -440,6 +451,7 @@ def main() -> None:
             "mend": {"type": "str", "default": ""},
             "wait": {"type": "int", "default": 600},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "held": {"type": "list", "elements": "str", "default": []},
             "files": {
                 "type": "list",
                 "elements": "dict",

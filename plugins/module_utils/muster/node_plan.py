@@ -7,6 +7,7 @@ about the kernel. So a run that was cut off between a file and its consequence i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ CAPABILITIES = {
 # As `systemctl show` has it for a unit that starts with the system, or that another one starts.
 _ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
 _RUNS = frozenset({"active", "activating", "reloading"})
+_FIELDS = ("Package: ", "Status: ", "Version: ")
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,13 @@ class Account:
 class Wish:
     """The node as described.
 
+    packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages that apt shall not move by itself.
     manager, login: settings in force of systemd and of systemd-logind, as `systemctl show` and `loginctl
     show-user` print them.
     """
 
     packages: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
     sysctl: tuple[Key, ...] = ()
     sysctl_file: str = ""
@@ -114,12 +118,14 @@ class SeenAccount:
 class Seen:
     """The node as it is.
 
+    packages: the version of each that is installed. held: those that apt leaves where they are.
     files: none for one that is missing. changed: when each path was changed, in seconds of the wall clock.
     units: ActiveState, UnitFileState and LoadState of each, and as Started when that was, in the same seconds.
     sysctl: none for a key that does not exist. read_only: keys that nobody may write here. owners: who has a wanted id.
     """
 
-    packages: frozenset[str] = frozenset()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
     files: Mapping[str, SeenFile | None] = field(default_factory=dict)
     changed: Mapping[str, float] = field(default_factory=dict)
     now: float = 0.0
@@ -139,6 +145,7 @@ class Plan:
     """What to do, why, and what cannot be done here. `problems` are not ours to mend: they fail the node always."""
 
     packages: list[str] = field(default_factory=list)
+    hold: list[str] = field(default_factory=list)
     configure: bool = False
     files: list[File] = field(default_factory=list)
     sysctl: list[str] = field(default_factory=list)
@@ -175,34 +182,37 @@ def make_plan(wish: Wish, seen: Seen, *, verifies: bool = False) -> Plan:
     return plan
 
 
-def chosen(alternatives: str, installed: Iterable[str]) -> str:
-    """Of "chrony|ntpsec" the one that is installed, else the first."""
-    names = alternatives.split("|")
-    return next((name for name in names if name in installed), names[0])
+def chosen(entry: str, installed: Iterable[str]) -> tuple[str, str]:
+    """Of "chrony|ntpsec" the one that is installed, else the first; with the version after a "=", empty for any."""
+    choices = [alternative.partition("=")[::2] for alternative in entry.split("|")]
+    return next((choice for choice in choices if choice[0] in installed), choices[0])
 
 
-def unit_name(unit: Unit, wish: Wish, installed: frozenset[str]) -> str:
+def unit_name(unit: Unit, wish: Wish, installed: Iterable[str]) -> str:
     """The unit's name: the one that comes with the package that is there, or will be."""
     if not unit.of:
         return unit.name
-    there = installed | {chosen(entry, installed) for entry in wish.packages}
+    there = {*installed, *(chosen(entry, installed)[0] for entry in wish.packages)}
     return next((name for package, name in unit.of.items() if package in there), "")
 
 
-def installed_packages(status: str) -> frozenset[str]:
-    """The packages that dpkg's status file says are installed; one that is half installed is not."""
-    found = set()
+def installed_packages(status: str) -> tuple[dict[str, str], frozenset[str]]:
+    """The packages that dpkg's status file says are installed, with their versions; and those of them on hold.
+
+    One that is half installed is not. Of a package for several architectures the one of the machine's own comes last.
+    """
+    found: dict[str, str] = {}
+    held = set()
     for paragraph in status.split("\n\n"):
-        name = state = ""
-        for line in paragraph.split("\n"):
-            if line.startswith("Package: "):
-                name = line[9:].strip()
-            elif line.startswith("Status: "):
-                state = line[8:]
-                break
-        if name and state.split()[-1:] == ["installed"]:
-            found.add(name)
-    return frozenset(found)
+        fields = dict(
+            line.split(": ", 1) for line in paragraph.split("\n") if line.startswith(_FIELDS) and ": " in line
+        )
+        state = fields.get("Status", "").split()
+        if state[-1:] == ["installed"] and "Package" in fields:
+            found[fields["Package"]] = fields.get("Version", "")
+            if state[0] == "hold":
+                held.add(fields["Package"])
+    return found, frozenset(held)
 
 
 def sysctl_value(key: Key, live: str | None) -> str:
@@ -252,13 +262,25 @@ def _may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
 
 
 def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
-    plan.packages = [
-        chosen(entry, seen.packages) for entry in wish.packages if chosen(entry, seen.packages) not in seen.packages
-    ]
-    if plan.packages:
-        plan.differences.append(f"it lacks the packages {', '.join(plan.packages)}")
-        plan.before.extend(f"package {name}: missing" for name in plan.packages)
-        plan.after.extend(f"package {name}: installed" for name in plan.packages)
+    missing = []
+    for name, version in (chosen(entry, seen.packages) for entry in wish.packages):
+        there = seen.packages.get(name)
+        if there is None:
+            missing.append(name)
+            plan.before.append(f"package {name}: missing")
+            plan.after.append(f"package {name}: {version or 'installed'}")
+        elif version and not fnmatchcase(there, version):
+            plan.differs(f"{name} is {there} and not {version}", f"package {name}", there, version)
+        else:
+            continue
+        plan.packages.append(f"{name}={version}" if version else name)
+    if missing:
+        plan.differences.insert(0, f"it lacks the packages {', '.join(missing)}")
+    plan.hold = [name for name in wish.held if name not in seen.held]
+    if plan.hold:
+        names = ", ".join(plan.hold)
+        sentence = f"{names} {'is' if len(plan.hold) == 1 else 'are'} not on hold, and may be moved by any upgrade"
+        plan.differs(sentence, f"hold on {names}", "no", "yes")
     # apt refuses to install anything before this is done, so it belongs to the packages.
     if seen.dpkg_interrupted and plan.packages:
         plan.configure = True

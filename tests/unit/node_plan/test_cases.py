@@ -17,6 +17,7 @@ from muster.node_plan import Account, File, Key, Seen, SeenAccount, SeenFile, Un
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yml"))
 EVERYTHING = {
     "packages": [],
+    "hold": [],
     "configure": False,
     "files": [],
     "sysctl": [],
@@ -34,6 +35,7 @@ def wish_of(given: dict[str, Any]) -> Wish:
     user = given.get("user")
     return Wish(
         packages=tuple(given.get("packages", ())),
+        held=tuple(given.get("held", ())),
         files=tuple(File(**file) for file in given.get("files", ())),
         sysctl=tuple(Key(**key) for key in given.get("sysctl", ())),
         sysctl_file=given.get("sysctl_file", ""),
@@ -47,7 +49,9 @@ def wish_of(given: dict[str, Any]) -> Wish:
 def seen_of(given: dict[str, Any]) -> Seen:
     account = given.get("account")
     return Seen(
-        packages=frozenset(given.get("packages", ())),
+        # A plain name stands for a package whose version does not matter.
+        packages=dict(entry.partition("=")[::2] for entry in given.get("packages", ())),
+        held=frozenset(given.get("held", ())),
         files={path: SeenFile(**file) if file else None for path, file in given.get("files", {}).items()},
         changed=given.get("changed", {}),
         now=given.get("now", 1000.0),
@@ -70,6 +74,7 @@ def test_plan(path: Path) -> None:
     plan = node_plan.make_plan(wish, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {
         "packages": plan.packages,
+        "hold": plan.hold,
         "configure": plan.configure,
         "files": [file.path for file in plan.files],
         "sysctl": plan.sysctl,
@@ -101,6 +106,7 @@ Status: deinstall ok config-files
 Package: held
 Architecture: amd64
 Status: hold ok installed
+Version: 1:4.6.1-1
 Conffiles:
  /etc/held.conf 0123
 
@@ -110,8 +116,8 @@ Status: install ok half-configured
 Package: unpacked
 Status: install ok unpacked
 """
-    assert node_plan.installed_packages(status) == {"chrony", "held"}
-    assert node_plan.installed_packages("") == frozenset()
+    assert node_plan.installed_packages(status) == ({"chrony": "", "held": "1:4.6.1-1"}, frozenset({"held"}))
+    assert node_plan.installed_packages("") == ({}, frozenset())
 
 
 @pytest.mark.parametrize(
