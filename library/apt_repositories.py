@@ -1,0 +1,263 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Lets apt on a node know of package repositories, each with the key that it must be signed with."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_repositories
+short_description: Let apt know of package repositories, each with the key that it must be signed with
+description:
+  - Writes the source, the key and the preferences of each repository, and has apt read its lists.
+  - A key that is fetched must have one of the fingerprints that are given, wherever it comes from. A repository that is
+    not signed with it is forgotten again, so that it stands in nothing else's way on the node, and the module fails.
+  - A repository that the node has already, by somebody else's entry for the same address, is used as it is.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node in the inventory, for messages.
+    type: str
+    required: true
+  repositories:
+    description: The repositories.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: "Name of its files, after C(muster-).", type: str, required: true}
+      uri: {description: Its address., type: str, required: true}
+      suites: {description: "Its suites; V(/) for a repository without.", type: list, elements: str, default: [/]}
+      components: {description: Its components., type: list, elements: str, default: []}
+      fingerprints: {description: Fingerprints that its key may have., type: list, elements: str, default: []}
+      keyring: {description: A keyring of the system that it is signed with., type: str, default: ""}
+      label: {description: Label that its packages carry., type: str, default: ""}
+      priority: {description: "Priority of its packages; 0 leaves apt's own.", type: int, default: 0}
+      key: {description: Text of its key., type: str, default: ""}
+      key_urls:
+        description: Where else its key is fetched from. The first that answers decides.
+        type: list
+        elements: str
+        default: []
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full, description: Says which files it would write; no key is fetched.}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: debian}
+"""
+
+EXAMPLES = r"""
+- name: Add NVIDIA's repository
+  apt_repositories:
+    node: "{{ inventory_hostname }}"
+    repositories:
+      - name: nvidia
+        uri: https://mirror.example.org/cuda/ubuntu2404/x86_64/
+        key_urls: [https://mirror.example.org/cuda/ubuntu2404/x86_64/3bf863cc.pub]
+        fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
+"""
+
+RETURN = r"""
+written:
+  description: Paths that were written.
+  returned: success
+  type: list
+  elements: str
+used:
+  description: Entries of others that are used instead, by repository.
+  returned: success
+  type: dict
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import apt_sources as domain
+from ansible.module_utils.urls import open_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+APT = Path("/etc/apt")
+LISTS = Path("/var/lib/apt/lists")
+KEY_SECONDS = 30
+# While NVIDIA publishes a release, lists and what they speak of are out of step for a minute or two.
+ATTEMPTS, PAUSE = 3, 20
+OUT_OF_STEP = ("Hash Sum mismatch", "unexpected size", "Mirror sync in progress")
+NOT_SIGNED = (
+    "NO_PUBKEY",
+    "is not signed",
+    "BADSIG",
+    "EXPKEYSIG",
+    "couldn't be verified",
+    "Missing key",
+    "Bad signature",
+)
+
+
+class RefusedError(Exception):
+    """Why a repository is not used."""
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def entries() -> Iterator[domain.Source]:
+    for path in (APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))):
+        if path.suffix in (".list", ".sources"):
+            yield from domain.sources(str(path), read(str(path)))
+
+
+def key_of(repository: domain.Repository, given: Mapping[str, Any]) -> bytes:
+    """Return the repository's key: as it was given, or from the first address that answers, if it is the right one."""
+    if given["key"]:
+        return str(given["key"]).encode()
+    trouble = ["no address is known for its key"]
+    for url in given["key_urls"]:
+        try:
+            key: bytes = open_url(url, timeout=KEY_SECONDS).read()
+        except Exception as error:  # whatever a network can do
+            trouble = [f"its key cannot be fetched from {url}: {error}"]
+            continue
+        try:
+            there = domain.fingerprints(key)
+        except domain.KeyFileError as error:
+            trouble = [f"what {url} holds is not its key: {error}"]
+            continue
+        if repository.trusts(key):
+            return key
+        raise RefusedError(
+            f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
+            f"it was not trusted. Look who stands between the node and {repository.uri}; "
+            "a mirror that signs with a key of its own is trusted with gpu_stack_repository_keys"
+        )
+    raise RefusedError(
+        f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"
+    )
+
+
+def write(path: str, content: bytes, module: AnsibleModule) -> None:
+    """Write a file at once, for all to read: apt fetches as a user of its own."""
+    folder = Path(path).parent
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
+    Path(name).chmod(0o644)
+    module.atomic_move(name, path)
+
+
+def have_lists_read(repository: domain.Repository) -> None:
+    """Have apt read this repository's lists alone."""
+    argv = ["apt-get", "update", "--quiet", "--option=APT::Get::List-Cleanup=0", "--option=DPkg::Lock::Timeout=300"]
+    argv += [f"--option=Dir::Etc::sourcelist={repository.sources_path}", "--option=Dir::Etc::sourceparts=-"]
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    wrong: list[str] = []
+    for attempt in range(ATTEMPTS):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        said = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
+        wrong = [line[3:].strip() for line in said if done.returncode or any(sign in line for sign in NOT_SIGNED)]
+        if not wrong:
+            return
+        if not any(sign in line for line in wrong for sign in OUT_OF_STEP):
+            break
+        if attempt + 1 < ATTEMPTS:
+            time.sleep(PAUSE)
+    what, mend = "cannot be read", "Give the node a way there (cluster_mirror, cluster_https_proxy)"
+    if any(sign in line for line in wrong for sign in NOT_SIGNED):
+        what = "is not signed with its key"
+        mend = "Nothing was installed from it: look who stands between the node and that address"
+    raise RefusedError(
+        f"the repository {repository.name} at {repository.uri} {what} (apt says: {' '.join(wrong)}). {mend}"
+    )
+
+
+def has_lists(repository: domain.Repository) -> bool:
+    """Whether apt has read them: a run that was cut off may have written the files alone."""
+    return any((LISTS / name).exists() for name in repository.list_names)
+
+
+def add(module: AnsibleModule, repository: domain.Repository, given: Mapping[str, Any], paths: list[str]) -> None:
+    before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
+    texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
+    if repository.key_path in paths:
+        texts[repository.key_path] = key_of(repository, given)
+    try:
+        for path in paths:
+            write(path, texts[path], module)
+        have_lists_read(repository)
+    except BaseException:
+        # Left there, it would stand in the way of everything else that apt is asked on this node.
+        for path, content in before.items():
+            if content is None:
+                Path(path).unlink(missing_ok=True)
+            else:
+                write(path, content, module)
+        raise
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    there = list(entries())
+    written, used, diff = [], {}, []
+    for given in module.params["repositories"]:
+        names = ("name", "uri", "suites", "components", "fingerprints", "keyring", "label", "priority")
+        values = {name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in names}
+        repository = domain.Repository(**values)
+        other = domain.foreign(repository, there)
+        if other:
+            used[repository.name] = other.path
+            continue
+        files = {path: read(path) for path in (*repository.texts, repository.key_path)}
+        paths = repository.lacks(files)
+        if not module.check_mode and (paths or not has_lists(repository)):
+            add(module, repository, given, paths)
+        written += paths
+        after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
+        diff += [
+            {"before_header": path, "after_header": path, "before": files.get(path, ""), "after": after[path]}
+            for path in paths
+            if path != repository.key_path or module.check_mode
+        ]
+    return {"changed": bool(written), "written": written, "used": used, "diff": diff}
+
+
+def main() -> None:
+    # The keys are public ones.
+    text = {"type": "str", "default": "", "no_log": False}
+    several = {"type": "list", "elements": "str", "default": [], "no_log": False}
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "repositories": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "uri": {"type": "str", "required": True},
+                    "suites": {"type": "list", "elements": "str", "default": ["/"]},
+                    "priority": {"type": "int", "default": 0},
+                    **dict.fromkeys(("keyring", "label", "key"), text),
+                    **dict.fromkeys(("components", "fingerprints", "key_urls"), several),
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**run(module))
+    except RefusedError as refused:
+        module.fail_json(msg=f"{module.params['node']}: {refused}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A package repository as apt has to be told of it: its files, and whether a key is the one that it is signed with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+HEAD = "# Written by Muster (role gpu_stack).\n"
+_ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
+_PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
+
+
+class KeyFileError(ValueError):
+    """What was fetched as a key is none."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository of packages.
+
+    suites: `/` for a flat one, without components. keyring: a keyring that the system has already; otherwise a key of
+    its own is kept, which must have one of the fingerprints, or any where there are none. label, priority: of its
+    packages, when apt shall prefer them, or refuse them with a negative one.
+    """
+
+    name: str
+    uri: str
+    suites: tuple[str, ...] = ("/",)
+    components: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
+    keyring: str = ""
+    label: str = ""
+    priority: int = 0
+
+    @property
+    def sources_path(self) -> str:
+        return f"/etc/apt/sources.list.d/muster-{self.name}.sources"
+
+    @property
+    def key_path(self) -> str:
+        return f"/etc/apt/keyrings/muster-{self.name}.asc"
+
+    @property
+    def preferences_path(self) -> str:
+        return f"/etc/apt/preferences.d/muster-{self.name}"
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The files but for the key, by path."""
+        lines = ["Types: deb", f"URIs: {self.uri}", f"Suites: {' '.join(self.suites)}"]
+        if self.components:
+            lines.append(f"Components: {' '.join(self.components)}")
+        lines.append(f"Signed-By: {self.keyring or self.key_path}")
+        files = {self.sources_path: HEAD + "\n".join(lines) + "\n"}
+        if self.priority:
+            pin = f"Package: *\nPin: release l={self.label}\nPin-Priority: {self.priority}\n"
+            files[self.preferences_path] = HEAD + pin
+        return files
+
+    @property
+    def list_names(self) -> tuple[str, ...]:
+        """The names under which apt keeps what it read of it, each for one suite."""
+        plain = re.sub(r"^\w+:/*", "", self.uri).rstrip("/").replace("_", "%5f").replace("/", "_")
+        ends = ("" if suite == "/" else f"_dists_{suite.replace('/', '_')}" for suite in self.suites)
+        return tuple(f"{plain}{end}_{form}" for end in ends for form in ("InRelease", "Release"))
+
+    def lacks(self, files: Mapping[str, str]) -> list[str]:
+        """Return the paths of its files that are not as they should be; files: what they hold, by path."""
+        found = [path for path, text in self.texts.items() if files.get(path) != text]
+        if not self.keyring and not self.trusts(files.get(self.key_path, "").encode()):
+            found.append(self.key_path)
+        return found
+
+    def trusts(self, key: bytes) -> bool:
+        """Whether every key in the file has one of the fingerprints."""
+        try:
+            there = fingerprints(key)
+        except KeyFileError:
+            return False
+        return bool(there) and (not self.fingerprints or set(there) <= set(self.fingerprints))
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry of apt's sources, of whichever form, that is not switched off."""
+
+    path: str
+    uris: tuple[str, ...]
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    signed_by: str = ""
+
+
+def sources(path: str, text: str) -> Iterator[Source]:
+    """Read a file of /etc/apt/sources.list.d, or sources.list itself. Only binary packages count."""
+    if path.endswith(".sources"):
+        for stanza in re.split(r"\n\s*\n", text):
+            lines = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
+            fields = {
+                name.lower(): " ".join(value.split())
+                for name, value in re.findall(r"^([\w-]+):((?:.*\n?)(?:[ \t].*\n?)*)", lines, re.MULTILINE)
+            }
+            if "deb" in fields.get("types", "").split() and fields.get("enabled", "yes") != "no":
+                uris, suites, components = (
+                    tuple(fields.get(name, "").split()) for name in ("uris", "suites", "components")
+                )
+                yield Source(path, uris, suites, components, fields.get("signed-by", ""))
+        return
+    for line in text.splitlines():
+        entry = re.match(r"deb\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)([^#]*)", line.strip())
+        if entry:
+            options, uri, suite, parts = entry.groups()
+            signed = re.search(r"signed-by=(\S+)", options or "")
+            yield Source(path, (uri,), (suite,), tuple(parts.split()), signed[1] if signed else "")
+
+
+def same_uri(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
+
+
+def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
+    """Return somebody else's entry for the same repository: apt refuses two of one address with different keys."""
+    for source in there:
+        if source.path != repository.sources_path and any(same_uri(uri, repository.uri) for uri in source.uris):
+            return source
+    return None
+
+
+def fingerprints(key: bytes) -> list[str]:
+    """Return the fingerprints of the primary keys in a file, armoured or not (RFC 4880, 12.2)."""
+    blocks = [_unarmoured(block) for block in _ARMOUR.findall(key)] or [key]
+    return [
+        # The standard calls for SHA-1.
+        hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()
+        for block in blocks
+        for tag, body in _packets(block)
+        if tag == _PUBLIC_KEY
+    ]
+
+
+def _unarmoured(block: bytes) -> bytes:
+    lines = block.replace(b"\r", b"").split(b"\n")
+    # Headers, if any, end with an empty line; the last line is a check sum after a "=".
+    body = lines[lines.index(b"") + 1 :] if b"" in lines[:-1] else lines
+    try:
+        return base64.b64decode(b"".join(line for line in body if not line.startswith(b"=")), validate=True)
+    except binascii.Error as error:
+        raise KeyFileError("it is damaged") from error
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Return tag and body of each packet; those of keys are never sent in pieces."""
+    at = 0
+    while at < len(data):
+        head = data[at]
+        if not head & 0x80:
+            raise KeyFileError("it is no key")
+        try:
+            if head & 0x40:
+                tag, size, at = head & 0x3F, *_new_length(data, at + 1)
+            else:
+                width = 1 << (head & 3)
+                tag, size = head >> 2 & 0xF, int.from_bytes(data[at + 1 : at + 1 + width], "big")
+                at += 1 + width
+        except IndexError as error:
+            raise KeyFileError("it ends too early") from error
+        if at + size > len(data):
+            raise KeyFileError("it ends too early")
+        yield tag, data[at : at + size]
+        at += size
+
+
+def _new_length(data: bytes, at: int) -> tuple[int, int]:
+    first = data[at]
+    if first < 192:
+        return first, at + 1
+    if first < 224:
+        return (first - 192 << 8) + data[at + 1] + 192, at + 2
+    return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
