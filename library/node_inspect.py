@@ -8,15 +8,24 @@ module: node_inspect
 short_description: Look at a machine that may become a node, and change nothing
 description:
   - Looks at the system, the accounts, the GPUs on the bus, Secure Boot, addresses and routes, listening sockets, the
-    firewall in force, the clock, what is being installed, the room on disk, and what of Muster is there already.
+    firewall in force, the clock, what is being installed, the room on disk, the GPU stack, and what of Muster is there
+    already.
   - Reads files, and asks programs that only show something, each with a time-out. Needs no particular rights. What
     cannot be looked at is said, and is never an error.
   - What it means is decided by M(inspect_verdict).
 options:
+  only:
+    description:
+      - What to look at, for who needs no more. C(system) is always looked at, and C(clock) needs C(services) beside it.
+      - Empty looks at everything.
+    type: list
+    elements: str
+    choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack]
+    default: []
   user:
-    description: Name of the training user.
+    description: Name of the training user. Required where C(users) is looked at.
     type: str
-    required: true
+    default: ""
   peers:
     description: Training addresses of the nodes, to which the kernel is asked for the way.
     type: list
@@ -43,16 +52,24 @@ EXAMPLES = r"""
     peers: [10.0.0.11, 10.0.0.12]
     paths: [/opt/muster/pytorch, /var/lib/muster/launches]
   register: __look
+
+- name: Look at what the GPU stack depends on
+  node_inspect:
+    only: [system, pci, boot, packages, stack]
+  register: __look
 """
 
 RETURN = r"""
 facts:
   description: >-
     What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
-    C(firewall), C(clock), C(services), C(packages), C(disk)); and under C(skipped) why something was not.
+    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack)), as far as it was looked at; and under
+    C(skipped) why something was not.
   returned: always
   type: dict
 """
+
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect_facts import facts
@@ -65,33 +82,48 @@ from ansible.module_utils.muster_node import (
     look_packages,
     look_pci,
     look_services,
+    look_stack,
     look_system,
     look_users,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+SUBJECTS = (
+    *("system", "users", "pci", "boot", "network", "listeners", "clock", "services", "packages", "disk", "stack"),
 )
 
 
 def main() -> None:
     module = AnsibleModule(
         {
-            "user": {"type": "str", "required": True},
+            "only": {"type": "list", "elements": "str", "choices": list(SUBJECTS), "default": []},
+            "user": {"type": "str", "default": ""},
             "peers": {"type": "list", "elements": "str", "default": []},
             "paths": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
+    wanted = module.params
+    subjects = wanted["only"] or SUBJECTS
+    if "users" in subjects and not wanted["user"]:
+        module.fail_json(msg="user is required where users is looked at")
     system = look_system.look()
-    looks = {
-        "system": system,
-        "users": look_users.look(module.params["user"]),
-        "pci": look_pci.look(),
-        "boot": look_boot.look(),
-        "network": look_network.look(module.params["peers"]),
-        "listeners": look_listeners.look(),
-        "clock": look_clock.look(),
-        "services": look_services.look(system["root"]),
-        "packages": look_packages.look(),
-        "disk": look_disk.look(module.params["paths"]),
+    ways: dict[str, Callable[[], Any]] = {
+        "users": lambda: look_users.look(wanted["user"]),
+        "pci": look_pci.look,
+        "boot": look_boot.look,
+        "network": lambda: look_network.look(wanted["peers"]),
+        "listeners": look_listeners.look,
+        "clock": look_clock.look,
+        "services": lambda: look_services.look(system["root"]),
+        "packages": look_packages.look,
+        "disk": lambda: look_disk.look(wanted["paths"]),
+        "stack": look_stack.look,
     }
+    looks = {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}
     module.exit_json(changed=False, facts=facts(looks))
 
 

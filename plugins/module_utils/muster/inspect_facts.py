@@ -13,10 +13,11 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from .inspect_stack import stack_facts
 from .listeners import parse_ss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # The containers among the answers of systemd-detect-virt, from its manual. Every other one but "none" is a machine.
 CONTAINERS = (
@@ -32,26 +33,36 @@ NVSWITCH_CLASS = "0x0680"
 
 
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a node; looks: what each look_*.py returned, by its subject."""
+    """Return the facts of a node; looks: what each look_*.py returned, by its subject. Only system must be there."""
     skipped: dict[str, str] = {}
     system = _system(looks["system"])
+    root = looks["system"]["root"]
+    # By fact: the looks that it is made from, and how.
+    made_from: dict[str, tuple[set[str], Callable[[], Any]]] = {
+        "users": ({"users"}, lambda: looks["users"]),
+        "gpus": ({"pci"}, lambda: _gpus(looks["pci"], system, skipped)),
+        "secure_boot": ({"boot"}, lambda: _secure_boot(looks["boot"], system, skipped)),
+        "key_enrolled": ({"boot"}, lambda: _key_enrolled(looks["boot"])),
+        "network": ({"network"}, lambda: _network(looks["network"], skipped)),
+        "listeners": ({"listeners"}, lambda: _listeners(looks["listeners"], root, skipped)),
+        "firewall": ({"services"}, lambda: _firewall(looks["services"], skipped)),
+        "clock": ({"clock", "services"}, lambda: _clock(looks["clock"], looks["services"]["active"], system, skipped)),
+        "services": ({"services"}, lambda: _running(looks["services"]["active"])),
+        "packages": ({"packages"}, lambda: _packages(looks["packages"], skipped)),
+        "disk": ({"disk"}, lambda: looks["disk"]),
+        "stack": ({"stack"}, lambda: stack_facts(looks["stack"], skipped)),
+    }
     return {
         "system": system,
-        "looked_as": {"user": looks["system"]["looked_as"], "root": looks["system"]["root"]},
+        "looked_as": {"user": looks["system"]["looked_as"], "root": root},
         "identity": _identity(looks["system"]),
-        "users": looks["users"],
-        "gpus": _gpus(looks["pci"], system, skipped),
-        "secure_boot": _secure_boot(looks["boot"], system, skipped),
-        "key_enrolled": _key_enrolled(looks["boot"]),
-        "network": _network(looks["network"], skipped),
-        "listeners": _listeners(looks["listeners"], looks["system"]["root"], skipped),
-        "firewall": _firewall(looks["services"], skipped),
-        "clock": _clock(looks["clock"], looks["services"]["active"], system, skipped),
-        "services": [name for name, state in looks["services"]["active"].items() if state == "active"],
-        "packages": _packages(looks["packages"], skipped),
-        "disk": looks["disk"],
+        **{name: make() for name, (needed, make) in made_from.items() if needed <= looks.keys()},
         "skipped": skipped,
     }
+
+
+def _running(active: Mapping[str, str]) -> list[str]:
+    return [name for name, state in active.items() if state == "active"]
 
 
 def _system(look: Mapping[str, Any]) -> dict[str, Any]:

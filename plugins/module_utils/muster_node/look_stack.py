@@ -1,0 +1,208 @@
+"""The GPU stack of a node: packages, modules on disk and in the kernel, what keeps them there, and who uses them.
+
+Kernel and modules are read from files, never asked for by a system call, and nvidia-smi runs only while the module is
+loaded: it would load it, and a look starts nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import hashlib
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import Any
+
+from .look_run import names, read, run
+
+# dpkg itself is listed for its architecture, which is the machine's.
+PATTERNS = (
+    *("dpkg", "*nvidia*", "libcuda*", "cuda-*", "libcudnn*", "cudnn*", "libnccl*", "libnvsdm*", "nvlsm", "nvlink5*"),
+    *("libnvoptix*", "libnvcuvid*", "datacenter-gpu-manager*", "dkms", "linux-headers-*"),
+)
+SHOW = "--showformat=${binary:Package} ${Version} ${db:Status-Want} ${db:Status-Status} ${Architecture}\\n"
+# Debian's own package renames the module's file, and has modprobe lead from the one name to the other.
+MODULES = ("nvidia", "nvidia-current", "nvidia-current-open")
+UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
+PROPERTIES = (
+    "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,ExecStart,StopWhenUnneeded,FragmentPath,DropInPaths,"
+    "ExecMainStartTimestampMonotonic"
+)
+LAUNCHES = "muster-launch-*"
+# What says what apt, modprobe and systemd do with the stack. Everybody's, so that the right one can be named.
+FILES = (
+    *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
+    *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
+)
+SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
+INSTALLER = tuple(
+    f"{folder}/{name}" for folder in ("/usr/bin", "/usr/local/bin") for name in ("nvidia-uninstall", "nvidia-installer")
+)
+INSTALLER_LOG = "/var/log/nvidia-installer.log"
+LIBRARIES = ("/usr/lib/*-linux-gnu/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/lib64/libcuda.so.1")
+NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,name,driver_version,persistence_mode", "--format=csv,noheader")
+# A GPU that has fallen off the bus lets nvidia-smi wait for ever; eight without persistence take a while.
+NVIDIA_SMI_SECONDS = 30.0
+MOST_OF_A_FILE = 20_000
+
+
+def look() -> dict[str, Any]:
+    packages = run("dpkg-query", "--show", SHOW, *PATTERNS)
+    kernels = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
+    running = read("/proc/sys/kernel/osrelease").text.strip()
+    loaded = read("/sys/module/nvidia/version").text.strip()
+    loaded_text = read("/proc/driver/nvidia/version").text
+    # Before nvidia-smi is started, which holds the devices itself.
+    holders = _holders()
+    asked = bool(loaded or loaded_text)
+    smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
+    return {
+        # It ends with 1 when nothing fits one of the patterns, and lists the rest.
+        "packages": packages.text,
+        "packages_why": packages.why if not packages.text else "",
+        "interrupted": any(name.isdigit() for name in names("/var/lib/dpkg/updates")),
+        "loaded": loaded,
+        "loaded_text": loaded_text,
+        "running": running,
+        "kernels": {kernel: _kernel(kernel) for kernel in dict.fromkeys((*kernels, *filter(None, [running])))},
+        "bootable": kernels,
+        "files": {str(path): _file(path) for pattern in FILES for path in _found(pattern) if path.is_file()},
+        "sources": {str(path): text for path in _all(SOURCES) if (text := _of_nvidia(path))},
+        "reboot_required": Path("/run/reboot-required").exists(),
+        "reboot_required_by": read("/run/reboot-required.pkgs").text.split(),
+        **_unpacked(),
+        **_units(),
+        **holders,
+        "nvidia_smi": {"text": smi.text, "why": smi.why} if smi else None,
+    }
+
+
+def _found(pattern: str) -> list[Path]:
+    """Return the paths that fit, or nothing where a folder may not be read."""
+    try:
+        return sorted(Path("/").glob(pattern.lstrip("/")))
+    except OSError:
+        return []
+
+
+def _all(patterns: tuple[str, ...]) -> list[Path]:
+    return [path for pattern in patterns for path in _found(pattern)]
+
+
+def _kernel(kernel: str) -> dict[str, Any]:
+    """Look which module the kernel would load, and whether one could be built for it."""
+    module = run("modinfo", "-k", kernel, *MODULES)
+    return {
+        # It ends with 1 when one of the names is not there, and tells the rest.
+        "modinfo": module.text,
+        "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
+        "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
+        "initramfs": _changed(Path(f"/boot/initrd.img-{kernel}")),
+    }
+
+
+def _changed(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        there = path.stat()
+    except OSError as error:
+        return {"why": str(error.strerror)}
+    return {
+        "text": content[:MOST_OF_A_FILE].decode("utf-8", "replace"),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "mode": f"{there.st_mode & 0o7777:04o}",
+        "owner": _user(there.st_uid),
+        "group": _group(there.st_gid),
+        "changed": there.st_mtime,
+    }
+
+
+def _of_nvidia(path: Path) -> str:
+    """Return the text of a list of apt's that names something of NVIDIA's."""
+    text = read(str(path)).text
+    return text if "nvidia" in text.lower() or "/cuda" in text.lower() else ""
+
+
+def _unpacked() -> dict[str, Any]:
+    """Look for what NVIDIA's runfile leaves: programs and libraries that dpkg knows nothing of."""
+    there = [path for path in INSTALLER if Path(path).exists()]
+    # A package may make the link only when it is configured; the library itself is always in its list.
+    libraries = dict.fromkeys(str(path.resolve()) for path in _all(LIBRARIES) if path.exists())
+    paths = [*there, *libraries]
+    owners = run("dpkg-query", "--search", *paths) if paths else None
+    return {
+        "installer": there,
+        "libraries": list(libraries),
+        "owners": owners.text if owners else "",
+        "owners_why": owners.why if owners and owners.why.endswith(("is not there", " s")) else "",
+        "installer_log": Path(INSTALLER_LOG).exists(),
+    }
+
+
+def _units() -> dict[str, Any]:
+    states = run("systemctl", "show", f"--property={PROPERTIES}", *UNITS)
+    launches = run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", LAUNCHES)
+    return {
+        "units": states.text,
+        "units_why": states.why,
+        "launches": launches.text,
+        "uptime": read("/proc/uptime").text,
+        "now": time.time(),
+    }
+
+
+def _holders() -> dict[str, Any]:
+    """Look who has a file of the driver open. Of others' processes, root alone may see that."""
+    holders = []
+    ticks = os.sysconf("SC_CLK_TCK")
+    for pid in filter(str.isdigit, names("/proc")):
+        folder = Path(f"/proc/{pid}")
+        opened = set()
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            for entry in (folder / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    opened.add(str(entry.readlink()))
+        devices = sorted(path for path in opened if path.startswith("/dev/nvidia"))
+        if not devices:
+            continue
+        # The name stands in brackets, and may hold anything; the start is the 22nd word, 20th after them.
+        status = read(f"/proc/{pid}/stat").text.rpartition(")")[2].split()
+        try:
+            owner = _user(folder.stat().st_uid)
+        except OSError:
+            owner = ""
+        holders.append(
+            {
+                "pid": int(pid),
+                "name": read(f"/proc/{pid}/comm").text.strip(),
+                "owner": owner,
+                "started": int(status[19]) / ticks if len(status) > 19 else None,
+                "cgroup": read(f"/proc/{pid}/cgroup").text,
+                "devices": devices,
+            }
+        )
+    return {"holders": holders, "saw_all_holders": os.geteuid() == 0}
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
