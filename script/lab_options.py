@@ -20,6 +20,7 @@ TARGET = ROOT / "inventory/lab/group_vars/all.yml"
 # The steps in the order in which site.yml takes them. A role that is not named here follows by its name.
 ORDER = (
     "cluster",
+    "package_sources",
     "node_baseline",
     "cluster_hosts",
     "ssh_mesh",

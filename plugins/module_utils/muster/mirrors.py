@@ -1,0 +1,143 @@
+"""Where a node's packages come from: the distribution's own, NVIDIA's, pip's and PyTorch's. Pure.
+
+The rows are in roles/package_sources/files/mirrors.yml. A profile that lacks something takes that from upstream, and
+says so. For the distribution's archive and for pip upstream is what the node is set up with: an empty uri.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = 1
+UPSTREAM = "upstream"
+CUSTOM = "custom"
+# What cluster_mirror_urls may name.
+CUSTOM_PLACES = ("archive", "security", "nvidia", "container_toolkit", "pip", "torch", "torch_links")
+# Debian's names of machines, and those of NVIDIA's repositories.
+_MACHINES = {"x86_64": ("amd64", "x86_64"), "aarch64": ("arm64", "sbsa")}
+_WHAT = {
+    "archive": "the distribution's packages",
+    "security": "its security updates",
+    "nvidia": "NVIDIA's packages",
+    "container_toolkit": "the container toolkit",
+    "pip": "Python packages",
+    "torch": "PyTorch",
+}
+
+
+class MirrorError(ValueError):
+    """What cannot be, and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The cluster's options: cluster_mirror, cluster_mirror_urls, cluster_offline_dir."""
+
+    profile: str = UPSTREAM
+    urls: Mapping[str, str] = field(default_factory=dict)
+    offline: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is taken from. uri: empty means what the node is set up with, or nothing when it is offline.
+
+    profile: the one that named it. links: whether it is a page of links to wheels (pip's --find-links), and no index.
+    """
+
+    uri: str = ""
+    profile: str = UPSTREAM
+    links: bool = False
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that a node of one system takes packages from.
+
+    archive, security: of the distribution. offline: folder on the node that stands for all of them; empty for none.
+    notes: what a profile lacks, one sentence each.
+    """
+
+    archive: Place = Place()
+    security: Place = Place()
+    nvidia: Place = Place()
+    container_toolkit: Place = Place()
+    pip: Place = Place()
+    torch: Place = Place()
+    offline: str = ""
+    notes: tuple[str, ...] = ()
+
+    def torch_uri(self, variant: str) -> str:
+        """Where the wheels of one build of PyTorch are, such as cpu or cu130."""
+        return self.torch.uri.replace("{variant}", variant)
+
+
+def resolve(table: Mapping[str, Any], wish: Wish, system: str, machine: str = "x86_64") -> Sources:
+    """Return where a node with this system (`ubuntu-24.04`) and machine (as uname has it) takes things from."""
+    if table["schema"] != SCHEMA:
+        raise MirrorError(f"the table of mirrors has schema {table['schema']}, and {SCHEMA} is understood")
+    if wish.offline:
+        return Sources(offline=wish.offline)
+    rows = _rows(table["profiles"], wish)
+    distribution, _, version = system.partition("-")
+    debarch, arch = _MACHINES.get(machine, (machine, machine))
+    names = {
+        "distribution": distribution,
+        "distro": distribution + version.replace(".", ""),
+        "debarch": debarch,
+        "arch": arch,
+    }
+    ported = distribution == "ubuntu" and machine != "x86_64"
+    # Ubuntu's security pocket is part of every full mirror of its archive; Debian's is an archive of its own.
+    archive = "ubuntu_ports" if ported else distribution
+    wanted = {
+        "archive": ("archive", archive),
+        "security": ("security", archive if distribution == "ubuntu" else f"{distribution}_security"),
+        "nvidia": ("nvidia",),
+        "container_toolkit": ("container_toolkit",),
+        "pip": ("pip",),
+        "torch": ("torch", "torch_links"),
+    }
+    places: dict[str, Place] = {}
+    notes = []
+    for what, keys in wanted.items():
+        key = next((key for key in keys if rows.get(key, {}).get("uri")), None)
+        if key is not None:
+            uri = _filled(rows[key]["uri"], names)
+            places[what] = Place(uri, wish.profile, links=key == "torch_links" or uri.startswith("file:"))
+            continue
+        upstream = table["profiles"][UPSTREAM].get(keys[0], {})
+        places[what] = Place(_filled(upstream.get("uri", ""), names))
+        if wish.profile != UPSTREAM:
+            why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "it names none")
+            there = "upstream" if upstream else "where the node is set up to"
+            notes.append(f"cluster_mirror {wish.profile}: {_WHAT[what]} from {there}, because {why}")
+    return Sources(
+        archive=places["archive"],
+        security=places["security"],
+        nvidia=places["nvidia"],
+        container_toolkit=places["container_toolkit"],
+        pip=places["pip"],
+        torch=places["torch"],
+        notes=tuple(notes),
+    )
+
+
+def _rows(profiles: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+    if wish.profile == CUSTOM:
+        return {name: {"uri": uri} for name, uri in wish.urls.items()}
+    if wish.profile not in profiles:
+        known = ", ".join((*profiles, CUSTOM))
+        raise MirrorError(f"cluster_mirror is {wish.profile!r}, not one of {known}")
+    rows: Mapping[str, Any] = profiles[wish.profile]
+    return rows
+
+
+def _filled(uri: str, names: Mapping[str, str]) -> str:
+    """Put the names in. {variant} stays: it is known when PyTorch is."""
+    return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), uri)

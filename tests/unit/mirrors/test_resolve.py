@@ -1,0 +1,45 @@
+"""Every file in cases/resolve is one wish and the places it leads to, on ubuntu-24.04 and x86_64 where it names none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.mirrors import MirrorError, Place, Sources, Wish, resolve
+
+HERE = Path(__file__).parent
+FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"
+TABLE = yaml.safe_load(FILE.read_text())
+CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases/resolve").glob("*.yml"))}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_case(case: dict[str, Any]) -> None:
+    system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
+    if "error" in case:
+        with pytest.raises(MirrorError) as refused:
+            resolve(TABLE, Wish(**case["wish"]), system, machine)
+        assert str(refused.value) == case["error"]
+        return
+    sources = resolve(TABLE, Wish(**case["wish"]), system, machine)
+    places = {name: Place(**place) for name, place in case["places"].items()}
+    notes = tuple(case["notes"]) if "notes" in case else sources.notes
+    assert sources == Sources(**places, offline=case.get("offline", ""), notes=notes)
+
+
+def test_a_build_of_pytorch_has_a_place_of_its_own() -> None:
+    assert resolve(TABLE, Wish(), "ubuntu-24.04").torch_uri("cu130").endswith("/whl/cu130")
+
+
+def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
+    for profile in TABLE["profiles"].values():
+        for row in profile.values():
+            assert set(row) in ({"uri", "source", "seen"}, {"lacks", "seen"})
+
+
+def test_a_table_of_another_schema_is_refused() -> None:
+    with pytest.raises(MirrorError, match="schema 2"):
+        resolve({**TABLE, "schema": 2}, Wish(), "ubuntu-24.04")
