@@ -1,0 +1,92 @@
+"""Files that a node fetches from a peer over the ssh mesh: what is asked for, and what is said when it fails."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+# A login shell may print whatever it likes before the command begins; the archive follows this line.
+BEGIN = b"muster-peer-files\n"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+~!=:%-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LABEL = re.compile(r"muster:[^\s:]+:(\S+)$", re.MULTILINE)
+
+
+class PeerFilesError(ValueError):
+    """What is asked for cannot be; one sentence."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file by its name, without folders, and by what is in it."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came from one peer. why: empty when everything did that it was asked for."""
+
+    peer: str
+    fetched: tuple[str, ...] = ()
+    bytes: int = 0
+    why: str = ""
+
+
+def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[Wanted, ...]:
+    files: dict[str, str] = {}
+    for entry in given:
+        name, sha256 = str(entry.get("name", "")), str(entry.get("sha256", ""))
+        if not _NAME.fullmatch(name):
+            raise PeerFilesError(f"'{name}' is not the bare name of a file")
+        if not _SHA256.fullmatch(sha256):
+            raise PeerFilesError(f"{name}: '{sha256}' is not a sha256 in hexadecimal digits")
+        if files.setdefault(name, sha256) != sha256:
+            raise PeerFilesError(f"{name} is named twice, with different contents")
+    return tuple(Wanted(name, sha256) for name, sha256 in files.items())
+
+
+def known_peers(known_hosts: str) -> frozenset[str]:
+    """The nodes whose host keys the role ssh_mesh has written down for the user."""
+    return frozenset(_LABEL.findall(known_hosts))
+
+
+def remote_command(folder: str, names: Collection[str]) -> str:
+    """What the peer is told: a line to know the beginning by, then an archive of the files that it has."""
+    tar = ["tar", "--create", "--file=-", "--no-recursion", f"--directory={folder}", "--", *names]
+    return f"printf '%s\\n' '' {BEGIN.decode().strip()} && exec {shlex.join(tar)}"
+
+
+def hung_up(said: str) -> bool:
+    """Whether the peer closed the connection before it asked who comes, as sshd does when many come at once."""
+    return bool(re.search(r"kex_exchange_identification|Connection (reset|closed) by", said))
+
+
+_CAUSES = (
+    (r"Host key verification failed|IDENTIFICATION HAS CHANGED", "its host key is not the one that the mesh knows"),
+    (r"account is currently not available", "the user has no login shell there"),
+    (r"Permission denied \(", "its sshd does not accept the user's key"),
+    (r"Connection refused", "nothing listens on its ssh port"),
+    (r"timed out|No route to host|Network is unreachable", "it does not answer"),
+    (r"Could not resolve hostname", "its name is not known here"),
+)
+
+
+def why_not(code: int, said: str, came: Collection[str], asked: Collection[str]) -> str:
+    """Why not everything came, in some words; empty when it did."""
+    missing = [name for name in asked if name not in came]
+    if not missing:
+        return ""
+    for pattern, cause in _CAUSES:
+        if re.search(pattern, said):
+            return cause
+    if code in (0, 2) and re.search(r"^(\S*tar: .*|)$", said.strip().partition("\n")[0]):
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return f"it does not have {missing[0]}{others}"
+    return " ".join(said.split())[-300:] or f"ssh ended with {code} and said nothing"
