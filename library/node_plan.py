@@ -49,6 +49,10 @@ options:
     type: list
     elements: str
     default: []
+  refused:
+    description: Packages beside which nothing is done, each with the reason and what to do about it.
+    type: dict
+    default: {}
   files:
     description: Files that shall be there as given.
     type: list
@@ -105,7 +109,11 @@ options:
         type: list
         elements: path
         default: []
-      needs: {description: Capability of the machine without which the unit is left out., type: str, default: ""}
+      needs:
+        description:
+          - Capability of the machine without which the unit is left out; V(nvidia_driver) stands for a loaded driver.
+        type: str
+        default: ""
       optional: {description: Whether a machine without the unit is fine., type: bool, default: false}
   manager:
     description: Settings of systemd itself, as C(systemctl show) has them.
@@ -312,7 +320,7 @@ def dpkg_interrupted() -> bool:
 def observe(wish: domain.Wish) -> domain.Seen:
     installed: dict[str, str] = {}
     held: frozenset[str] = frozenset()
-    if wish.packages or wish.held:
+    if wish.packages or wish.held or wish.refused:
         with contextlib.suppress(FileNotFoundError):
             installed, held = domain.installed_packages((DPKG / "status").read_text(errors="replace"))
     paths = [file.path for file in wish.files] + ([wish.sysctl_file] if wish.sysctl_file else [])
@@ -337,6 +345,7 @@ def observe(wish: domain.Wish) -> domain.Seen:
         account=look_at_account(wish.user.name) if wish.user else None,
         owners=look_at_owners(wish.user) if wish.user else {},
         capabilities=capabilities(),
+        driver=Path("/sys/module/nvidia/version").exists(),
         dpkg_interrupted=dpkg_interrupted(),
     )
 
@@ -421,6 +430,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     wish = domain.Wish(
         packages=tuple(given["packages"]),
         held=tuple(given["held"]),
+        refused=given["refused"],
         files=tuple(shaped(domain.File, each) for each in given["files"]),
         sysctl=tuple(shaped(domain.Key, each) for each in given["sysctl"]),
         sysctl_file=given["sysctl_file"],
@@ -452,6 +462,7 @@ def main() -> None:
             "wait": {"type": "int", "default": 600},
             "packages": {"type": "list", "elements": "str", "default": []},
             "held": {"type": "list", "elements": "str", "default": []},
+            "refused": {"type": "dict", "default": {}},
             "files": {
                 "type": "list",
                 "elements": "dict",

@@ -18,6 +18,8 @@ CAPABILITIES = {
     "CAP_SYS_RESOURCE": (24, "this machine may not raise its limits above those it was started with"),
     "CAP_SYS_TIME": (25, "this machine may not set its clock"),
 }
+# What a unit may need that is no capability.
+DRIVER = "nvidia_driver"
 # As `systemctl show` has it for a unit that starts with the system, or that another one starts.
 _ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
 _RUNS = frozenset({"active", "activating", "reloading"})
@@ -84,12 +86,14 @@ class Wish:
     """The node as described.
 
     packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages that apt shall not move by itself.
+    refused: packages beside which nothing is done, each with the reason and what to do about it.
     manager, login: settings in force of systemd and of systemd-logind, as `systemctl show` and `loginctl
     show-user` print them.
     """
 
     packages: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     files: tuple[File, ...] = ()
     sysctl: tuple[Key, ...] = ()
     sysctl_file: str = ""
@@ -122,6 +126,7 @@ class Seen:
     files: none for one that is missing. changed: when each path was changed, in seconds of the wall clock.
     units: ActiveState, UnitFileState and LoadState of each, and as Started when that was, in the same seconds.
     sysctl: none for a key that does not exist. read_only: keys that nobody may write here. owners: who has a wanted id.
+    driver: whether a driver of NVIDIA's is loaded.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -137,6 +142,7 @@ class Seen:
     account: SeenAccount | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     capabilities: int = -1
+    driver: bool = False
     dpkg_interrupted: bool = False
 
 
@@ -254,6 +260,10 @@ def sysctl_text(keys: Iterable[Key], live: Mapping[str, str | None]) -> str:
 def _may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
     if not needs:
         return True
+    if needs == DRIVER:
+        if not seen.driver:
+            plan.skip(what, "no driver of NVIDIA's is loaded")
+        return seen.driver
     bit, why = CAPABILITIES[needs]
     if seen.capabilities >> bit & 1:
         return True
@@ -262,6 +272,11 @@ def _may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
 
 
 def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
+    plan.problems += [
+        f"{name} {seen.packages[name]} is installed: {why}"
+        for name, why in wish.refused.items()
+        if name in seen.packages
+    ]
     missing = []
     for name, version in (chosen(entry, seen.packages) for entry in wish.packages):
         there = seen.packages.get(name)

@@ -36,6 +36,7 @@ def wish_of(given: dict[str, Any]) -> Wish:
     return Wish(
         packages=tuple(given.get("packages", ())),
         held=tuple(given.get("held", ())),
+        refused=given.get("refused", {}),
         files=tuple(File(**file) for file in given.get("files", ())),
         sysctl=tuple(Key(**key) for key in given.get("sysctl", ())),
         sysctl_file=given.get("sysctl_file", ""),
@@ -63,6 +64,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
         account=SeenAccount(account["uid"], account["gid"], tuple(account.get("groups", ()))) if account else None,
         owners=given.get("owners", {}),
         capabilities=given.get("capabilities", -1),
+        driver=given.get("driver", False),
         dpkg_interrupted=given.get("dpkg_interrupted", False),
     )
 

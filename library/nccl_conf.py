@@ -1,0 +1,227 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps in /etc/nccl.conf what the node's interfaces call for, and no more."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_conf
+short_description: What a node's interfaces call for in /etc/nccl.conf
+description:
+  - Looks which interfaces NCCL would take by itself, and to which fabrics the node's RDMA devices belong. Only where it
+    could choose wrongly, a block of C(/etc/nccl.conf) says what it shall take. A plain node gets no file.
+  - Lines of others are kept byte for byte. One that is for debugging alone, or that NCCL does not understand, is named.
+  - C(NCCL_SOCKET_IFNAME) is the interface that a launch has in its environment, or is not there.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node, for messages.
+    type: str
+    required: true
+  mode:
+    description: With V(manage) the file is written when it differs. With V(verify) the module fails on a difference.
+    type: str
+    choices: [manage, verify]
+    default: manage
+  conf:
+    description: V(auto), V(off), or a mapping of variables to values.
+    type: raw
+    default: auto
+  interface:
+    description: Interface that carries the training. Empty means the one that has O(address).
+    type: str
+    default: ""
+  address:
+    description: The node's address for training.
+    type: str
+    default: ""
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: posix}
+"""
+
+EXAMPLES = r"""
+- name: Tell NCCL what it cannot know
+  nccl_conf:
+    node: "{{ inventory_hostname }}"
+    interface: "{{ cluster_interface }}"
+    address: "{{ cluster_address }}"
+"""
+
+RETURN = r"""
+lines:
+  description: What the node calls for.
+  returned: success
+  type: dict
+  sample: {"NCCL_SOCKET_IFNAME": "=eth1"}
+reasons:
+  description: Why, one sentence each.
+  returned: success
+  type: list
+  elements: str
+differences:
+  description: What was written, or would be, one sentence each.
+  returned: success
+  type: list
+  elements: str
+told:
+  description: What of the file is not ours and worth knowing, and what could not be decided. Each is a warning as well.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import ipaddress
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import nccl_conf as domain
+from ansible.module_utils.muster_node.look_run import names, read, run
+
+DEVICES = "/sys/class/infiniband"
+
+
+class ConfError(Exception):
+    """What stands in the way and what to do, in one sentence or two."""
+
+
+def look_at_interfaces() -> list[dict[str, Any]]:
+    answer = run("ip", "-json", "addr")
+    if answer.why:
+        raise ConfError(f"its interfaces cannot be looked at: {answer.why}")
+    found: list[dict[str, Any]] = json.loads(answer.text)
+    return [each for each in found if each.get("ifname")]
+
+
+def carrier(interfaces: list[dict[str, Any]], address: str) -> str:
+    """Return the interface that has the address; empty for a name, and for an address of another machine."""
+    try:
+        wanted = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    for interface in interfaces:
+        if any(ipaddress.ip_address(each["local"]) == wanted for each in interface.get("addr_info", ())):
+            return str(interface["ifname"])
+    return ""
+
+
+def look_at_ports() -> list[domain.RdmaPort]:
+    ports = []
+    for device in names(DEVICES):
+        for number in names(f"{DEVICES}/{device}/ports"):
+            folder = f"{DEVICES}/{device}/ports/{number}"
+            rate = read(f"{folder}/rate").text.split()  # 400 Gb/sec (4X NDR)
+            ports.append(
+                domain.RdmaPort(
+                    device=device,
+                    port=int(number),
+                    active="ACTIVE" in read(f"{folder}/state").text,
+                    layer=read(f"{folder}/link_layer").text.strip(),
+                    prefix=read(f"{folder}/gids/0").text.strip()[:19],
+                    rate=int(float(rate[0])) if rate else 0,
+                )
+            )
+    return ports
+
+
+def look(interface: str, address: str) -> domain.Seen:
+    interfaces = look_at_interfaces()
+    return domain.Seen(
+        interfaces=tuple(
+            # LOWER_UP is what programs know as IFF_RUNNING.
+            domain.Interface(each["ifname"], {"UP", "LOWER_UP"} <= {*each["flags"]} and bool(each.get("addr_info")))
+            for each in interfaces
+        ),
+        training=interface or carrier(interfaces, address),
+        ports=tuple(look_at_ports()),
+    )
+
+
+def read_conf() -> str | None:
+    """Return the file with every byte of it, and None where there is none."""
+    path = Path(domain.PATH)
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
+
+
+def write_conf(text: str) -> None:
+    path = Path(domain.PATH)
+    if path.is_symlink():
+        raise ConfError(
+            f"{path} is a link to {path.readlink()}, so another tool writes it. Replace the link by a file, or let "
+            'that tool write the lines and set nccl_conf to "off"'
+        )
+    if not text:
+        path.unlink()
+        return
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".nccl.conf.", delete=False) as stream:
+        stream.write(text.encode("utf-8", "surrogateescape"))
+        os.fchmod(stream.fileno(), mode)
+        os.fsync(stream.fileno())
+    Path(stream.name).replace(path)
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    conf = module.params["conf"]
+    seen = look(module.params["interface"], module.params["address"])
+    wrong = [*domain.wish_problems(conf), *filter(None, [domain.contradiction(conf, seen.training)])]
+    if wrong:
+        raise ConfError("; ".join(wrong))
+    before = read_conf()
+    want = domain.wanted(conf, seen)
+    after = domain.rewrite(before, want, seen.training)
+    told = [*after.told, *want.undecided]
+    for sentence in told:
+        module.warn(f"{module.params['node']}: {sentence}.")
+    changed = bool(after.differences)
+    if changed and module.params["mode"] == "verify":
+        mend = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
+        raise ConfError(f"{'; '.join(after.differences)}. {mend}")
+    if changed and not module.check_mode:
+        write_conf(after.text)
+    return {
+        "changed": changed,
+        "lines": dict(want.lines),
+        "reasons": list(want.reasons),
+        "differences": list(after.differences),
+        "told": told,
+        "diff": {
+            "before_header": domain.PATH,
+            "after_header": domain.PATH,
+            "before": before or "",
+            "after": after.text,
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+            "conf": {"type": "raw", "default": "auto"},
+            "interface": {"type": "str", "default": ""},
+            "address": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**run_module(module))
+    except ConfError as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem}.")
+    except OSError as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""/etc/nccl.conf: what a node's interfaces call for, and what may stay as it is. Pure.
+
+NCCL reads the file in every process that loads it, whatever started that one (nccl, src/misc/param.cc): a variable that
+is in the environment already stays, and of two lines for one variable the first counts. A launch sets
+NCCL_SOCKET_IFNAME in its environment; so the file says the same of it, for what is started by hand, or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+PATH = "/etc/nccl.conf"
+BEGIN = "# BEGIN muster: what the interfaces of this node call for, or nccl_conf says"
+END = "# END muster"
+IFNAME = "NCCL_SOCKET_IFNAME"
+HCA = "NCCL_IB_HCA"
+_BEGIN = re.compile(r"# *BEGIN muster\b")
+_END = re.compile(r"# *END muster\b")
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+# NCCL's documentation of its variables puts these under debugging: not for production, nor to be kept in scripts.
+_DEBUGGING = re.compile(
+    r"NCCL_(P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|NET_DISABLE_INTRA|ALGO|PROTO|BUFFSIZE|NTHREADS|NET_GDR_LEVEL"
+    r"|(MIN|MAX)_(NCHANNELS|CTAS)|CHECKS_DISABLE|LAUNCH_MODE)|CUDA_LAUNCH_BLOCKING"
+)
+# These are for debugging only with some values.
+_DEBUGGING_VALUES = {
+    "NCCL_DEBUG": ("INFO", "TRACE"),
+    "NCCL_CUMEM_ENABLE": ("0",),
+    "NCCL_DMABUF_ENABLE": ("0",),
+}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """An interface. up: whether it runs and has an address, be it only that of the link, which is enough for NCCL."""
+
+    name: str
+    up: bool = True
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    """A port of an RDMA device. layer: InfiniBand or Ethernet. prefix: subnet of its first GID. rate: Gbit/s."""
+
+    device: str
+    port: int
+    active: bool = True
+    layer: str = "InfiniBand"
+    prefix: str = "fe80:0000:0000:0000"
+    rate: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The node. training: the interface that a launch tells NCCL to use; empty where nobody knows it."""
+
+    interfaces: tuple[Interface, ...] = ()
+    training: str = ""
+    ports: tuple[RdmaPort, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Our lines, why each, and what was not decided."""
+
+    lines: Mapping[str, str]
+    reasons: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The new text, empty for no file at all; what differs, and what of the foreign lines has to be told."""
+
+    text: str
+    differences: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def wish_problems(wish: object) -> Iterator[str]:
+    """Say what is wrong with nccl_conf itself, of which no node has to be looked at."""
+    if wish is False:
+        yield 'nccl_conf is False, as YAML reads off without quotes; write "off"'
+    elif not isinstance(wish, dict):
+        if wish not in ("auto", "off"):
+            yield f"nccl_conf is {wish!r}, and neither auto, nor off, nor a mapping of variables to values"
+    else:
+        for name, value in wish.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                yield f"nccl_conf has {name!r}, which is no name of a variable"
+            elif isinstance(value, (dict, list)) or value is None or "\n" in str(value):
+                yield f"nccl_conf has no single value for {name}"
+            elif is_debugging(name, str(value)):
+                yield (
+                    f"nccl_conf sets {name}={value}, which is for debugging alone and slows or breaks every launch: "
+                    "give it to one launch, in launch_env"
+                )
+
+
+def is_debugging(name: str, value: str) -> bool:
+    return bool(_DEBUGGING.fullmatch(name)) or value.strip().upper() in _DEBUGGING_VALUES.get(name, ())
+
+
+def wanted(wish: str | Mapping[str, object], seen: Seen) -> Wanted:
+    """Return what belongs into our block: nothing on a node where NCCL cannot choose wrongly."""
+    if not isinstance(wish, str):
+        return Wanted({name: str(value) for name, value in wish.items()}, ("nccl_conf says so",))
+    if wish == "off":
+        return Wanted({})
+    lines: dict[str, str] = {}
+    reasons: list[str] = []
+    up = [each.name for each in seen.interfaces if each.up]
+    taken = taken_unasked(up)
+    if seen.training in up and taken != [seen.training]:
+        # "=" asks for exactly this name: without it, NCCL takes every interface whose name begins so.
+        lines[IFNAME] = f"={seen.training}"
+        reasons.append(f"{seen.training} carries the training, and NCCL unasked would take {', '.join(taken)}")
+    fabrics = _fabrics(seen)
+    if len(fabrics) < 2:
+        return Wanted(lines, tuple(reasons))
+    speeds = {name: sum(port.rate for port in ports) for name, ports in fabrics.items()}
+    best = max(fabrics, key=lambda name: speeds[name])
+    known = ", ".join(f"{name} ({_named(ports)}; {speeds[name]} Gbit/s)" for name, ports in fabrics.items())
+    if list(speeds.values()).count(speeds[best]) > 1:
+        mend = f"Name the adapters of the training: nccl_conf: {{{HCA}: =mlx5_0:1,mlx5_1:1}}"
+        undecided = (f"it has several fabrics, and none is the fastest: {known}. {mend}",)
+        return Wanted(lines, tuple(reasons), undecided)
+    lines[HCA] = f"={_named(fabrics[best])}"
+    reasons.append(f"of its fabrics {best} is the fastest: {known}")
+    return Wanted(lines, tuple(reasons))
+
+
+def taken_unasked(up: Sequence[str]) -> list[str]:
+    """Return the interfaces that NCCL takes for its sockets where nothing tells it (nccl, src/misc/socket.cc).
+
+    Since some version it leaves out virbr as well; which one a program brings is not known here.
+    """
+    infiniband = [name for name in up if name.startswith("ib")]
+    return infiniband or [name for name in up if not name.startswith(("docker", "lo"))]
+
+
+def _fabrics(seen: Seen) -> dict[str, list[RdmaPort]]:
+    """Return the active ports by what they are connected to. NCCL itself leaves out ports that are not active.
+
+    InfiniBand's subnets tell each other apart by their prefix. On Ethernet nothing does: rails of one fabric have
+    subnets of their own.
+    """
+    fabrics: dict[str, list[RdmaPort]] = defaultdict(list)
+    prefixes = {port.prefix for port in seen.ports if port.active and port.layer == "InfiniBand"}
+    for port in sorted(seen.ports, key=lambda each: (_natural(each.device), each.port)):
+        if port.active:
+            subnet = f" {port.prefix}" if port.layer == "InfiniBand" and len(prefixes) > 1 else ""
+            fabrics["RoCE" if port.layer == "Ethernet" else f"{port.layer}{subnet}"].append(port)
+    return dict(fabrics)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _named(ports: list[RdmaPort]) -> str:
+    return ",".join(f"{port.device}:{port.port}" for port in ports)
+
+
+def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:
+    """Return the file as it should be: foreign lines byte for byte, and our block below them, where it has lines.
+
+    A variable that a foreign line sets is theirs: of two lines NCCL goes by the first. A file that is not there, or
+    holds nothing but our block, is None before and empty after.
+    """
+    foreign, block = _divide(text or "")
+    theirs: dict[str, str] = {}
+    for line in foreign:
+        name, sign, value = line.rstrip("\n").partition("=")
+        if sign and not line.startswith("#"):
+            theirs.setdefault(name, value)
+    ours = {name: value for name, value in want.lines.items() if name not in theirs}
+    wished = [f"{name}={value}\n" for name, value in ours.items()]
+    above = "".join(foreign)
+    if above and wished and not above.endswith("\n"):
+        above += "\n"
+    new = above + ("".join([f"{BEGIN}\n", *wished, f"{END}\n"]) if wished else "")
+    had = [line for line in block if not line.startswith("#")]
+    differences = []
+    missing = [line.strip() for line in wished if line not in had]
+    extra = [line.strip() for line in had if line not in wished]
+    if missing:
+        differences.append(f"{PATH} lacks {', '.join(missing)}")
+    if extra:
+        differences.append(f"our block in {PATH} still has {', '.join(extra)}")
+    if not differences and new != (text or ""):
+        differences.append(f"our block in {PATH} is not as it was written")
+    return Rewrite(new, tuple(differences), tuple(_told(foreign, theirs, want, training)))
+
+
+def _divide(text: str) -> tuple[list[str], list[str]]:
+    """Tell foreign lines from ours. Where a hand has removed the block's end, nobody knows whose they are: foreign."""
+    foreign: list[str] = []
+    block: list[str] = []
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    inside = False
+    for number, line in enumerate(lines):
+        if _BEGIN.match(line):
+            inside = any(_END.match(later) for later in lines[number:])
+        elif _END.match(line):
+            inside = False
+        elif inside:
+            block.append(line)
+        else:
+            foreign.append(line)
+    return foreign, block
+
+
+def _told(foreign: list[str], theirs: Mapping[str, str], want: Wanted, training: str) -> Iterator[str]:
+    for number, line in enumerate(foreign, 1):
+        name, sign, _ = line.partition("=")
+        if line.startswith("#") or not line.strip():
+            continue
+        if not sign or not _NAME.fullmatch(name):
+            yield (
+                f"{PATH} has a line that NCCL does not understand, the {_ordinal(number)} foreign one: "
+                f"{line.strip()!r}. It takes NAME=value alone, without export and without spaces"
+            )
+    for name, value in theirs.items():
+        if is_debugging(name, value):
+            yield (
+                f"{PATH} sets {name}={value}, which is for debugging alone: every launch on this node runs with it. "
+                "It is not Muster's line, and stays; take it out"
+            )
+    launched = f"={training}" if training else ""
+    if launched and theirs.get(IFNAME, launched) != launched:
+        yield (
+            f"{PATH} sets {IFNAME}={theirs[IFNAME]}, and launches say {launched} in their environment, which counts "
+            "for them. What is started by hand goes another way"
+        )
+    for name, value in want.lines.items():
+        if name != IFNAME and theirs.get(name, value) != value:
+            yield f"{PATH} sets {name}={theirs[name]} and not {value}. It is not Muster's line, and stays"
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def contradiction(wish: object, training: str) -> str:
+    """Say where nccl_conf and the environment of a launch would differ; empty where they do not."""
+    given = str(wish.get(IFNAME, "")) if isinstance(wish, dict) else ""
+    if not given or not training or given == f"={training}":
+        return ""
+    return (
+        f"nccl_conf sets {IFNAME}={given}, and every launch says ={training} in its environment, which counts. "
+        f"Set cluster_interface to the interface that is meant, and leave {IFNAME} out"
+    )
