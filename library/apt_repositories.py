@@ -26,11 +26,16 @@ options:
     required: true
     suboptions:
       name: {description: "Name of its files, after C(muster-).", type: str, required: true}
-      uri: {description: Its address., type: str, required: true}
+      uri: {description: Its address., type: str, default: ""}
+      of_archive:
+        description: >-
+          Instead of O(repositories[].uri). Components of Debian's own archive, wherever the node has that from.
+        type: list
+        elements: str
+        default: []
       suites: {description: "Its suites; V(/) for a repository without.", type: list, elements: str, default: [/]}
       components: {description: Its components., type: list, elements: str, default: []}
       fingerprints: {description: Fingerprints that its key may have., type: list, elements: str, default: []}
-      keyring: {description: A keyring of the system that it is signed with., type: str, default: ""}
       label: {description: Label that its packages carry., type: str, default: ""}
       priority: {description: "Priority of its packages; 0 leaves apt's own.", type: int, default: 0}
       key: {description: Text of its key., type: str, default: ""}
@@ -115,6 +120,18 @@ def entries() -> Iterator[domain.Source]:
     for path in (APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))):
         if path.suffix in (".list", ".sources"):
             yield from domain.sources(str(path), read(str(path)))
+
+
+def repository_of(given: Mapping[str, Any], there: list[domain.Source]) -> domain.Repository:
+    if given["of_archive"]:
+        found = domain.of_archive(given["name"], tuple(given["of_archive"]), there)
+        if found is None:
+            raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
+        return found
+    names = ("name", "uri", "suites", "components", "fingerprints", "label", "priority")
+    return domain.Repository(
+        **{name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in names}
+    )
 
 
 def key_of(repository: domain.Repository, given: Mapping[str, Any]) -> bytes:
@@ -209,9 +226,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     there = list(entries())
     written, used, diff = [], {}, []
     for given in module.params["repositories"]:
-        names = ("name", "uri", "suites", "components", "fingerprints", "keyring", "label", "priority")
-        values = {name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in names}
-        repository = domain.Repository(**values)
+        repository = repository_of(given, there)
         other = domain.foreign(repository, there)
         if other:
             used[repository.name] = other.path
@@ -243,11 +258,11 @@ def main() -> None:
                 "required": True,
                 "options": {
                     "name": {"type": "str", "required": True},
-                    "uri": {"type": "str", "required": True},
+                    "uri": {"type": "str", "default": ""},
                     "suites": {"type": "list", "elements": "str", "default": ["/"]},
                     "priority": {"type": "int", "default": 0},
-                    **dict.fromkeys(("keyring", "label", "key"), text),
-                    **dict.fromkeys(("components", "fingerprints", "key_urls"), several),
+                    **dict.fromkeys(("label", "key"), text),
+                    **dict.fromkeys(("components", "of_archive", "fingerprints", "key_urls"), several),
                 },
             },
         },

@@ -12,9 +12,14 @@ description:
 options:
   looks:
     description: >-
-      Name of the variable in which each node's M(node_inspect) was registered. Empty means that nobody looked.
+      Name of the variable in which each node's M(node_inspect) was registered. Empty means that nobody looked. With a
+      name, a node that was not looked at counts only when the inventory tells its GPUs.
     type: str
     default: ""
+  shows:
+    description: Whether the stack is shown. Refusals always are.
+    type: bool
+    default: true
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}
@@ -33,7 +38,7 @@ EXAMPLES = r"""
 RETURN = r"""
 msg:
   description: The stack, with its reasons, or the refusals, for people.
-  returned: always
+  returned: when O(shows), or when something is refused
   type: str
 stack:
   description: >-
@@ -42,3 +47,12 @@ stack:
   returned: success
   type: dict
 """
+parts:
+  description: The roles that have something to do or to judge on each node, in their order.
+  returned: success
+  type: dict
+  sample: {"node1": ["nvidia_driver", "nccl"], "node2": []}
+repositories:
+  description: The package repositories that each node needs, as M(apt_repositories) takes them.
+  returned: success
+  type: dict

@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from muster.gpu_stack.model import Seen, Wish
 from muster.gpu_stack.report import report
+from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
 from muster_vars import load_roles, project_root, read_node
@@ -22,12 +23,15 @@ from muster_vars import load_roles, project_root, read_node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TABLE = "roles/gpu_stack/files/versions.yml"
+    from muster.gpu_stack.model import NodeStack
+
+FILES = "roles/gpu_stack/files"
 OF_THE_CLUSTER = (
     *("cluster_torch_version", "pytorch_variant", "gpu_stack_driver", "gpu_stack_source"),
-    *("gpu_stack_modules", "gpu_stack_build"),
+    *("gpu_stack_modules", "gpu_stack_build", "gpu_stack_repository_keys"),
+    *("cuda_toolkit_versions", "nccl_install", "container_toolkit_engine", "dcgm_install"),
 )
-OF_A_NODE = ("cluster_gpus", "cluster_gpu_model", "gpu_stack_system")
+OF_A_NODE = ("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", *(f"{part}_mode" for part in PARTS))
 
 
 class ActionModule(ActionBase):
@@ -39,42 +43,94 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec({"looks": {"type": "str", "default": ""}})
+        _, options = self.validate_argument_spec(
+            {"looks": {"type": "str", "default": ""}, "shows": {"type": "bool", "default": True}}
+        )
+        nodes, values = self._nodes(task_vars, options["looks"])
+        stack = resolve(self._table(), wish_of(values), nodes, datetime.now(tz=timezone.utc).date())
+        if stack.refusals:
+            raise AnsibleActionFail(report(stack))
+        parts = {
+            seen.node: parts_of(
+                stack.nodes[seen.node], self._modes[seen.node], has_gpus=seen.has_gpus and stack.variant != "cpu"
+            )
+            for seen in nodes
+        }
+        result.update(changed=False, stack=asdict(stack), parts=parts)
+        result["repositories"] = {
+            seen.node: self._repositories(seen, stack.nodes[seen.node], parts[seen.node], values) for seen in nodes
+        }
+        if options["shows"]:
+            result["msg"] = report(stack)
+        return result
+
+    def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[Seen], dict[str, Any]]:
+        """Return what is known of every node that can be reckoned with, and what the inventory says of the cluster."""
         roles = load_roles(self._loader)
         nodes = []
+        self._modes: dict[str, dict[str, str]] = {}
         for name in task_vars["groups"]["gpu_nodes"]:
             reading = read_node(task_vars, self._templar, roles, name, (*OF_THE_CLUSTER, *OF_A_NODE))
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
-            look = task_vars["hostvars"].raw_get(name).get(options["looks"], {}) if options["looks"] else {}
-            nodes.append(seen(name, reading.values, look.get("facts")))
-        values = reading.values
-        # 2.13.0+cu126 names the build as well.
-        torch, _, build = values["cluster_torch_version"].partition("+")
-        wish = Wish(
-            torch=torch,
-            variant=build or values["pytorch_variant"],
-            driver=values["gpu_stack_driver"],
-            source=values["gpu_stack_source"],
-            modules=values["gpu_stack_modules"],
-            build=values["gpu_stack_build"],
-        )
-        table = Table(self._loader.load_from_file(str(project_root() / TABLE)))
-        stack = resolve(table, wish, nodes, datetime.now(tz=timezone.utc).date())
-        if stack.refusals:
-            raise AnsibleActionFail(report(stack))
-        result.update(changed=False, msg=report(stack), stack=asdict(stack))
-        return result
+            self._modes[name] = {part: reading.values.get(f"{part}_mode", "manage") for part in PARTS}
+            look = task_vars["hostvars"].raw_get(name).get(looks, {}) if looks else {}
+            node = seen(name, reading.values, look.get("facts"))
+            # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
+            if node.looked or node.model or not looks:
+                nodes.append(node)
+        return nodes, reading.values
+
+    def _table(self) -> Table:
+        return Table(self._loader.load_from_file(str(project_root() / FILES / "versions.yml")))
+
+    def _repositories(
+        self, node: Seen, stack: NodeStack, parts: list[str], values: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        rows = self._loader.load_from_file(str(project_root() / FILES / "repositories.yml"))
+        managed = [part for part in parts if self._modes[node.node][part] == "manage"]
+        keys = values["gpu_stack_repository_keys"]
+        return [
+            repository(
+                name,
+                rows[name],
+                system=node.system,
+                machine=node.machine,
+                mirror="",
+                key=self._loader.get_text_file_contents(keys[name]) if name in keys else "",
+            )
+            for name in needed(stack, managed)
+        ]
+
+
+def wish_of(values: Mapping[str, Any]) -> Wish:
+    """Return what the inventory asks for."""
+    # 2.13.0+cu126 names the build as well.
+    torch, _, build = values["cluster_torch_version"].partition("+")
+    return Wish(
+        torch=torch,
+        variant=build or values["pytorch_variant"],
+        driver=values["gpu_stack_driver"],
+        source=values["gpu_stack_source"],
+        modules=values["gpu_stack_modules"],
+        build=values["gpu_stack_build"],
+        cuda_toolkits=tuple(values.get("cuda_toolkit_versions", ())),
+        nccl=values.get("nccl_install", False),
+        container_toolkit=values.get("container_toolkit_engine", "none") != "none",
+        dcgm=values.get("dcgm_install", False),
+    )
 
 
 def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Seen:
     """Return what is known of a node: what a look saw, or what the inventory declares."""
+    managed = values.get("nvidia_driver_mode", "manage") == "manage"
     if not facts:
         return Seen(
             name,
             system=values["gpu_stack_system"],
             model=values["cluster_gpu_model"],
             gpu_count=values["cluster_gpus"],
+            managed=managed,
             looked=False,
         )
     system, gpus = facts["system"], facts["gpus"]
@@ -90,5 +146,6 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         kernels=tuple(facts["packages"]["kernels"]),
         secure_boot=facts["secure_boot"],
         key_enrolled=facts["key_enrolled"],
+        managed=managed,
         driver=facts["packages"]["driver"] or gpus["driver_version"],
     )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 HEAD = "# Written by Muster (role gpu_stack).\n"
+# How the addresses of Debian's archive and of its mirrors end.
+ARCHIVES = ("/debian",)
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
 
@@ -25,9 +27,9 @@ class KeyFileError(ValueError):
 class Repository:
     """A repository of packages.
 
-    suites: `/` for a flat one, without components. keyring: a keyring that the system has already; otherwise a key of
-    its own is kept, which must have one of the fingerprints, or any where there are none. label, priority: of its
-    packages, when apt shall prefer them, or refuse them with a negative one.
+    suites: `/` for a flat one, without components. keyring: one that the system has already, empty for all that it
+    trusts; None keeps a key of its own, which must have one of the fingerprints, or any where there are none.
+    label, priority: of its packages, when apt shall prefer them, or refuse them with a negative one.
     """
 
     name: str
@@ -35,7 +37,7 @@ class Repository:
     suites: tuple[str, ...] = ("/",)
     components: tuple[str, ...] = ()
     fingerprints: tuple[str, ...] = ()
-    keyring: str = ""
+    keyring: str | None = None
     label: str = ""
     priority: int = 0
 
@@ -57,7 +59,8 @@ class Repository:
         lines = ["Types: deb", f"URIs: {self.uri}", f"Suites: {' '.join(self.suites)}"]
         if self.components:
             lines.append(f"Components: {' '.join(self.components)}")
-        lines.append(f"Signed-By: {self.keyring or self.key_path}")
+        if self.keyring != "":
+            lines.append(f"Signed-By: {self.keyring or self.key_path}")
         files = {self.sources_path: HEAD + "\n".join(lines) + "\n"}
         if self.priority:
             pin = f"Package: *\nPin: release l={self.label}\nPin-Priority: {self.priority}\n"
@@ -74,7 +77,7 @@ class Repository:
     def lacks(self, files: Mapping[str, str]) -> list[str]:
         """Return the paths of its files that are not as they should be; files: what they hold, by path."""
         found = [path for path, text in self.texts.items() if files.get(path) != text]
-        if not self.keyring and not self.trusts(files.get(self.key_path, "").encode()):
+        if self.keyring is None and not self.trusts(files.get(self.key_path, "").encode()):
             found.append(self.key_path)
         return found
 
@@ -126,10 +129,20 @@ def same_uri(one: str, other: str) -> bool:
 
 
 def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
-    """Return somebody else's entry for the same repository: apt refuses two of one address with different keys."""
+    """Return somebody else's entry for the same packages: apt refuses two of one address with different keys."""
     for source in there:
-        if source.path != repository.sources_path and any(same_uri(uri, repository.uri) for uri in source.uris):
+        same = any(same_uri(uri, repository.uri) for uri in source.uris)
+        has_all = set(repository.suites) <= set(source.suites) and set(repository.components) <= set(source.components)
+        if source.path != repository.sources_path and same and has_all:
             return source
+    return None
+
+
+def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) -> Repository | None:
+    """Return further components of the distribution's own archive, from where the node has its main one."""
+    for source in there:
+        if "main" in source.components and any(uri.rstrip("/").endswith(ARCHIVES) for uri in source.uris):
+            return Repository(name, " ".join(source.uris), source.suites, components, keyring=source.signed_by)
     return None
 
 

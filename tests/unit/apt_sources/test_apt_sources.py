@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from muster.apt_sources import KeyFileError, Repository, Source, fingerprints, foreign, sources
+from muster.apt_sources import KeyFileError, Repository, Source, fingerprints, foreign, of_archive, sources
 
 # Made for this test with: gpg --quick-generate-key 'Stand-in for a test <nobody@example.org>' ed25519
 KEY = b"""\
@@ -165,3 +165,25 @@ def test_an_entry_of_somebody_else_for_the_same_address_is_found() -> None:
     ours = list(sources(CUDA.sources_path, CUDA.texts[CUDA.sources_path]))
     assert foreign(CUDA, ours) is None
     assert foreign(DEBIAN, ours) is None
+
+
+@pytest.mark.parametrize(("components", "needed"), [("main", True), ("main contrib non-free", False)])
+def test_further_components_come_from_where_the_archive_does(components: str, needed: bool) -> None:
+    text = f"Types: deb\nURIs: http://example.org/debian\nSuites: trixie\nComponents: {components}\nSigned-By: /k.gpg\n"
+    there = list(sources("/etc/apt/sources.list.d/debian.sources", text))
+    found = of_archive("debian", ("contrib", "non-free"), there)
+    assert found
+    assert found.texts[found.sources_path].endswith(
+        "URIs: http://example.org/debian\nSuites: trixie\nComponents: contrib non-free\nSigned-By: /k.gpg\n"
+    )
+    assert (foreign(found, there) is None) is needed
+
+
+def test_an_archive_without_a_keyring_of_its_own_stays_without() -> None:
+    # apt refuses two entries of one suite that are signed in different ways.
+    there = list(sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
+    found = of_archive("debian", ("contrib",), there)
+    assert found
+    assert "Signed-By" not in found.texts[found.sources_path]
+    assert found.lacks(found.texts) == []
+    assert of_archive("debian", ("contrib",), list(sources("/etc/apt/x.sources", STANZAS))) is None

@@ -1,0 +1,58 @@
+"""Which package repositories a node needs for its part of the stack, beside those that it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .model import NodeStack
+
+# The parts of a stack in the order in which they are brought: each has a role of its name. Which packages are whose.
+PARTS = {
+    "nvidia_driver": "driver",
+    "cuda_toolkit": "cuda",
+    "nccl": "nccl",
+    "container_toolkit": "containers",
+    "dcgm": "dcgm",
+}
+
+
+def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool) -> list[str]:
+    """Return the roles that have something to do, or to judge, on a node. modes: manage, verify or off of each role."""
+    wished = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
+    return [part for part in wished if has_gpus and modes[part] != "off"]
+
+
+def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
+    """Return the names of the repositories. managed: the parts that may be installed there."""
+    names = []
+    if ("nvidia_driver" in managed and node.source == "nvidia") or {"cuda_toolkit", "nccl", "dcgm"} & set(managed):
+        names.append("nvidia")
+    if "container_toolkit" in managed:
+        names.append("container_toolkit")
+    if "nvidia_driver" in managed and node.source == "debian":
+        names.append("debian")
+    return names
+
+
+def repository(
+    name: str, row: Mapping[str, Any], *, system: str, machine: str, mirror: str, key: str
+) -> dict[str, Any]:
+    """Return a repository as the module apt_repositories takes it.
+
+    row: its entry in roles/gpu_stack/files/repositories.yml. system: as `ubuntu-24.04`. mirror: an address instead of
+    its own, or "". key: the text of a key that is to be trusted instead of its own, or "".
+    """
+    if "of_archive" in row:
+        return {"name": name, "of_archive": row["of_archive"]}
+    words = {"system": system.replace("-", "").replace(".", ""), "machine": row["machine"].get(machine, machine)}
+    own = row["uri"].format(**words)
+    uri = mirror.format(**words) if mirror else own
+    wanted = {"name": name, "uri": uri, "label": row.get("label", ""), "priority": row.get("priority", 0)}
+    if key:
+        return {**wanted, "key": key}
+    places = dict.fromkeys(urljoin(base, path) for base in (uri, own) for path in row["keys"])
+    return {**wanted, "key_urls": list(places), "fingerprints": list(row["keys"].values())}
