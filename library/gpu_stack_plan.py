@@ -46,7 +46,6 @@ stack:
     C(warnings), and under C(nodes) each node's C(source), C(modules), C(build) and its lists of packages.
   returned: success
   type: dict
-"""
 parts:
   description: The roles that have something to do or to judge on each node, in their order.
   returned: success
@@ -56,3 +55,4 @@ repositories:
   description: The package repositories that each node needs, as M(apt_repositories) takes them.
   returned: success
   type: dict
+"""

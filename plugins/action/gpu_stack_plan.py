@@ -13,6 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
+from muster import mirrors
 from muster.gpu_stack.model import Seen, Wish
 from muster.gpu_stack.report import report
 from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
     from muster.gpu_stack.model import NodeStack
 
-FILES = "roles/gpu_stack/files"
+VERSIONS = "roles/gpu_stack/files/versions.yml"
+REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
+MIRRORS = "roles/package_sources/files/mirrors.yml"
 OF_THE_CLUSTER = (
     *("cluster_torch_version", "pytorch_variant", "gpu_stack_driver", "gpu_stack_source"),
     *("gpu_stack_modules", "gpu_stack_build", "gpu_stack_repository_keys"),
+    *("cluster_mirror", "cluster_mirror_urls", "cluster_offline_dir"),
     *("cuda_toolkit_versions", "nccl_install", "container_toolkit_engine", "dcgm_install"),
 )
 OF_A_NODE = ("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", *(f"{part}_mode" for part in PARTS))
@@ -82,24 +86,27 @@ class ActionModule(ActionBase):
         return nodes, reading.values
 
     def _table(self) -> Table:
-        return Table(self._loader.load_from_file(str(project_root() / FILES / "versions.yml")))
+        return Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
 
     def _repositories(
         self, node: Seen, stack: NodeStack, parts: list[str], values: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        rows = self._loader.load_from_file(str(project_root() / FILES / "repositories.yml"))
+        """Return the repositories that a node needs; none where a folder stands for all of them."""
+        rows, table = (self._loader.load_from_file(str(project_root() / path)) for path in (REPOSITORIES, MIRRORS))
         managed = [part for part in parts if self._modes[node.node][part] == "manage"]
+        wish = mirrors.Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
+        here, upstream = (mirrors.resolve(table, each, node.system, node.machine) for each in (wish, mirrors.Wish()))
         keys = values["gpu_stack_repository_keys"]
         return [
             repository(
                 name,
                 rows[name],
-                system=node.system,
-                machine=node.machine,
-                mirror="",
+                uri=getattr(here, name, mirrors.Place()).uri,
+                upstream=getattr(upstream, name, mirrors.Place()).uri,
                 key=self._loader.get_text_file_contents(keys[name]) if name in keys else "",
             )
             for name in needed(stack, managed)
+            if not here.offline
         ]
 
 

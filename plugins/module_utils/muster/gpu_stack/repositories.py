@@ -38,21 +38,16 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
     return names
 
 
-def repository(
-    name: str, row: Mapping[str, Any], *, system: str, machine: str, mirror: str, key: str
-) -> dict[str, Any]:
+def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> dict[str, Any]:
     """Return a repository as the module apt_repositories takes it.
 
-    row: its entry in roles/gpu_stack/files/repositories.yml. system: as `ubuntu-24.04`. mirror: an address instead of
-    its own, or "". key: the text of a key that is to be trusted instead of its own, or "".
+    row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
+    key a mirror may lack. key: the text of a key that is to be trusted instead of NVIDIA's, or "".
     """
     if "of_archive" in row:
         return {"name": name, "of_archive": row["of_archive"]}
-    words = {"system": system.replace("-", "").replace(".", ""), "machine": row["machine"].get(machine, machine)}
-    own = row["uri"].format(**words)
-    uri = mirror.format(**words) if mirror else own
     wanted = {"name": name, "uri": uri, "label": row.get("label", ""), "priority": row.get("priority", 0)}
     if key:
         return {**wanted, "key": key}
-    places = dict.fromkeys(urljoin(base, path) for base in (uri, own) for path in row["keys"])
+    places = dict.fromkeys(urljoin(base, path) for base in (uri, upstream) for path in row["keys"])
     return {**wanted, "key_urls": list(places), "fingerprints": list(row["keys"].values())}

@@ -38,6 +38,7 @@ CLUSTER_WIDE = (
     "gpu_stack_source",
     "gpu_stack_modules",
     "gpu_stack_build",
+    "gpu_stack_repository_keys",
 )
 PORTS = range(1024, 65536)
 # Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.
