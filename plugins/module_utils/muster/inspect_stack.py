@@ -37,7 +37,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "loaded": loaded,
         "running": look["running"],
         "bootable": sorted(look["bootable"], key=_natural),
-        "kernels": {name: _kernel(kernel, modprobe) for name, kernel in look["kernels"].items()},
+        "kernels": {name: _kernel(kernel, modprobe, look["now"] - uptime) for name, kernel in look["kernels"].items()},
         "files": look["files"],
         "sources": [entry for path, text in look["sources"].items() for entry in _sources(path, text)],
         "reboot_required": look["reboot_required"],
@@ -47,6 +47,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "holders": _holders(look["holders"], uptime),
         "launches": [line.split()[0] for line in look["launches"].splitlines() if line.split()],
         "nvidia_smi": _nvidia_smi(look["nvidia_smi"]),
+        "evidence": look["evidence"] or {"kernel_log": "", "dkms": ""},
     }
 
 
@@ -81,7 +82,7 @@ def _version_in(text: str) -> str:
     return found[1] if found else ""
 
 
-def _kernel(look: Mapping[str, Any], modprobe: float | None) -> dict[str, Any]:
+def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> dict[str, Any]:
     initramfs = look["initramfs"]
     # Of several modules of that name the first one is what modprobe takes.
     fields: dict[str, str] = {}
@@ -97,6 +98,8 @@ def _kernel(look: Mapping[str, Any], modprobe: float | None) -> dict[str, Any]:
         "headers": look["headers"],
         "has_initramfs": initramfs is not None,
         "initramfs_old": initramfs is not None and modprobe is not None and initramfs < modprobe,
+        # A boot that has taken another kernel since was somebody's choice.
+        "since_boot": look["installed"] is not None and look["installed"] > booted,
     }
 
 

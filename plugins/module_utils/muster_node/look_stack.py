@@ -35,6 +35,7 @@ LAUNCHES = "muster-launch-*"
 FILES = (
     *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
     *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
+    "/usr/lib/systemd/system/nvidia-persistenced.service",
 )
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 INSTALLER = tuple(
@@ -46,6 +47,7 @@ NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,name,driver_version,persistence_m
 # A GPU that has fallen off the bus lets nvidia-smi wait for ever; eight without persistence take a while.
 NVIDIA_SMI_SECONDS = 30.0
 MOST_OF_A_FILE = 20_000
+MOST_LINES = 8
 
 
 def look() -> dict[str, Any]:
@@ -57,6 +59,7 @@ def look() -> dict[str, Any]:
     # Before nvidia-smi is started, which holds the devices itself.
     holders = _holders()
     asked = bool(loaded or loaded_text)
+    missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
     return {
         # It ends with 1 when nothing fits one of the patterns, and lists the rest.
@@ -76,6 +79,7 @@ def look() -> dict[str, Any]:
         **_units(),
         **holders,
         "nvidia_smi": {"text": smi.text, "why": smi.why} if smi else None,
+        "evidence": _evidence() if missed else None,
     }
 
 
@@ -99,15 +103,24 @@ def _kernel(kernel: str) -> dict[str, Any]:
         "modinfo": module.text,
         "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
         "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
-        "initramfs": _changed(Path(f"/boot/initrd.img-{kernel}")),
+        "initramfs": _time(Path(f"/boot/initrd.img-{kernel}"), "st_mtime"),
+        # dpkg keeps the time at which the package was built as that of the file: the inode tells when it came here.
+        "installed": _time(Path(f"/boot/vmlinuz-{kernel}"), "st_ctime"),
     }
 
 
-def _changed(path: Path) -> float | None:
+def _time(path: Path, which: str) -> float | None:
     try:
-        return path.stat().st_mtime
+        return float(getattr(path.stat(), which))
     except OSError:
         return None
+
+
+def _evidence() -> dict[str, str]:
+    """Look why a driver that is installed is not loaded."""
+    lines = run("journalctl", "-k", "-b", "-o", "cat", "--no-pager", "-n", "5000").text.splitlines()
+    told = [line for line in lines if any(word in line.lower() for word in ("nvrm", "nvidia", "nouveau"))]
+    return {"kernel_log": "\n".join(told[-MOST_LINES:]), "dkms": run("dkms", "status").text}
 
 
 def _file(path: Path) -> dict[str, Any]:
