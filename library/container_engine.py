@@ -1,0 +1,211 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Has a container engine give GPUs to its containers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_engine
+short_description: Have a container engine give GPUs to its containers
+description:
+  - Tells docker or containerd of NVIDIA's runtime with C(nvidia-ctk runtime configure), where the engine does not know
+    it; the rest of its file stays. docker is told to reload, and never restarted. containerd is restarted where what
+    runs in it survives that.
+  - Has the GPUs described to podman (CDI) where a driver is loaded, by the toolkit's own service where there is one.
+  - An engine that is not there is not installed. The module fails and says so.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node, for messages.
+    type: str
+    required: true
+  engine:
+    description: The engine.
+    type: str
+    choices: [docker, podman, containerd]
+    required: true
+  mode:
+    description: With V(manage) what differs is done. With V(verify) the module fails on a difference.
+    type: str
+    choices: [manage, verify]
+    default: manage
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: posix}
+"""
+
+EXAMPLES = r"""
+- name: Have docker give GPUs to its containers
+  container_engine:
+    node: "{{ inventory_hostname }}"
+    engine: docker
+"""
+
+RETURN = r"""
+differences:
+  description: What was done something about, or would be, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/docker/daemon.json does not name the runtime nvidia]
+commands:
+  description: What was run for that, or would be.
+  returned: success
+  type: list
+  elements: str
+  sample: ["nvidia-ctk runtime configure --runtime=docker", "systemctl reload docker.service"]
+told:
+  description: What the user has to know or to do. Each is a warning as well.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import contextlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import container_engine as domain
+from ansible.module_utils.muster_node.look_run import PATH, names, read, run
+
+FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
+SECONDS_TO_RELOAD = 15
+
+
+class EngineError(Exception):
+    """What stands in the way and what to do, in one sentence or two."""
+
+
+def unit(name: str, *properties: str) -> dict[str, str]:
+    shown = run("systemctl", "show", f"--property={','.join(properties)}", name).text
+    return dict(line.partition("=")[::2] for line in shown.splitlines())
+
+
+def look(engine: str) -> domain.Seen:
+    texts = {path: read(path).text for path in FILES[engine] if Path(path).is_file()}
+    program = domain.PROGRAMS[engine]
+    seen: dict[str, Any] = {"programs": frozenset([program] if shutil.which(program, path=PATH) else [])}
+    if engine == "docker":
+        seen |= look_at_docker()
+    elif engine == "containerd":
+        seen |= look_at_containerd(list(texts))
+    else:
+        for folder in domain.SPEC_FOLDERS:
+            texts |= {f"{folder}/{name}": read(f"{folder}/{name}").text for name in names(folder)}
+        refresh = unit(domain.REFRESH, "LoadState")
+        seen |= {
+            "driver": read("/sys/module/nvidia/version").text.strip(),
+            "refresh": refresh.get("LoadState") == "loaded",
+        }
+    return domain.Seen(engine=engine, files=texts, **seen)
+
+
+def look_at_docker() -> dict[str, Any]:
+    if Path("/snap/docker/current").exists():
+        return {"programs": frozenset([domain.PROGRAMS["docker"]]), "snap": True}
+    info = run("docker", "info", "--format", "{{json .}}")
+    told: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        told = json.loads(info.text)
+    # Without its daemon the client still tells of itself, and says among that what went wrong.
+    if info.why or not told.get("Runtimes"):
+        errors = told.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
+        return {"why": str(errors[0]).strip()[:200]}
+    return {
+        "answers": True,
+        "runtimes": frozenset(told["Runtimes"]),
+        "survive": bool(told.get("LiveRestoreEnabled")),
+        "containers": tuple(run("docker", "ps", "--format", "{{.Names}}").text.split()),
+    }
+
+
+def look_at_containerd(files: list[str]) -> dict[str, Any]:
+    state = unit("containerd.service", "ActiveState", "KillMode", "ExecMainStartTimestampMonotonic")
+    micros = int(state.get("ExecMainStartTimestampMonotonic") or 0)
+    started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + micros / 1e6
+    shims = []
+    for process in Path("/proc").glob("[0-9]*"):
+        # A process may end at any moment.
+        with contextlib.suppress(OSError, ValueError):
+            if (process / "comm").read_text().startswith("containerd-shim"):
+                argv = (process / "cmdline").read_text().split("\0")
+                shims.append(argv[argv.index("-id") + 1][:12])
+    return {
+        "answers": state.get("ActiveState") == "active",
+        # The shims, and with them the containers, are in the unit's control group.
+        "survive": state.get("KillMode") == "process",
+        "containers": tuple(sorted(shims)),
+        "behind": bool(micros) and any(Path(path).stat().st_ctime > started for path in files),
+    }
+
+
+def act(plan: domain.Plan) -> None:
+    for step in plan.steps:
+        done = run(*step.argv, seconds=120)
+        if done.why:
+            raise EngineError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
+
+
+def wait_for_the_runtime(engine: str) -> str:
+    """Wait until docker has taken over what its file says; return what the user has to do when it does not."""
+    deadline = time.monotonic() + SECONDS_TO_RELOAD
+    while (sentence := domain.after_reload(look(engine))) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return sentence
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    node, engine = module.params["node"], module.params["engine"]
+    plan = domain.make_plan(look(engine))
+    verifies = module.params["mode"] == "verify"
+    wrong = plan.problems + (plan.differences if verifies else [])
+    if wrong:
+        mend = "To change it, run ansible-playbook site.yml --tags gpu_stack with container_toolkit_mode=manage"
+        raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {mend}"))
+    if plan.steps and not module.check_mode:
+        act(plan)
+        unheard = wait_for_the_runtime(engine)
+        again = domain.make_plan(look(engine))
+        if unheard or again.steps:
+            raise EngineError(unheard or "; ".join(again.differences))
+    for sentence in plan.told:
+        module.warn(f"{node}: {sentence}.")
+    commands = [" ".join(step.argv) for step in plan.steps]
+    return {
+        "changed": bool(plan.steps),
+        "differences": plan.differences,
+        "commands": commands,
+        "told": plan.told,
+        "diff": {
+            "before_header": engine,
+            "after_header": engine,
+            "before": "".join(f"{line}\n" for line in plan.differences),
+            "after": "".join(f"{line}\n" for line in commands),
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "engine": {"type": "str", "choices": ["docker", "podman", "containerd"], "required": True},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**run_module(module))
+    except EngineError as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem}.")
+
+
+if __name__ == "__main__":
+    main()
