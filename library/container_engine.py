@@ -156,9 +156,11 @@ def act(plan: domain.Plan) -> None:
 def wait_for_the_runtime(engine: str) -> str:
     """Wait until docker has taken over what its file says; return what the user has to do when it does not."""
     deadline = time.monotonic() + SECONDS_TO_RELOAD
-    while (sentence := domain.after_reload(look(engine))) and time.monotonic() < deadline:
+    while True:
+        sentence: str = domain.after_reload(look(engine))
+        if not sentence or time.monotonic() > deadline:
+            return sentence
         time.sleep(0.5)
-    return sentence
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
