@@ -1,23 +1,20 @@
-"""Stand-in package repositories, and the real apt asked about them without touching this machine."""
+"""The real apt, asked about the stand-in repositories without touching this machine."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
+from package_list import LABELS, preferences, read_packages, write_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-PACKAGES = Path(__file__).with_name("packages.yml")
-LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT"}
 # What the keyring package of NVIDIA's repository brings along (cuda-repository-pin-600).
 OF_THE_KEYRING = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
-FIELDS = ("depends", "recommends", "conflicts", "provides", "replaces")
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,10 @@ class Apt:
         for part in ("etc/preferences.d", "state/lists/partial", "cache/archives/partial"):
             (folder / part).mkdir(parents=True)
         (folder / "status").touch()
-        packages = yaml.safe_load(PACKAGES.read_text())["packages"]
+        packages = read_packages()
         lines = []
         for name in repositories:
+            (folder / name).mkdir()
             write_index(folder / name, LABELS[name], [package for package in packages if package["repo"] == name])
             lines.append(f"deb [trusted=yes] file:{folder / name} ./")
         (folder / "etc/sources.list").write_text("\n".join(lines) + "\n")
@@ -50,14 +48,8 @@ class Apt:
         (self.folder / f"etc/preferences.d/{name}").write_text(text)
 
     def pin(self, package: str) -> None:
-        """Do what the package nvidia-driver-pinning-VERSION does: its file of preferences, at priority 1000."""
-        version = package.removeprefix("nvidia-driver-pinning-")
-        globs = "*nvidia* *nvsdm* cuda-drivers* libcuda1* xserver-xorg-video-nvidia*"
-        # The versions of a branch begin with its number and a dot; an exact one is followed by the package's revision.
-        pattern = f"{version}-*" if "." in version else f"{version}.*"
-        names = f"Package: {globs}\nPin: version {pattern}\nPin-Priority: 1000\n"
-        # The toolkit for containers bears the same prefix, and has versions of its own.
-        self.prefer("nvidia-driver-pinning", names)
+        """Do what the package nvidia-driver-pinning-VERSION does when it is installed."""
+        self.prefer("nvidia-driver-pinning", preferences(package))
 
     def install(self, *packages: str) -> Answer:
         """Ask what would be installed."""
@@ -93,17 +85,3 @@ class Apt:
             text=True,
             env={"LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
         )
-
-
-def write_index(folder: Path, label: str, packages: Sequence[dict[str, str]]) -> None:
-    """Write a flat repository's index. Nothing can be downloaded from it."""
-    folder.mkdir()
-    stanzas = []
-    for package in packages:
-        lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
-        lines += [f"{field.capitalize()}: {package[field]}" for field in FIELDS if field in package]
-        path = f"{package['name']}_{package['version'].replace(':', '%3a')}_amd64.deb"
-        lines += [f"Filename: ./{path}", "Size: 1", f"SHA256: {'0' * 64}", "Description: stand-in, empty"]
-        stanzas.append("\n".join(lines))
-    (folder / "Packages").write_text("\n\n".join(stanzas) + "\n")
-    (folder / "Release").write_text(f"Origin: {label}\nLabel: {label}\nSuite: stable\nArchitectures: amd64\n")

@@ -1,0 +1,71 @@
+"""Makes nodes of a sandbox that is up into stand-ins for GPU nodes, with repositories served by its outsider.
+
+.venv/bin/python tests/standins/bring_up.py [node ...] (node1 and node2 unless others are named; --help says more)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gpu_node import RELEASES, make_gpu_node
+from package_list import read_packages, renamed
+from served import Served
+
+FOLDER = Path(__file__).parents[2] / ".sandbox/standins"
+# What is published during a test, as what becomes of what.
+LATER = {
+    "newer-branch": ("615", "620"),
+    "newer-kernel": ("6.8.0-90", "6.8.0-94"),
+    "newer-version": ("580.178", "580.190"),
+}
+
+
+def address_of(container: str) -> str:
+    template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    argv = ["podman", "inspect", "--format", template, container]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("nodes", nargs="*")
+    parser.add_argument("--sandbox", default=os.environ.get("MUSTER_SANDBOX", "muster"))
+    parser.add_argument("--system", choices=RELEASES, default="ubuntu-24.04")
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--gpu", default="0x2330", help="PCI device id")
+    parser.add_argument("--nvswitches", type=int, default=4)
+    parser.add_argument("--nouveau", action="store_true", help="it holds the GPUs until an initramfs keeps it out")
+    parser.add_argument("--publish", choices=LATER, action="append", default=[], help="beside what there was before")
+    parser.add_argument("--wrongly-signed", action="store_true")
+    parser.add_argument("--only-publish", action="store_true")
+    wishes = parser.parse_args()
+    outsider = f"{wishes.sandbox}-outsider"
+    served = Served(FOLDER, outsider, address_of(outsider))
+    packages = read_packages()
+    packages += [package for name in wishes.publish for package in renamed(packages, *LATER[name])]
+    repositories = served.repositories
+    served.publish(packages, signed_by=repositories.stranger if wishes.wrongly_signed else None)
+    for node in [] if wishes.only_publish else wishes.nodes or ["node1", "node2"]:
+        make_gpu_node(
+            f"{wishes.sandbox}-{node}",
+            served.url,
+            repositories.key.public,
+            system=wishes.system,
+            gpus=wishes.gpus,
+            gpu=wishes.gpu,
+            nvswitches=wishes.nvswitches,
+            nouveau=wishes.nouveau,
+        )
+    for name in ("cuda", "nct"):
+        sys.stdout.write(f"{name}: {served.location(name)}  key: {served.key_location(name)}\n")
+    sys.stdout.write(f"fingerprint of the key: {repositories.key.fingerprint}\n")
+
+
+if __name__ == "__main__":
+    main()

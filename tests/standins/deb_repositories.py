@@ -1,0 +1,152 @@
+"""Stand-in packages as real .deb files, in signed repositories with the paths that the real ones have."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import package_contents
+import package_list
+from package_list import LABELS, control, file_name, read_packages, write_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from package_list import Package
+
+# Below the server's root. The key lies where the publisher of the real one has it.
+FOLDERS = {
+    "ubuntu": "ubuntu",
+    "cuda": "compute/cuda/repos/ubuntu2404/x86_64",
+    "nct": "libnvidia-container/stable/deb/amd64",
+}
+KEYS = {
+    "ubuntu": "ubuntu/archive.asc",
+    "cuda": "compute/cuda/repos/ubuntu2404/x86_64/3bf863cc.pub",
+    "nct": "libnvidia-container/gpgkey",
+}
+# The same packages for the other release: it is the roads to them that differ.
+OTHER_RELEASES = ("compute/cuda/repos/ubuntu2204",)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key to sign with, made for the tests. Both halves lie in a folder of theirs; gpg's own is short-lived."""
+
+    folder: Path
+
+    @property
+    def public(self) -> Path:
+        return self.folder / "public.asc"
+
+    @property
+    def secret(self) -> Path:
+        return self.folder / "secret.asc"
+
+    @property
+    def fingerprint(self) -> str:
+        with gpg_home() as home:
+            shown = gpg(home, "--with-colons", "--show-keys", str(self.public))
+        found = re.search(r"^fpr:+([0-9A-F]{40}):", shown, re.MULTILINE)
+        assert found, shown
+        return found[1]
+
+    def make(self) -> Key:
+        if not self.public.exists():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            owner = "Stand-in of Muster's tests <nobody@example.invalid>"
+            with gpg_home() as home:
+                gpg(home, "--quick-generate-key", owner, "ed25519", "sign", "never")
+                gpg(home, "--armor", "--output", str(self.secret), "--export-secret-keys")
+                gpg(home, "--armor", "--output", str(self.public), "--export")
+        return self
+
+    def sign(self, folders: Sequence[Path]) -> None:
+        """Sign the Release file of each folder."""
+        with gpg_home() as home:
+            gpg(home, "--import", str(self.secret))
+            for folder in folders:
+                gpg(home, "--clearsign", "--yes", "--output", str(folder / "InRelease"), str(folder / "Release"))
+
+
+@contextmanager
+def gpg_home() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="standin-gpg-") as home:
+        try:
+            yield home
+        finally:
+            # The agent that gpg has begun for this folder.
+            subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+
+
+def gpg(home: str, *arguments: str) -> str:
+    argv = ["gpg", "--homedir", home, "--batch", "--quiet", "--pinentry-mode=loopback", "--passphrase="]
+    return subprocess.run([*argv, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+class Repositories:
+    """The three repositories in a folder. What was built stays there for the next run, unless its recipe changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.key = Key(folder / "key").make()
+        self.stranger = Key(folder / "stranger").make()
+
+    def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
+        """Write all three anew with these packages, or those of the list."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        debs = self._build(packages or read_packages())
+        for name, place in FOLDERS.items():
+            folder = self.root / place
+            folder.mkdir(parents=True)
+            there = [package for package in packages or read_packages() if package["repo"] == name]
+            write_index(folder, LABELS[name], there, debs)
+            for package in there:
+                os.link(debs[file_name(package)], folder / file_name(package))
+            shutil.copy(self.key.public, self.root / KEYS[name])
+        for place in OTHER_RELEASES:
+            (self.root / place).symlink_to(Path(FOLDERS["cuda"]).parent.name)
+        (signed_by or self.key).sign([self.root / place for place in FOLDERS.values()])
+
+    def _build(self, packages: Sequence[Package]) -> dict[str, Path]:
+        """Return the .deb files of these packages by their names."""
+        makers = [Path(package_contents.__file__), Path(package_list.__file__)]
+        makers += sorted(package_contents.PROGRAMS.iterdir())
+        recipe = hashlib.sha256(b"".join(path.read_bytes() for path in makers))
+        debs: dict[str, Path] = {}
+        for package in packages:
+            of_this = recipe.copy()
+            of_this.update(repr(sorted(package.items())).encode())
+            debs[file_name(package)] = deb = self.folder / "debs" / f"{of_this.hexdigest()[:16]}.deb"
+            if not deb.exists():
+                build(package, deb)
+        return debs
+
+
+def build(package: Package, deb: Path) -> None:
+    made = package_contents.contents(package)
+    deb.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="standin-deb-") as name:
+        root = Path(name, "root")
+        for path, content in made.files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(content)
+            (root / path).chmod(0o755 if path in made.programs else 0o644)
+        (root / "DEBIAN").mkdir()
+        root.chmod(0o755)
+        (root / "DEBIAN/control").write_text(control(package) + "\n")
+        for script, text in made.scripts.items():
+            (root / "DEBIAN" / script).write_text(f"#!/bin/sh\nset -e\n{text}")
+            (root / "DEBIAN" / script).chmod(0o755)
+        argv = ["dpkg-deb", "--build", "--root-owner-group", "-Zgzip", "-z1", str(root), f"{name}/made.deb"]
+        subprocess.run(argv, check=True, capture_output=True)
+        shutil.move(f"{name}/made.deb", deb)

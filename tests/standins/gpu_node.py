@@ -1,0 +1,104 @@
+"""A machine of the sandbox that passes for an Ubuntu server with GPUs, as far as files can show it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).with_name("node")
+ANNOUNCEMENT = "# A stand-in of Muster's tests.\n"
+RELEASES = {
+    "ubuntu-22.04": ("22.04", "22.04.5 LTS (Jammy Jellyfish)", "jammy"),
+    "ubuntu-24.04": ("24.04", "24.04.3 LTS (Noble Numbat)", "noble"),
+}
+NAMES = {
+    "0x2330": "NVIDIA H100 80GB HBM3",
+    "0x2331": "NVIDIA H100 PCIe",
+    "0x20b5": "NVIDIA A100 80GB PCIe",
+    "0x2901": "NVIDIA B200",
+    "0x1db5": "Tesla V100-SXM2-32GB",
+}
+KERNEL = "6.8.0-90-generic"
+# What the stand-ins have goes before the machine's own sources, from which all the rest comes.
+OWN_SOURCES_LAST = "Package: *\nPin: release o=Debian\nPin-Priority: 400\n"
+
+
+def inside(container: str, script: str) -> str:
+    """Run a shell script in a container as root."""
+    argv = ["podman", "exec", "--interactive", container, "sh", "-eu"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, input=script)
+    if done.returncode:
+        raise RuntimeError(f"{container}: {script}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def put(container: str, path: str, content: str | bytes, mode: str = "0644") -> None:
+    """Write a file in a container, with the folders above it."""
+    script = f"rm -f {path}; install -D -m {mode} /dev/stdin {path}"
+    argv = ["podman", "exec", "--interactive", container, "sh", "-euc", script]
+    subprocess.run(
+        argv, check=True, capture_output=True, input=content.encode() if isinstance(content, str) else content
+    )
+
+
+def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
+    """List what is on the bus: GPUs of one kind by their device id, and the NVSwitches of an H100 board."""
+    listed = [{"slot": "0000:00:00.0", "vendor": "0x8086", "device": "0x09a2", "class": "0x060000"}]
+    listed += [
+        {"slot": f"0000:{0x18 + number:02x}:00.0", "vendor": "0x10de", "device": gpu, "class": "0x030200"}
+        for number in range(gpus)
+    ]
+    listed += [
+        {"slot": f"0000:{0x87 + number:02x}:00.0", "vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}
+        for number in range(nvswitches)
+    ]
+    return listed
+
+
+def show_gpus(container: str, *, gpus: int, gpu: str, nvswitches: int, nouveau: bool = False) -> None:
+    """Give a machine these GPUs from its next boot on."""
+    settings = {"devices": devices(gpus, gpu, nvswitches), "names": NAMES, "nouveau": nouveau}
+    put(container, "/etc/standin-gpu.json", json.dumps(settings, indent=2) + "\n")
+
+
+def make_gpu_node(
+    container: str,
+    repositories: str,
+    archive_key: Path,
+    *,
+    system: str = "ubuntu-24.04",
+    gpus: int = 8,
+    gpu: str = "0x2330",
+    nvswitches: int = 4,
+    nouveau: bool = False,
+) -> None:
+    """Make a machine into one that has Ubuntu's name, its kernel, and these GPUs; without any driver."""
+    version, name, codename = RELEASES[system]
+    release = f'PRETTY_NAME="Ubuntu {name[:7]}"\nNAME="Ubuntu"\nVERSION_ID="{version}"\nVERSION="{name}"\n'
+    release += f"VERSION_CODENAME={codename}\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME={codename}\n"
+    put(container, "/etc/os-release", release)
+    lsb = f"DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n"
+    put(container, "/etc/lsb-release", lsb + f'DISTRIB_DESCRIPTION="Ubuntu {name[:7]}"\n')
+    key = "/usr/share/keyrings/standin-ubuntu.asc"
+    put(container, key, archive_key.read_bytes())
+    source = f"{ANNOUNCEMENT}Types: deb\nURIs: {repositories}/ubuntu/\nSuites: /\nSigned-By: {key}\n"
+    put(container, "/etc/apt/sources.list.d/standin-ubuntu.sources", source)
+    put(container, "/etc/apt/preferences.d/standin-ubuntu", OWN_SOURCES_LAST)
+    show_gpus(container, gpus=gpus, gpu=gpu, nvswitches=nvswitches, nouveau=nouveau)
+    put(container, "/usr/local/sbin/standin-gpu", (SOURCES / "standin_gpu.py").read_bytes(), "0755")
+    unit = "/etc/systemd/system/standin-gpu.service"
+    put(container, unit, (SOURCES / "standin-gpu.service").read_bytes())
+    # Only the stand-ins' index is read here: the machine's own are read by whoever needs them.
+    only = "-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList=/etc/apt/sources.list.d/standin-ubuntu.sources"
+    inside(
+        container,
+        f"""
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -qq {only} update
+        apt-get -qq --no-install-recommends install linux-image-generic >/dev/null
+        apt-get clean
+        systemctl -q enable standin-gpu.service
+        systemctl start standin-gpu.service
+        """,
+    )

@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+"""Stand-in for GPUs and for the kernel that drives them, of Muster's tests; runs at every boot of a sandbox machine.
+
+The newest kernel in /boot counts as the booted one, and the nvidia module that is installed for it as loaded. What a
+boot makes, the next one makes anew: so a reboot changes what is loaded, as it does on a machine with GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+SETTINGS = Path("/etc/standin-gpu.json")
+SHADOW = Path("/run/standin")
+GPU = "0x0302"
+NVSWITCH = "0x0680"
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def put_over(path: str, text: str) -> None:
+    """Show a text in place of one of the kernel's files."""
+    file = SHADOW / path.strip("/").replace("/", "_")
+    file.write_text(text)
+    mount("--bind", str(file), path)
+
+
+def remove_what_was_shown() -> None:
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        source, path = line.split()[:2]
+        if source == "standin":
+            subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def newest_kernel() -> str:
+    kernels = [path.name.removeprefix("vmlinuz-") for path in Path("/boot").glob("vmlinuz-*")]
+    return max(kernels, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
+
+
+def module_version(kernel: str) -> tuple[str, bool]:
+    """Return the version of the module that is installed for this kernel, and whether it is one of the open ones."""
+    # An update goes before what came with the kernel, as depmod has it.
+    places = [f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", f"/lib/modules/{kernel}/kernel/nvidia/nvidia.ko"]
+    for place in places:
+        if Path(place).exists():
+            fields = dict(
+                part.split(b"=", 1) for part in Path(place).read_bytes().split(b"\0") if part.count(b"=") == 1
+            )
+            version = next(value for key, value in fields.items() if key.endswith(b"version"))
+            licence = next(value for key, value in fields.items() if key.endswith(b"license"))
+            return version.decode(), b"GPL" in licence
+    return "", False
+
+
+def nouveau_kept_out(kernel: str) -> bool:
+    """Whether the kernel is told by its initramfs to leave nouveau alone: that is where it would be loaded from."""
+    try:
+        with tarfile.open(f"/boot/initrd.img-{kernel}") as image:
+            files = [image.extractfile(member) for member in image.getmembers() if member.isfile()]
+            texts = [file.read().decode() for file in files if file]
+    except FileNotFoundError:
+        return False
+    return any(re.search(r"^\s*blacklist\s+nouveau\b", text, re.MULTILINE) for text in texts)
+
+
+def show_bus(devices: list[dict[str, str]], driver: str) -> None:
+    mount("-t", "tmpfs", "-o", "mode=0755", "standin", "/sys/bus/pci")
+    if driver:
+        Path("/sys/bus/pci/drivers", driver).mkdir(parents=True)
+    for device in devices:
+        folder = Path("/sys/bus/pci/devices", device["slot"])
+        folder.mkdir(parents=True)
+        for name in ("vendor", "device", "class"):
+            (folder / name).write_text(device[name] + "\n")
+        (folder / "numa_node").write_text("0\n")
+        if driver and device["class"].startswith((GPU, NVSWITCH)):
+            (folder / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+def show_modules(loaded: dict[str, str]) -> None:
+    """Show the kernel's modules, and these besides."""
+    listing = Path("/proc/modules")
+    if listing.exists():
+        ours = "".join(f"{name} 1 0 - Live 0x0000000000000000 (OE)\n" for name in loaded)
+        put_over(str(listing), ours + listing.read_text())
+    real = SHADOW / "module"
+    real.mkdir()
+    mount("--bind", "/sys/module", str(real))
+    mount("-t", "tmpfs", "-o", "mode=0755", "standin", "/sys/module")
+    for path in real.iterdir():
+        Path("/sys/module", path.name).symlink_to(path)
+    for name, version in loaded.items():
+        Path("/sys/module", name).mkdir()
+        if version:
+            Path("/sys/module", name, "version").write_text(version + "\n")
+
+
+def show_driver(devices: list[dict[str, str]], version: str, is_open: bool) -> None:
+    mount("-t", "tmpfs", "-o", "mode=0755", "standin", "/proc/driver")
+    nvidia = Path("/proc/driver/nvidia")
+    nvidia.mkdir()
+    kind = "Open Kernel Module for x86_64" if is_open else "x86_64 Kernel Module"
+    (nvidia / "version").write_text(f"NVRM version: NVIDIA UNIX {kind}  {version}  Release Build  (stand-in)\n")
+    gpus = [device["slot"] for device in devices if device["class"].startswith(GPU)]
+    switches = [device["slot"] for device in devices if device["class"].startswith(NVSWITCH)]
+    for slot in gpus:
+        (nvidia / "gpus" / slot).mkdir(parents=True)
+    for slot in switches:
+        Path("/proc/driver/nvidia-nvswitch/devices", slot).mkdir(parents=True)
+    files = [f"nvidia{number}" for number in range(len(gpus))] + ["nvidiactl", "nvidia-uvm"]
+    files += [f"nvidia-nvswitch{number}" for number in range(len(switches))]
+    for name in files:
+        path = Path("/dev", name)
+        path.touch()
+        path.chmod(0o666)
+
+
+def main() -> None:
+    settings: dict[str, Any] = json.loads(SETTINGS.read_text())
+    devices = settings["devices"]
+    remove_what_was_shown()
+    SHADOW.mkdir(exist_ok=True)
+    mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
+    kernel = newest_kernel()
+    if kernel:
+        put_over("/proc/sys/kernel/osrelease", kernel + "\n")
+    version, is_open = module_version(kernel)
+    gpus = [device for device in devices if device["class"].startswith(GPU)]
+    loaded: dict[str, str] = {}
+    driver = ""
+    if gpus and settings["nouveau"] and not nouveau_kept_out(kernel):
+        driver, loaded = "nouveau", {"nouveau": ""}
+    elif gpus and version and not Path("/etc/standin-gpu-broken").exists():
+        driver, loaded = "nvidia", {"nvidia": version, "nvidia_uvm": version}
+    show_bus(devices, driver)
+    show_modules(loaded)
+    if driver == "nvidia":
+        show_driver(devices, version, is_open)
+    (SHADOW / "booted").write_text(kernel)
+    print(f"stand-in: kernel {kernel or 'of this machine'}, {len(gpus)} GPUs, driver {driver} {version}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The stand-in packages (packages.yml), as indexes of repositories and as what a pinning package asks of apt."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PACKAGES = Path(__file__).with_name("packages.yml")
+LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT"}
+FIELDS = ("depends", "recommends", "conflicts", "provides", "replaces")
+# Any will do: what apt judges by it is whether an index is older than the one it has.
+DATE = "Date: Sat, 21 Nov 2026 00:00:00 UTC"
+PINNING = "nvidia-driver-pinning-"
+ANNOUNCEMENT = "A stand-in of Muster's tests: it drives nothing."
+
+Package = dict[str, str]
+
+
+def read_packages() -> list[Package]:
+    packages: list[Package] = yaml.safe_load(PACKAGES.read_text())["packages"]
+    return packages
+
+
+def renamed(packages: Sequence[Package], old: str, new: str) -> list[Package]:
+    """Make the packages that carry one version or name into those of another one: a newer driver, or a newer kernel."""
+    chosen = [package for package in packages if old in package["name"] or old in package["version"]]
+    return [{field: text.replace(old, new) for field, text in package.items()} for package in chosen]
+
+
+def file_name(package: Package) -> str:
+    # As in NVIDIA's repository: without the epoch.
+    return f"{package['name']}_{package['version'].rpartition(':')[2]}_amd64.deb"
+
+
+def control(package: Package) -> str:
+    """Write a package's control file."""
+    lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
+    lines += ["Maintainer: Muster's tests <nobody@example.invalid>"]
+    lines += [f"{field.capitalize()}: {package[field]}" for field in FIELDS if field in package]
+    return "\n".join([*lines, f"Description: stand-in for {package['name']}", f" {ANNOUNCEMENT}"])
+
+
+def write_index(folder: Path, label: str, packages: Sequence[Package], debs: Mapping[str, Path] | None = None) -> None:
+    """Write a flat repository's index. Without files for its packages, by their names, nothing can be had from it."""
+    stanzas = []
+    for package in packages:
+        name = file_name(package)
+        content = debs[name].read_bytes() if debs else b""
+        digest = hashlib.sha256(content).hexdigest()
+        stanzas.append(f"{control(package)}\nFilename: ./{name}\nSize: {len(content) or 1}\nSHA256: {digest}\n")
+    text = "\n".join(stanzas).encode()
+    files = {"Packages": text, "Packages.gz": gzip.compress(text, mtime=0)}
+    sums = [f" {hashlib.sha256(content).hexdigest()} {len(content)} {name}" for name, content in files.items()]
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    head = [f"Origin: {label}", f"Label: {label}", "Suite: stable", "Architectures: amd64", DATE]
+    (folder / "Release").write_text("\n".join([*head, "SHA256:", *sums]) + "\n")
+
+
+def preferences(pinning: str) -> str:
+    """Write the preferences that a package nvidia-driver-pinning-VERSION brings along, at priority 1000."""
+    version = pinning.removeprefix(PINNING)
+    globs = "*nvidia* *nvsdm* cuda-drivers* libcuda1* xserver-xorg-video-nvidia*"
+    # The versions of a branch begin with its number and a dot; an exact one is followed by the package's revision.
+    pattern = f"{version}-*" if "." in version else f"{version}.*"
+    # The toolkit for containers bears the same prefix, and has versions of its own.
+    return f"Package: {globs}\nPin: version {pattern}\nPin-Priority: 1000\n"
+
+
+def upstream(version: str) -> str:
+    """Return a version without the package's epoch and revision."""
+    return re.sub(r"^\d+:|-[^-]*$", "", version)
