@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu_node import RELEASES, make_gpu_node
@@ -18,6 +20,7 @@ from package_list import read_packages, renamed
 from served import Served
 
 FOLDER = Path(__file__).parents[2] / ".sandbox/standins"
+VARIABLES = FOLDER / "variables.yml"
 # What is published during a test, as what becomes of what.
 LATER = {
     "newer-branch": ("615", "620"),
@@ -62,9 +65,8 @@ def main() -> None:
             nvswitches=wishes.nvswitches,
             nouveau=wishes.nouveau,
         )
-    for name in ("cuda", "nct"):
-        sys.stdout.write(f"{name}: {served.location(name)}  key: {served.key_location(name)}\n")
-    sys.stdout.write(f"fingerprint of the key: {repositories.key.fingerprint}\n")
+    VARIABLES.write_text(yaml.safe_dump(served.variables))
+    sys.stdout.write(f"{served.url}, signed with {repositories.key.fingerprint}; for plays: -e @{VARIABLES}\n")
 
 
 if __name__ == "__main__":
