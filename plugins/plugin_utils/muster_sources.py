@@ -1,4 +1,4 @@
-"""Where a node takes its packages from, for plugins that run on the controller."""
+"""Where a node takes its packages from, and through what, for plugins that run on the controller."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 
-from muster.mirrors import MirrorError, Sources, Wish, resolve
-from muster_vars import load_roles, project_root, read_node
+from muster.mirrors import MirrorError, Sources, Wish, proxy_environment, resolve
+from muster_vars import load_roles, project_root, read_node, value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,23 @@ if TYPE_CHECKING:
     from ansible.template import Templar
 
 TABLE = "roles/package_sources/files/mirrors.yml"
-_OPTIONS = ("cluster_mirror", "cluster_mirror_urls", "cluster_offline_dir")
+_OPTIONS = (
+    *("cluster_mirror", "cluster_mirror_urls", "cluster_offline_dir", "cluster_extra_ca"),
+    *("cluster_http_proxy", "cluster_https_proxy", "cluster_no_proxy"),
+)
+
+
+def mirrors_table(loader: DataLoader) -> Mapping[str, Any]:
+    table: Mapping[str, Any] = loader.load_from_file(str(project_root() / TABLE))
+    return table
+
+
+def node_wish(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
+    """Return the options about package sources that the inventory sets for this host, defaults applied."""
+    reading = read_node(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
+    for name, error in reading.errors.items():
+        raise AnsibleError(f"{host}: {name} {error}.")
+    return reading.values
 
 
 def node_sources(
@@ -28,12 +44,25 @@ def node_sources(
     machine: str = "x86_64",
 ) -> Sources:
     """Return the places that the inventory wishes for this host. system: as ubuntu-24.04. machine: as uname has it."""
-    reading = read_node(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
-    for name, error in reading.errors.items():
-        raise AnsibleError(f"{host}: {name} {error}.")
-    values = reading.values
+    values = node_wish(task_vars, templar, loader, host)
     wish = Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
-        return resolve(loader.load_from_file(str(project_root() / TABLE)), wish, system, machine)
+        return resolve(mirrors_table(loader), wish, system, machine)
     except MirrorError as error:
         raise AnsibleError(f"{host}: {error}.") from error
+
+
+def not_proxied(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> list[str]:
+    """Return the hosts that are reached without a proxy: the machine itself, every node, and what the user lists."""
+    listed = node_wish(task_vars, templar, loader, host)["cluster_no_proxy"]
+    addresses = value_of_nodes(task_vars, templar, loader, "cluster_address")
+    return list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *addresses, *addresses.values(), *listed]))
+
+
+def node_environment(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
+    """Return the variables that lead pip and fetches of keys on this host through the proxies; none without any."""
+    values = node_wish(task_vars, templar, loader, host)
+    http, https = values["cluster_http_proxy"], values["cluster_https_proxy"]
+    if not http and not https:
+        return {}
+    return proxy_environment(http, https, not_proxied(task_vars, templar, loader, host))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SCHEMA = 1
 UPSTREAM = "upstream"
@@ -141,3 +141,11 @@ def _rows(profiles: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
 def _filled(uri: str, names: Mapping[str, str]) -> str:
     """Put the names in. {variant} stays: it is known when PyTorch is."""
     return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), uri)
+
+
+def proxy_environment(http: str, https: str, no_proxy: Sequence[str]) -> dict[str, str]:
+    """Return the variables that lead programs through these proxies; none where there is no proxy."""
+    if not http and not https:
+        return {}
+    # The kind without a proxy is set as well, to empty: a variable of the login must not lead anywhere else.
+    return {"http_proxy": http, "https_proxy": https, "no_proxy": ",".join(no_proxy)}

@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one wish and the places it leads to, on ubuntu-24.04 and x86_64 where it names none."""
+"""Every file in cases/resolve is one wish and the places it leads to, on ubuntu-24.04 and x86_64 unless it says so."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""Gives the module package_sources what only the controller knows; documented in library/package_sources.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.certificates import CertificateError, certificates
+from muster_sources import mirrors_table, node_wish, not_proxied
+from muster_vars import project_root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        node = task_vars["inventory_hostname"]
+        wish = node_wish(task_vars, self._templar, self._loader, node)
+        proxied = wish["cluster_http_proxy"] or wish["cluster_https_proxy"]
+        arguments = {
+            "table": mirrors_table(self._loader),
+            "mirror": wish["cluster_mirror"],
+            "mirror_urls": wish["cluster_mirror_urls"],
+            "http_proxy": wish["cluster_http_proxy"],
+            "https_proxy": wish["cluster_https_proxy"],
+            "no_proxy": not_proxied(task_vars, self._templar, self._loader, node) if proxied else [],
+            "certificates": self.certificates(node, wish["cluster_extra_ca"]),
+            "offline_dir": wish["cluster_offline_dir"],
+            **self._task.args,
+        }
+        result.update(self._execute_module(module_name="package_sources", module_args=arguments, task_vars=task_vars))
+        return result
+
+    def certificates(self, node: str, name: str) -> list[str]:
+        if not name:
+            return []
+        path = project_root() / Path(name).expanduser()
+        try:
+            return certificates(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca {path} cannot be read: {error.strerror}.") from error
+        except CertificateError as error:
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca {path} {error}.") from error
