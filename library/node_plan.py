@@ -123,6 +123,11 @@ options:
     description: Settings of systemd-logind, as C(loginctl show-user) has them.
     type: dict
     default: {}
+  traces:
+    description: Paths that other roles have written. Those that are there are returned, and are no difference.
+    type: list
+    elements: path
+    default: []
   user:
     description: An account to create when there is none of that name. One that is there is judged, never altered.
     type: dict
@@ -178,6 +183,11 @@ plan:
     reexec: {description: Whether systemd must read its settings anew., type: bool, returned: always}
     units: {description: Units with what they need., type: list, elements: dict, returned: always}
     user: {description: The account to create; empty for none., type: dict, returned: always}
+traces:
+  description: Which of O(traces) are there.
+  returned: success
+  type: list
+  elements: str
 differences:
   description: Every difference, one sentence each.
   returned: success
@@ -450,7 +460,9 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.", left_out=plan.left_out)
     if acts and plan.packages:
         wait_until_idle(given["wait"], packages=True)
-    return result_of(plan, seen, changed=module.check_mode and plan.needed)
+    # A link that leads nowhere is a trace as well.
+    traces = [path for path in given["traces"] if os.path.lexists(path)]
+    return {**result_of(plan, seen, changed=module.check_mode and plan.needed), "traces": traces}
 
 
 def main() -> None:
@@ -506,6 +518,7 @@ def main() -> None:
             },
             "manager": {"type": "dict", "default": {}},
             "login": {"type": "dict", "default": {}},
+            "traces": {"type": "list", "elements": "path", "default": []},
             "user": {
                 "type": "dict",
                 "options": {

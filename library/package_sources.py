@@ -144,7 +144,7 @@ def offline_trouble(folder: str) -> str:
         return f"there is no folder {debs} (cluster_offline_dir): see docs/mirrors.md for how to fill it"
     indexes = [path for path in (debs / "Packages", debs / "Packages.gz", debs / "Packages.xz") if path.exists()]
     if not indexes:
-        return f"{debs} has no index. Make it there: dpkg-scanpackages --multiversion . > Packages"
+        return f"{debs} has no index, a file Packages: docs/mirrors.md says how to make it"
     for path in (Path(folder), debs, *indexes):
         there = path.stat()
         if there.st_uid != 0 or there.st_mode & 0o022:

@@ -1,7 +1,7 @@
 """What must change on a node for apt and its certificates to be as wished: pure.
 
-library/package_sources.py looks and does. What is no longer wished is taken back. What was there before is known from the
-copy beside each source file, and nothing else is remembered.
+library/package_sources.py looks and does. What is no longer wished is taken back. What was there before is known from
+the copy beside each source file, and nothing else is remembered.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Seen:
 class Plan:
     """write: contents by path, in the order of the writing. remove: paths, and after that the links to certificates.
 
-    bundle: whether the system's certificates are to be put together anew. lists: whether apt's lists are of other places.
+    bundle: whether the system's certificates are to be put together anew. lists: whether apt is to read its lists.
     """
 
     write: dict[str, str] = field(default_factory=dict)
@@ -98,8 +98,8 @@ def make_plan(wish: Wish, seen: Seen) -> Plan:
         for path in STOCK_FILES
     ):
         plan.problems.append(
-            f"no entry for the archive of {wish.distribution} is in {', '.join(STOCK_FILES)}, so there is none to point "
-            "at a mirror: set its apt up by hand, with package_sources_mode=off"
+            f"no entry for the archive of {wish.distribution} is in {', '.join(STOCK_FILES)}, so there is none to "
+            "point at a mirror: set its apt up by hand, with package_sources_mode=off"
         )
     return plan
 
