@@ -1,0 +1,111 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps on a node what of the GPU stack is installed there."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_stack_manifest
+short_description: Keep on a node what of the GPU stack is installed there
+description:
+  - Looks which packages of the GPU stack are installed, in which version and from where, and which driver is loaded, and
+    on disk for each kernel, and keeps that as a file for people and programs.
+  - No decision is ever made from the file. It holds no times, and is written only when the node has changed.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node in the inventory.
+    type: str
+    required: true
+  path:
+    description: The file.
+    type: path
+    required: true
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: debian}
+"""
+
+EXAMPLES = r"""
+- name: Keep what was installed
+  gpu_stack_manifest:
+    node: "{{ inventory_hostname }}"
+    path: /var/lib/muster/gpu_stack.json
+"""
+
+RETURN = r"""
+manifest:
+  description: >-
+    What is installed. C(packages) tells C(version) and C(from) of each, C(driver) what is C(loaded) and C(on_disk).
+  returned: success
+  type: dict
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster.gpu_stack import manifest as domain
+from ansible.module_utils.muster.inspect_facts import facts
+from ansible.module_utils.muster_node import look_pci, look_stack, look_system
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what the file holds; nothing where it is missing or damaged, since it is made anew from the node."""
+    try:
+        there = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return there if isinstance(there, dict) else {}
+
+
+def ask_for_origins(packages: Collection[str]) -> dict[str, str]:
+    if not packages:
+        return {}
+    argv = ["apt-cache", "policy", *packages]
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: dict[str, str] = domain.origins(done.stdout)
+    return found
+
+
+def main() -> None:
+    module = AnsibleModule(
+        {"node": {"type": "str", "required": True}, "path": {"type": "path", "required": True}},
+        supports_check_mode=True,
+    )
+    path = Path(module.params["path"])
+    seen = facts({"system": look_system.look(), "pci": look_pci.look(), "stack": look_stack.look()})
+    there = read(path)
+    now = domain.manifest(module.params["node"], seen, {})
+    if domain.same(there, now):
+        module.exit_json(changed=False, manifest=there)
+    now = domain.manifest(module.params["node"], seen, ask_for_origins(now["packages"]))
+    text = json.dumps(now, indent=2) + "\n"
+    if not module.check_mode:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        Path(name).chmod(0o644)
+        module.atomic_move(name, str(path))
+    before = json.dumps(there, indent=2) + "\n" if there else ""
+    diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": text}
+    module.exit_json(changed=True, manifest=now, diff=diff)
+
+
+if __name__ == "__main__":
+    main()
