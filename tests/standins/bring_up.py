@@ -11,16 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu_node import RELEASES, make_gpu_node
 from package_list import read_packages, renamed
 from served import Served
 
-FOLDER = Path(__file__).parents[2] / ".sandbox/standins"
-VARIABLES = FOLDER / "variables.yml"
+ROOT = Path(__file__).parents[2]
 # What is published during a test, as what becomes of what.
 LATER = {
     "newer-branch": ("615", "620"),
@@ -39,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("nodes", nargs="*")
     parser.add_argument("--sandbox", default=os.environ.get("MUSTER_SANDBOX", "muster"))
+    parser.add_argument("--folder", type=Path, default=ROOT / ".sandbox", help="the sandbox's own (own_sandbox.yml)")
     parser.add_argument("--system", choices=RELEASES, default="ubuntu-24.04")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--gpu", default="0x2330", help="PCI device id")
@@ -49,7 +47,7 @@ def main() -> None:
     parser.add_argument("--only-publish", action="store_true")
     wishes = parser.parse_args()
     outsider = f"{wishes.sandbox}-outsider"
-    served = Served(FOLDER, outsider, address_of(outsider))
+    served = Served(wishes.folder / "standins", outsider, address_of(outsider))
     packages = read_packages()
     packages += [package for name in wishes.publish for package in renamed(packages, *LATER[name])]
     repositories = served.repositories
@@ -65,8 +63,9 @@ def main() -> None:
             nvswitches=wishes.nvswitches,
             nouveau=wishes.nouveau,
         )
-    VARIABLES.write_text(yaml.safe_dump(served.variables))
-    sys.stdout.write(f"{served.url}, signed with {repositories.key.fingerprint}; for plays: -e @{VARIABLES}\n")
+    sys.stdout.write(
+        f"{served.url}, signed with {repositories.key.fingerprint}; plays need -e @tests/standins/cluster.yml\n"
+    )
 
 
 if __name__ == "__main__":

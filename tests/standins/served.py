@@ -68,19 +68,6 @@ class Served:
         return f"{self.url}/{KEYS[repository]}"
 
     @property
-    def variables(self) -> dict[str, object]:
-        """What makes the roles take these repositories for NVIDIA's."""
-        key = str(self.repositories.key.public)
-        return {
-            "cluster_mirror": "custom",
-            "cluster_mirror_urls": {
-                "nvidia": f"{self.url}/compute/cuda/repos/{{distro}}/{{arch}}/",
-                "container_toolkit": f"{self.url}/libnvidia-container/stable/deb/{{debarch}}/",
-            },
-            "gpu_stack_repository_keys": {"nvidia": key, "container_toolkit": key},
-        }
-
-    @property
     def requests(self) -> list[dict[str, str | int]]:
         """Everything that was asked for so far: client, path, status, bytes."""
         text = inside(self.container, f"cat {LOG} 2>/dev/null || true")
