@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from paths import ROOT
+from paths import ROOT, SANDBOX
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from machines import Machine
 
-KEY = ROOT / ".sandbox/id_ed25519"
-SANDBOX_KNOWS = ROOT / ".sandbox/known_hosts"
+KEY = SANDBOX / "id_ed25519"
+SANDBOX_KNOWS = SANDBOX / "known_hosts"
 
 
 def make_lab(folder: Path, nodes: dict[str, dict[str, Any]], **variables: Any) -> Path:

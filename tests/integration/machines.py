@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ansible_runner
 import yaml
 
-from paths import ENVIRONMENT, INVENTORY, ROOT
+from paths import ENVIRONMENT, INVENTORY, ROOT, SANDBOX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,9 +82,9 @@ class Machine:
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command as the controller would: over ssh, as the administrator."""
-        keys = ROOT / ".sandbox"
-        options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes", f"UserKnownHostsFile={keys}/known_hosts"]
-        argv = ["ssh", "-i", str(keys / "id_ed25519"), *(f"-o{option}" for option in options)]
+        options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes"]
+        options.append(f"UserKnownHostsFile={SANDBOX}/known_hosts")
+        argv = ["ssh", "-i", str(SANDBOX / "id_ed25519"), *(f"-o{option}" for option in options)]
         argv += [f"admin@{self.address}", command]
         return subprocess.run(argv, check=check, capture_output=True, text=True)
 
