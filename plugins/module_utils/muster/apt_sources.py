@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 HEAD = "# Written by Muster (role gpu_stack).\n"
+OFF = ("no", "false", "without", "off", "disable", "0")  # as apt understands them
 # How the addresses of Debian's archive and of its mirrors end.
 ARCHIVES = ("/debian",)
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
@@ -110,7 +111,7 @@ def sources(path: str, text: str) -> Iterator[Source]:
                 name.lower(): " ".join(value.split())
                 for name, value in re.findall(r"^([\w-]+):((?:.*\n?)(?:[ \t].*\n?)*)", lines, re.MULTILINE)
             }
-            if "deb" in fields.get("types", "").split() and fields.get("enabled", "yes") != "no":
+            if "deb" in fields.get("types", "").split() and fields.get("enabled", "").lower() not in OFF:
                 uris, suites, components = (
                     tuple(fields.get(name, "").split()) for name in ("uris", "suites", "components")
                 )

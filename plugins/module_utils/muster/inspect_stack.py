@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from .apt_sources import sources
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -105,29 +107,12 @@ def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> d
 
 def _sources(path: str, text: str) -> list[dict[str, str]]:
     """Return the repositories of NVIDIA's that a list of apt's names, without a password that may stand in one."""
-    if path.endswith(".sources"):
-        return _deb822(path, text)
-    found = []
-    for line in text.splitlines():
-        entry = re.match(r"\s*deb(?:-src)?\s+(?:\[([^\]]*)\]\s+)?(\S+)", line)
-        if entry and _is_nvidia(entry[2]):
-            signed = re.search(r"signed-by=(\S+)", entry[1] or "")
-            found.append({"file": path, "uri": _plain(entry[2]), "signed_by": signed[1] if signed else ""})
-    return found
-
-
-def _deb822(path: str, text: str) -> list[dict[str, str]]:
-    found = []
-    for paragraph in re.split(r"\n\s*\n", text):
-        fields = {key.lower(): value.strip() for key, value in re.findall(r"^([\w-]+):(.*)$", paragraph, re.MULTILINE)}
-        if fields.get("enabled", "yes").lower() in ("no", "false", "0"):
-            continue
-        found += [
-            {"file": path, "uri": _plain(uri), "signed_by": fields.get("signed-by", "")}
-            for uri in fields.get("uris", "").split()
-            if _is_nvidia(uri)
-        ]
-    return found
+    return [
+        {"file": path, "uri": _plain(uri), "signed_by": source.signed_by}
+        for source in sources(path, text)
+        for uri in source.uris
+        if _is_nvidia(uri)
+    ]
 
 
 def _is_nvidia(uri: str) -> bool:
