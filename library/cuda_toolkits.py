@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Looks which CUDA toolkits a node has, and changes nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cuda_toolkits
+short_description: Look which CUDA toolkits a node has
+description:
+  - Looks at every folder C(/usr/local/cuda-X.Y), whether packages brought it, and what its C(nvcc --version) says; and
+    where C(/usr/local/cuda) leads.
+  - Says which packages are still needed. A toolkit that no package brought is taken as it is, and named.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node, for messages.
+    type: str
+    required: true
+  mode:
+    description: With V(verify) the module fails on a difference. V(manage) says what is to be done.
+    type: str
+    choices: [manage, verify]
+    default: manage
+  mend:
+    description: What to do about a difference; the end of the sentence with which V(verify) fails.
+    type: str
+    default: ""
+  versions:
+    description: Versions that the node shall have, such as V(13.0).
+    type: list
+    elements: str
+    required: true
+  default:
+    description: Version to which C(/usr/local/cuda) shall lead. Empty for wherever it leads.
+    type: str
+    default: ""
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  platform: {support: full, platforms: posix}
+"""
+
+EXAMPLES = r"""
+- name: Look at the CUDA toolkits
+  cuda_toolkits:
+    node: "{{ inventory_hostname }}"
+    versions: ["12.8", "13.0"]
+  register: look
+"""
+
+RETURN = r"""
+packages:
+  description: Packages that the node shall have for them.
+  returned: success
+  type: list
+  elements: str
+  sample: [cuda-toolkit-13-0]
+default:
+  description: Where C(/usr/local/cuda) is to lead; empty where it stays.
+  returned: success
+  type: str
+  sample: /usr/local/cuda-13.0
+refused:
+  description: Packages beside which none of these is installed, with the reason.
+  returned: success
+  type: dict
+toolkits:
+  description: What is there, by version; C(release) as its compiler tells it, C(packaged) whether packages brought it.
+  returned: success
+  type: dict
+needed:
+  description: Whether anything differs.
+  returned: success
+  type: bool
+told:
+  description: Toolkits that nobody asked for, or that no package brought.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import cuda_toolkits as domain
+from ansible.module_utils.muster_node.look_run import run
+
+
+def look() -> domain.Seen:
+    root = Path(domain.ROOT)
+    folders = {}
+    for path in sorted(root.parent.glob("cuda-*")):
+        version = re.fullmatch(r"cuda-(\d+\.\d+)", path.name)
+        if version and path.is_dir() and not path.is_symlink():
+            said = run(str(path / "bin/nvcc"), "--version", seconds=20)
+            owned = bool(run("dpkg-query", "--search", str(path)).text)
+            folders[version[1]] = domain.Folder(owned, said.text, said.why)
+    return domain.Seen(
+        folders=folders,
+        link=str(root.readlink()) if root.is_symlink() else "",
+        target=str(root.resolve()) if root.exists() else "",
+        folder_instead=root.is_dir() and not root.is_symlink(),
+    )
+
+
+def run_module(given: dict[str, Any]) -> dict[str, Any]:
+    seen = look()
+    verifies = given["mode"] == "verify"
+    plan = domain.make_plan(given["versions"], given["default"], seen, verifies=verifies)
+    wrong = plan.problems + (plan.differences if verifies else [])
+    if wrong:
+        mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
+        return {"failed": True, "msg": f"{given['node']}: {'; '.join(wrong)}{mend}."}
+    return {
+        "changed": False,
+        "packages": plan.packages,
+        "default": plan.default,
+        "refused": {} if verifies else domain.REFUSED,
+        "toolkits": {
+            version: {"release": folder.release, "packaged": folder.owned} for version, folder in seen.folders.items()
+        },
+        "needed": bool(plan.differences),
+        "differences": plan.differences,
+        "told": plan.told,
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+            "mend": {"type": "str", "default": ""},
+            "versions": {"type": "list", "elements": "str", "required": True},
+            "default": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(**run_module(module.params))
+
+
+if __name__ == "__main__":
+    main()

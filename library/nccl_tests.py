@@ -1,0 +1,264 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Builds nccl-tests from their source, without any rights but those of the training user."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_tests
+short_description: nccl-tests, built from source on the node
+description:
+  - A build has a folder of its own, which is named after everything that it was made from. It is there when its
+    program starts, as the training user, with the libraries that it finds on the node.
+  - The source is unpacked and compiled as the training user. What is half done lies beside, and is begun anew.
+version_added: "0.1.0"
+author: The Muster authors
+options:
+  node:
+    description: Name of the node, for messages.
+    type: str
+    required: true
+  mode:
+    description: With V(verify) the module fails where the build is missing.
+    type: str
+    choices: [manage, verify]
+    default: manage
+  user:
+    description: The training user.
+    type: str
+    required: true
+  version:
+    description: Version of nccl-tests.
+    type: str
+    required: true
+  sha256:
+    description: What the archive's SHA-256 must be.
+    type: str
+    required: true
+  toolkits:
+    description: CUDA toolkits that the node has.
+    type: list
+    elements: str
+    required: true
+  default:
+    description: The toolkit that is preferred.
+    type: str
+    default: ""
+  packages:
+    description: Versions of the packages of NCCL, by name.
+    type: dict
+    required: true
+  root:
+    description: Folder for the builds.
+    type: path
+    required: true
+  archive:
+    description: The source on the node. Without it, the module only looks.
+    type: path
+    default: ""
+  seconds:
+    description: How long the compiling may take.
+    type: int
+    default: 3600
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: posix}
+"""
+
+EXAMPLES = r"""
+- name: Look at nccl-tests
+  nccl_tests:
+    node: "{{ inventory_hostname }}"
+    user: muster
+    version: 2.19.6
+    sha256: "{{ nccl_tests_sha256 }}"
+    toolkits: ["13.0"]
+    packages: {libnccl2: 2.29.7-1+cuda13.2}
+    root: /var/lib/muster/nccl-tests
+"""
+
+RETURN = r"""
+folder:
+  description: Where the programs are, or will be.
+  returned: success
+  type: str
+  sample: /var/lib/muster/nccl-tests/2.19.6_cuda13.0_nccl2.29.7_1f0a2b3c/build
+cuda:
+  description: The toolkit that it is built with.
+  returned: success
+  type: str
+needed:
+  description: Whether it has to be built.
+  returned: success
+  type: bool
+"""
+
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+from typing import IO, Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import nccl_tests as domain
+
+LINES_TOLD = 8
+
+
+class BuildError(Exception):
+    """What stands in the way and what to do."""
+
+
+class Builder:
+    """Does everything below the folder of a build as its user."""
+
+    def __init__(self, user: str, lock: int | None = None) -> None:
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError:
+            mend = "Run the baseline first: ansible-playbook site.yml --tags baseline"
+            raise BuildError(f"there is no user {user}. {mend}") from None
+        self.uid, self.gid = entry.pw_uid, entry.pw_gid
+        self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
+        self.lock = lock
+
+    def run(self, *argv: str, cwd: Path, log: IO[bytes] | None = None, seconds: int = 60) -> int | str:
+        """Return how the command ended, or why it did not."""
+        # None of the module's own environment goes to what was unpacked. timeout ends what a command has started, too.
+        try:
+            ended = subprocess.run(
+                ["timeout", "--kill-after=10", str(seconds), *argv],
+                cwd=cwd,
+                env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=log or subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                check=False,
+                umask=0o022,
+                pass_fds=[] if self.lock is None else [self.lock],
+                **self.ids,
+            ).returncode
+        except OSError as error:
+            return str(error.strerror)
+        return f"nothing within {seconds} s" if ended in (124, 137) else ended
+
+    def starts(self, folder: Path) -> int | str:
+        """Return 0 when the program starts: -h shows its usage, for which no GPU is needed, only its libraries."""
+        if not (folder / "build" / domain.PROGRAM).is_file():
+            return "it is not there"
+        return self.run(f"build/{domain.PROGRAM}", "-h", cwd=folder)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        whole = hashlib.sha256()
+        while part := stream.read(1 << 20):
+            whole.update(part)
+    return whole.hexdigest()
+
+
+def build(given: dict[str, Any], wanted: domain.Build) -> None:
+    root, archive = Path(given["root"]), Path(given["archive"])
+    found = digest(archive)
+    if found != given["sha256"].lower():
+        archive.unlink()
+        raise BuildError(
+            f"the source of nccl-tests has the SHA-256 {found}, and nccl_tests_sha256 is {given['sha256']}: it is "
+            "another file. Nothing was unpacked"
+        )
+    home = f"/usr/local/cuda-{wanted.cuda}"
+    if not Path(home, "bin/nvcc").exists():
+        raise BuildError(f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage")
+    lock = os.open(root, os.O_RDONLY)
+    try:
+        # The compiler inherits the lock: when its run is killed, the next one waits for it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        builder = Builder(given["user"], lock)
+        half = root / f"{wanted.name}.half"
+        if half.exists():
+            shutil.rmtree(half)
+        half.mkdir(mode=0o755)
+        os.chown(half, builder.uid, builder.gid)
+        # Of root, and outside what the user can write.
+        log = root / f"{wanted.name}.log"
+        with log.open("wb") as stream:
+            steps = [
+                ("tar", "--extract", "--strip-components=1", f"--file={archive}"),
+                ("make", f"--jobs={os.cpu_count() or 1}", f"CUDA_HOME={home}", f"NVCC={home}/bin/nvcc"),
+            ]
+            for step in steps:
+                ended = builder.run(*step, cwd=half, log=stream, seconds=given["seconds"])
+                if ended != 0:
+                    last = log.read_text(errors="replace").splitlines()[-LINES_TOLD:]
+                    raise BuildError(
+                        f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
+                    )
+        ended = builder.starts(half)
+        if ended != 0:
+            raise BuildError(f"{domain.PROGRAM} was built, and does not start ({ended}). See: ldd {half}/build/*_perf")
+        final = root / wanted.name
+        if final.exists():
+            shutil.rmtree(final)
+        half.rename(final)
+    finally:
+        os.close(lock)
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    given = module.params
+    wanted = domain.build_of(given["version"], given["sha256"], given["toolkits"], given["default"], given["packages"])
+    folder = Path(given["root"]) / wanted.name
+    builds = bool(given["archive"]) and given["mode"] == "manage" and not module.check_mode
+    # Where nothing of it is there, the user may not be there either yet (check mode on a bare node).
+    ended = Builder(given["user"]).starts(folder) if folder.exists() else "it is not there"
+    needed = ended != 0
+    if needed and given["mode"] == "verify":
+        raise BuildError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
+    if needed and builds:
+        build(given, wanted)
+    return {
+        "changed": needed and (builds or module.check_mode),
+        "needed": needed,
+        "folder": str(folder / "build"),
+        "cuda": wanted.cuda,
+        "diff": {
+            "before_header": "nccl-tests",
+            "after_header": "nccl-tests",
+            "before": "" if needed else f"{folder}\n",
+            "after": f"{folder}\n",
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+            "user": {"type": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "sha256": {"type": "str", "required": True},
+            "toolkits": {"type": "list", "elements": "str", "required": True},
+            "default": {"type": "str", "default": ""},
+            "packages": {"type": "dict", "required": True},
+            "root": {"type": "path", "required": True},
+            "archive": {"type": "path", "default": ""},
+            "seconds": {"type": "int", "default": 3600},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**run_module(module))
+    except (BuildError, domain.WishError) as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem}.")
+    except OSError as problem:
+        module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
+
+
+if __name__ == "__main__":
+    main()
