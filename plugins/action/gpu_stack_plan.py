@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from muster import mirrors
+from muster.apt_sources import fingerprints
 from muster.gpu_stack.model import Seen, Wish
 from muster.gpu_stack.report import report
 from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
 MIRRORS = "roles/package_sources/files/mirrors.yml"
+MIRRORED = ("nvidia", "container_toolkit")
 OF_THE_CLUSTER = (
     *("cluster_torch_version", "pytorch_variant", "gpu_stack_driver", "gpu_stack_source"),
     *("gpu_stack_modules", "gpu_stack_build", "gpu_stack_repository_keys"),
@@ -96,18 +98,38 @@ class ActionModule(ActionBase):
         managed = [part for part in parts if self._modes[node.node][part] == "manage"]
         wish = mirrors.Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
         here, upstream = (mirrors.resolve(table, each, node.system, node.machine) for each in (wish, mirrors.Wish()))
-        keys = values["gpu_stack_repository_keys"]
+        keys = self._keys(values["gpu_stack_repository_keys"])
         return [
             repository(
                 name,
                 rows[name],
                 uri=getattr(here, name, mirrors.Place()).uri,
                 upstream=getattr(upstream, name, mirrors.Place()).uri,
-                key=self._loader.get_text_file_contents(keys[name]) if name in keys else "",
+                key=keys.get(name, ""),
             )
             for name in needed(stack, managed)
             if not here.offline
         ]
+
+    def _keys(self, paths: Mapping[str, str]) -> dict[str, str]:
+        """Return the texts of the keys that are trusted instead of NVIDIA's."""
+        keys, wrong = {}, []
+        for name, path in paths.items():
+            place = Path(self._loader.path_dwim(path))
+            if name not in MIRRORED:
+                wrong.append(f"there is no repository {name}. Write {' or '.join(MIRRORED)}.")
+                continue
+            try:
+                keys[name] = place.read_text(encoding="utf-8")
+                if not fingerprints(keys[name].encode()):
+                    wrong.append(f"{place} holds no key. Export it with gpg --armor --export.")
+            except OSError as error:
+                wrong.append(f"{place} cannot be read: {error.strerror}.")
+            except ValueError:
+                wrong.append(f"{place} is no armoured key. Export it with gpg --armor --export.")
+        if wrong:
+            raise AnsibleActionFail("\n".join(f"gpu_stack_repository_keys: {sentence}" for sentence in wrong))
+        return keys
 
 
 def wish_of(values: Mapping[str, Any]) -> Wish:
