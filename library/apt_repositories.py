@@ -194,8 +194,8 @@ def have_lists_read(repository: domain.Repository) -> None:
         what = "is not signed with its key"
         mend = "Nothing was installed from it: look who stands between the node and that address"
     # apt says the same several times; the shortest line of a kind holds all of it.
-    said = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
-    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {said}). {mend}")
+    shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
+    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {mend}")
 
 
 def has_lists(repository: domain.Repository) -> bool:
