@@ -26,6 +26,7 @@ ORDER = (
     "ssh_mesh",
     "firewall",
     "gpu_stack",
+    "nvidia_driver",
     "cuda_toolkit",
     "nccl",
     "container_toolkit",

@@ -82,9 +82,16 @@ def _system(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identity(look: Mapping[str, Any]) -> dict[str, str]:
-    # The machine's id is to be kept to the machine (man machine-id): what is compared is a digest of it.
-    digest = hashlib.sha256(f"muster:{look['machine_id']}".encode()).hexdigest()[:16] if look["machine_id"] else ""
-    return {"machine": digest, "boot": look["boot_id"], "host_key": fingerprint(look["host_key"])}
+    return {
+        "machine": machine_digest(look["machine_id"]),
+        "boot": look["boot_id"],
+        "host_key": fingerprint(look["host_key"]),
+    }
+
+
+def machine_digest(machine_id: str) -> str:
+    """Return what tells machines apart: their ids are to be kept to themselves (man machine-id)."""
+    return hashlib.sha256(f"muster:{machine_id}".encode()).hexdigest()[:16] if machine_id else ""
 
 
 def fingerprint(public_key: str) -> str:

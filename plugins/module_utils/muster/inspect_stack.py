@@ -34,7 +34,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
     modprobe = look["files"].get(MODPROBE_FILE, {}).get("changed")
     uptime = float((look["uptime"].split() or ["0"])[0])
     return {
-        "packages": _packages(look["packages"]),
+        "packages": packages_of(look["packages"]),
         "dpkg_interrupted": look["interrupted"],
         "loaded": loaded,
         "running": look["running"],
@@ -59,7 +59,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1 if part in ("rc", "~rc") else 0, part) for part in parts]
 
 
-def _packages(shown: str) -> dict[str, dict[str, Any]]:
+def packages_of(shown: str) -> dict[str, dict[str, Any]]:
     """Return what is there by name; one of another architecture than dpkg's own keeps that in its name."""
     lines = [line.split() for line in shown.splitlines()]
     rows = [words for words in lines if len(words) == 5 and words[3] not in GONE]

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .look_run import names, read, run
+from .look_run import Answer, names, read, run
 
 # dpkg itself is listed for its architecture, which is the machine's.
 PATTERNS = (
@@ -51,7 +51,7 @@ MOST_LINES = 8
 
 
 def look() -> dict[str, Any]:
-    packages = run("dpkg-query", "--show", SHOW, *PATTERNS)
+    packages = show_packages()
     kernels = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
     running = read("/proc/sys/kernel/osrelease").text.strip()
     loaded = read("/sys/module/nvidia/version").text.strip()
@@ -81,6 +81,11 @@ def look() -> dict[str, Any]:
         "nvidia_smi": {"text": smi.text, "why": smi.why} if smi else None,
         "evidence": _evidence() if missed else None,
     }
+
+
+def show_packages() -> Answer:
+    """Show what dpkg knows of the stack's packages."""
+    return run("dpkg-query", "--show", SHOW, *PATTERNS)
 
 
 def _found(pattern: str) -> list[Path]:

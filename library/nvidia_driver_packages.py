@@ -1,0 +1,179 @@
+#!/usr/bin/python
+"""Installs NVIDIA's driver, every part of it at one version, after apt was asked what it would do."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver_packages
+short_description: Bring every part of NVIDIA's driver to one version
+description:
+  - Asks apt first (C(apt-get --simulate)) what it would do. Refuses when it would remove a package that is no part of
+    the driver, or leave parts at several versions; then nothing is changed. Otherwise apt does exactly that.
+  - Parts that are installed and float (C(nvidia-persistenced), C(nvidia-modprobe)) are moved along, and packages of
+    other branches are removed. No other package is removed, and none that is only recommended installed.
+  - The package lists are to be fresh, and the pinning package is to be there.
+options:
+  node: {description: The node's name for messages., type: str, required: true}
+  packages:
+    description: Packages to have.
+    type: list
+    elements: str
+    required: true
+  optional:
+    description: Packages to have if apt knows of them.
+    type: list
+    elements: str
+    default: []
+  pins:
+    description: The pinning packages that are to stay.
+    type: list
+    elements: str
+    default: []
+  source:
+    description: Where the driver comes from.
+    type: str
+    choices: [nvidia, ubuntu, debian]
+    required: true
+  branch: {description: Its branch., type: int, required: true}
+  version:
+    description: The version of all parts. Empty leaves it to apt, within the branch.
+    type: str
+    default: ""
+  reinstall:
+    description: Whether what is there is to be unpacked once more, because something else has removed its files.
+    type: bool
+    default: false
+  exact:
+    description: Whether no other version will do. Otherwise one that is no longer to be had is left for a newer one.
+    type: bool
+    default: false
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: debian}
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Install the driver
+  nvidia_driver_packages:
+    node: "{{ inventory_hostname }}"
+    packages: [linux-headers-generic, nvidia-open-580, nvidia-persistenced]
+    source: nvidia
+    branch: 580
+"""
+
+RETURN = r"""
+installs: {description: Packages that were installed or moved and their versions., returned: success, type: dict}
+removes: {description: Packages that were removed., returned: success, type: list, elements: str}
+"""
+
+import os
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster.inspect_stack import packages_of
+from ansible.module_utils.muster.nvidia_driver.request import Answer, Need, parse, refusals, request
+from ansible.module_utils.muster_node.look_stack import show_packages
+
+APT = (
+    *("apt-get", "--yes", "--no-install-recommends", "--allow-downgrades", "-o", "DPkg::Lock::Timeout=300"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+)
+# needrestart would restart services that use what was replaced, launches among them.
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
+LAST_LINES = 15
+
+
+def apt_get(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*APT, *words],
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+def known(name: str) -> bool:
+    """Whether apt knows of a package."""
+    done = subprocess.run(
+        ["apt-cache", "show", "--no-all-versions", name], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return done.returncode == 0 and bool(done.stdout)
+
+
+def ask(need: Need) -> tuple[list[str], Answer]:
+    words = request(need)
+    done = apt_get("--simulate", "install", *words)
+    return words, parse(done.stdout, done.stderr, done.returncode)
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    given = module.params
+    there = packages_of(show_packages().text)
+    need = Need(
+        names=(*given["packages"], *filter(known, given["optional"])),
+        source=given["source"],
+        branch=given["branch"],
+        installed={name: package["version"] for name, package in there.items()},
+        pins=tuple(given["pins"]),
+        keep=given["version"],
+        again=given["reinstall"],
+    )
+    words, answer = ask(need)
+    if answer.errors and need.keep and not given["exact"]:
+        # Distributions' archives keep only the newest version of a branch.
+        need = replace(need, keep="")
+        words, answer = ask(need)
+    wrong = [f"apt cannot install {' '.join(words)}: {'; '.join(answer.errors)}"] if answer.errors else []
+    wrong = wrong or refusals(need, answer)
+    if wrong:
+        module.fail_json(msg=f"{given['node']}: {'. '.join(wrong)}. Nothing was changed.")
+    if not answer.does_nothing and not module.check_mode:
+        done = apt_get("install", *words)
+        if done.returncode:
+            told = "\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
+            module.fail_json(
+                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
+                f"Running this again goes on from there. Its last words:\n{told}"
+            )
+    before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
+    return {
+        "changed": not answer.does_nothing,
+        "installs": dict(answer.installs),
+        "removes": list(answer.removes),
+        "diff": {"before": lines(before), "after": lines(answer.installs)},
+    }
+
+
+def lines(versions: Any) -> str:
+    return "".join(f"{name} {version}\n" for name, version in sorted(versions.items()))
+
+
+def main() -> None:
+    module = AnsibleModule(
+        {
+            "node": {"type": "str", "required": True},
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "optional": {"type": "list", "elements": "str", "default": []},
+            "pins": {"type": "list", "elements": "str", "default": []},
+            "source": {"type": "str", "choices": ["nvidia", "ubuntu", "debian"], "required": True},
+            "branch": {"type": "int", "required": True},
+            "version": {"type": "str", "default": ""},
+            "reinstall": {"type": "bool", "default": False},
+            "exact": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(**run(module))
+
+
+if __name__ == "__main__":
+    main()

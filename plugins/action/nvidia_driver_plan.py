@@ -1,0 +1,113 @@
+"""Decides what NVIDIA's driver on a node needs; documented in library/nvidia_driver_plan.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from muster.inspect_facts import machine_digest
+from muster.nvidia_driver.model import File, Seen, Wish
+from muster.nvidia_driver.plan import make_plan, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MACHINE_ID = Path("/etc/machine-id")
+PACKAGES = ("pins", "driver", "fabric", "headers")
+
+
+class ActionModule(ActionBase):
+    """Contacts no node: what was seen of it is given."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, given = self.validate_argument_spec(
+            {
+                "stage": {"type": "str", "choices": ["look", "settle", "installed", "done"], "default": "look"},
+                "look": {"type": "str", "required": True},
+                "stack": {"type": "dict", "required": True},
+                "mode": {"type": "str", "choices": ["manage", "verify"], "required": True},
+                "files": {
+                    "type": "list",
+                    "elements": "dict",
+                    "default": [],
+                    "options": {
+                        "path": {"type": "str", "required": True},
+                        "content": {"type": "str", "required": True},
+                        "sources": {"type": "list", "elements": "str", "default": []},
+                    },
+                },
+                "reboots": {"type": "bool", "default": True},
+                "removes_runfile": {"type": "bool", "default": False},
+            }
+        )
+        task_vars = task_vars or {}
+        name = task_vars["inventory_hostname"]
+        facts = task_vars[given["look"]]["facts"]
+        wish = self._wish(given, name, facts)
+        seen = Seen(facts["stack"], facts["gpus"], facts["secure_boot"])
+        plan = make_plan(wish, seen)
+        wrong = settle(plan, wish, given["stage"])
+        if wrong:
+            raise AnsibleActionFail(f"{name}: {'. '.join(wrong)}.")
+        needed = bool(plan.differences or plan.reboot)
+        result.update(
+            changed=self._task.check_mode and needed,
+            needed=needed,
+            plan={
+                **asdict(plan),
+                "provide": bool(plan.of_kind("disk", "run")),
+                "packages": plan.apt or plan.configure or bool(plan.unhold or plan.uninstall),
+            },
+            differences=[each.sentence for each in plan.differences if each.sentence],
+            diff=[
+                {
+                    "before_header": each.what,
+                    "after_header": each.what,
+                    "before": f"{each.before}\n",
+                    "after": f"{each.after}\n",
+                }
+                for each in plan.differences
+                if each.what
+            ],
+        )
+        if plan.remarks:
+            result["warnings"] = [f"{name}: {remark}." for remark in plan.remarks]
+        return result
+
+    def _wish(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> Wish:
+        stack = given["stack"]
+        node = stack["nodes"][name]
+        manages = given["mode"] == "manage"
+        pins, driver, fabric, headers = (
+            tuple(package["name"] for package in node[kind] if manages) for kind in PACKAGES
+        )
+        return Wish(
+            source=node["source"],
+            build=node["build"],
+            branch=stack["branch"],
+            exact=stack["driver"],
+            files=tuple(File(**{**each, "sources": tuple(each["sources"])}) for each in given["files"]),
+            removes_runfile=given["removes_runfile"],
+            reboots=given["reboots"],
+            controller=self._is_controller(facts),
+            pins=pins,
+            driver=driver,
+            fabric=fabric,
+            headers=headers,
+        )
+
+    def _is_controller(self, facts: Mapping[str, Any]) -> bool:
+        """Whether the node is the machine on which this runs, by whichever way it is reached."""
+        own = machine_digest(MACHINE_ID.read_text().strip()) if MACHINE_ID.exists() else ""
+        return self._connection.transport == "local" or bool(own and facts["identity"]["machine"] == own)

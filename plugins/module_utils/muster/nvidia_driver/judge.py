@@ -1,0 +1,199 @@
+"""Whether the driver of a node works: loaded and installed are the same, GPUs answer and are kept ready, units run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import persistence
+from .family import upstream
+from .model import NOT_OURS
+
+if TYPE_CHECKING:
+    from .model import Plan, Seen, Wish
+
+FABRIC_UNIT = "nvidia-fabricmanager"
+# What unattended-upgrades and the kernels' own packages write there.
+KERNEL_PACKAGES = ("linux-", "kernel-")
+# As systemd has it for a unit that starts with the system, or that another one starts.
+STARTED = ("enabled", "static", "indirect", "generated")
+NOT_THERE = "is not there"
+
+
+def judge_driver(plan: Plan, wish: Wish, seen: Seen) -> None:
+    """Add what a reboot or units would mend, and what nothing of ours does."""
+    if not seen.installed:
+        if not wish.driver:
+            plan.differs("broken", "it has no driver")
+        else:
+            _reboots(plan, seen)
+        return
+    _signed(plan, wish, seen)
+    _reboots(plan, seen)
+    if plan.of_kind("boot"):
+        _enable(plan, wish, seen)
+        return
+    _answers(plan, seen)
+    _persistence(plan, wish, seen)
+    _fabric(plan, wish, seen)
+
+
+def reboot_reasons(seen: Seen) -> list[str]:
+    """Return why the driver itself needs a reboot."""
+    reasons = []
+    installed, loaded = seen.installed, seen.loaded
+    if installed and loaded != installed:
+        runs = f"its kernel runs the driver {loaded}" if loaded else "its kernel has not loaded the driver"
+        reasons.append(f"{runs}, and {installed} is installed")
+    for driver in NOT_OURS:
+        slots = [device["slot"] for device in seen.gpus["devices"] if device["driver"] == driver]
+        if slots:
+            reasons.append(f"{driver} holds {_gpus(len(slots))} ({', '.join(slots)})")
+    return reasons
+
+
+def due_reasons(seen: Seen) -> list[str]:
+    """Return why the kernel asks for a reboot, which the driver works without."""
+    stack = seen.stack
+    reasons = []
+    by = [name for name in stack["reboot_required_by"] if name.startswith(KERNEL_PACKAGES)]
+    if stack["reboot_required"] and (by or not stack["reboot_required_by"]):
+        reasons.append(f"/run/reboot-required is there{', for ' + ', '.join(by) if by else ''}")
+    newest = stack["bootable"][-1] if stack["bootable"] else stack["running"]
+    # A system that was started since with another kernel was started so by somebody.
+    if newest != stack["running"] and stack["kernels"][newest]["since_boot"]:
+        reasons.append(f"its newest kernel is {newest}, and {stack['running']} runs")
+    return reasons
+
+
+def busy(seen: Seen) -> str:
+    """Name who uses a GPU; "" for nobody."""
+    holders = [_holder(each) for each in seen.stack["holders"]]
+    launches = [f"the launch {unit}" for unit in seen.stack["launches"]]
+    who = [*holders, *launches]
+    return f"a GPU is in use by {', '.join(who)}" if who else ""
+
+
+def _holder(holder: dict[str, Any]) -> str:
+    age = f", for {_duration(holder['age'])}" if holder["age"] is not None else ""
+    return f"{holder['name']} (pid {holder['pid']}, user {holder['owner']}{age})"
+
+
+def _duration(seconds: int) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {name}"
+    return f"{seconds} s"
+
+
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def _reboots(plan: Plan, seen: Seen) -> None:
+    for reason in reboot_reasons(seen):
+        plan.differs("boot", f"{reason}{_evidence(seen)}", "reboot", "needed", "done")
+        plan.reboot.append(reason)
+    plan.due = due_reasons(seen)
+
+
+def _evidence(seen: Seen) -> str:
+    """What the kernel and dkms say of a driver that is installed and not loaded."""
+    told = seen.stack["evidence"]
+    parts = []
+    if told["kernel_log"] and not seen.loaded:
+        parts.append(f"its kernel says: {' | '.join(told['kernel_log'].splitlines())}")
+    if told["dkms"].strip() and not seen.loaded:
+        parts.append(f"dkms says: {' | '.join(told['dkms'].split(chr(10))).strip(' |')}")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _signed(plan: Plan, wish: Wish, seen: Seen) -> None:
+    for name in seen.next_kernels:
+        kernel = seen.stack["kernels"][name]
+        if not wish.driver and kernel["module"] not in ("", seen.installed):
+            told = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
+            plan.differs("broken", f"{told}: it will not work after the next boot")
+        if seen.secure_boot and kernel["module"] and not kernel["signer"]:
+            told = f"its module for {name} is not signed, and Secure Boot lets no such module in"
+            plan.differs("broken", f"{told}: docs/gpu_driver.md tells the steps")
+
+
+def _answers(plan: Plan, seen: Seen) -> None:
+    smi = seen.stack["nvidia_smi"]
+    if not smi["asked"]:
+        return
+    wanted = len(seen.gpu_slots)
+    if smi["why"].endswith(NOT_THERE):
+        plan.remarks.append("nvidia-smi is not there, so its GPUs were not asked")
+    elif smi["why"]:
+        told = f": {smi['said']}" if smi["said"] else ""
+        plan.differs("broken", f"{smi['why']}{told}. What the kernel says of it: journalctl -k -g 'NVRM|Xid'")
+    elif len(smi["gpus"]) < wanted:
+        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi tells of {len(smi['gpus'])}"
+        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' tells why")
+
+
+def _persistence(plan: Plan, wish: Wish, seen: Seen) -> None:
+    unit = seen.stack["units"].get(persistence.UNIT)
+    gpus = seen.stack["nvidia_smi"]["gpus"]
+    off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
+    if unit is None:
+        if off or not gpus:
+            plan.differs(
+                "broken" if not wish.driver else "run", "nothing keeps its GPUs initialised while nobody uses them"
+            )
+        return
+    if not wish.driver:
+        if off or (not gpus and not persistence.is_on(unit)):
+            plan.differs("broken", "persistence is off: sudo systemctl enable --now nvidia-persistenced")
+        return
+    why = [*_unready(unit)]
+    file = seen.stack["files"].get(persistence.DROP_IN)
+    if unit["active"] == "active":
+        if unit["reload"] or (file and unit["started"] is not None and unit["started"] < file["changed"]):
+            why.append(f"has not read {persistence.DROP_IN} since it was changed")
+        elif not persistence.is_on(unit) or off:
+            why.append("leaves persistence off")
+    if why:
+        told = f"{persistence.UNIT} {' and '.join(why)}"
+        plan.units.append({"name": f"{persistence.UNIT}.service", "restart": unit["active"] == "active", "start": True})
+        plan.differs("run", told, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
+
+
+def _fabric(plan: Plan, wish: Wish, seen: Seen) -> None:
+    if not (wish.fabric or seen.gpus["nvswitches"]):
+        return
+    unit = seen.stack["units"].get(FABRIC_UNIT)
+    if unit is None:
+        plan.differs("broken", f"it has NVSwitches and no {FABRIC_UNIT}, without which no program can use CUDA")
+        return
+    for name, package in seen.packages.items():
+        if name.startswith(FABRIC_UNIT) and upstream(package["version"]) not in ("", seen.loaded) and not wish.driver:
+            told = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
+            plan.differs("broken", told)
+    why = [*_unready(unit)]
+    if not why:
+        return
+    told = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
+    if not wish.driver:
+        plan.differs("broken", f"{told}: sudo systemctl enable --now {FABRIC_UNIT}")
+        return
+    plan.units.append({"name": f"{FABRIC_UNIT}.service", "restart": False, "start": True})
+    plan.differs("run", told, FABRIC_UNIT, ", ".join(why), "enabled, runs")
+
+
+def _enable(plan: Plan, wish: Wish, seen: Seen) -> None:
+    """Before a reboot nothing is started: what is enabled comes with the system."""
+    wanted = [persistence.UNIT, *([FABRIC_UNIT] if wish.fabric else [])] if wish.driver else []
+    for name in wanted:
+        unit = seen.stack["units"].get(name)
+        if unit is not None and unit["load"] == "loaded" and unit["enabled"] not in STARTED:
+            plan.units.append({"name": f"{name}.service", "restart": False, "start": False})
+            plan.differs("run", f"{name} does not start with the system", name, "not enabled", "enabled")
+
+
+def _unready(unit: dict[str, Any]) -> list[str]:
+    if unit["load"] == "masked":
+        return ["is masked (sudo systemctl unmask it)"]
+    why = [] if unit["enabled"] in STARTED else ["does not start with the system"]
+    return why if unit["active"] == "active" else [*why, "does not run"]

@@ -1,0 +1,216 @@
+"""What differs on a node from the driver that it shall have, and what follows. Live state is looked at, always."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from . import persistence
+from .family import PINNING, is_obsolete, keeps_step
+from .judge import busy, judge_driver
+from .model import File, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Seen, Wish
+
+MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
+UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
+
+
+def make_plan(wish: Wish, seen: Seen) -> Plan:
+    plan = Plan()
+    if not wish.driver:
+        judge_driver(plan, wish, seen)
+        plan.reboot = []
+        return plan
+    _runfile(plan, wish, seen)
+    _packages(plan, wish, seen)
+    _dpkg(plan, wish, seen)
+    _files(plan, wish, seen)
+    _modules(plan, wish, seen)
+    judge_driver(plan, wish, seen)
+    changes_driver = plan.apt or plan.configure or bool(plan.uninstall)
+    in_use = busy(seen)
+    if in_use and (changes_driver or plan.of_kind("boot")):
+        plan.refusals.append(f"{in_use}, so its driver is not touched now: wait for it, or end it, then run this again")
+    elif in_use and plan.due:
+        plan.remarks.append(f"a reboot is due ({'; '.join(plan.due)}), but {in_use}: it can wait")
+    else:
+        plan.reboot += plan.due
+    return plan
+
+
+def forbids_reboot(wish: Wish) -> str:
+    """Return why this node is not rebooted by us, with what to type instead; "" where it may be."""
+    if wish.controller:
+        return "it is the controller's own machine, which no run reboots: sudo systemctl reboot, then run this again"
+    if not wish.reboots:
+        return "nvidia_driver_reboot is never: sudo systemctl reboot on it, then run this again"
+    return ""
+
+
+def wished_version(wish: Wish, seen: Seen) -> str:
+    """Return the version that every part shall have; "" while nothing that is installed tells it."""
+    return wish.exact or (seen.installed if wish.fits(seen.installed) else "")
+
+
+def _runfile(plan: Plan, wish: Wish, seen: Seen) -> None:
+    left = seen.stack["runfile"]
+    paths = [*left["programs"], *left["libraries"]]
+    if not paths:
+        return
+    programs = {path.rpartition("/")[2]: path for path in left["programs"]}
+    command = next((f"{programs[name]} {how}" for name, how in UNINSTALLERS.items() if name in programs), "")
+    found = f"a driver was installed past the packages ({', '.join(paths)})"
+    if wish.removes_runfile and command:
+        plan.uninstall = command
+        plan.differs("disk", found, "driver of a runfile", ", ".join(paths), "uninstalled")
+        return
+    if command:
+        how = f"sudo {command}, or set nvidia_driver_remove_runfile to true"
+    else:
+        how = f"sudo rm {shlex.join(left['libraries'])}"
+    plan.refusals.append(f"{found}, and the two overwrite each other's files. To remove it: {how}")
+
+
+def _dpkg(plan: Plan, wish: Wish, seen: Seen) -> None:
+    # apt refuses all work before this is done. What dpkg was interrupted in may have nothing to do with us.
+    if seen.broken or (seen.stack["dpkg_interrupted"] and plan.apt):
+        plan.configure = True
+        what = f" with {', '.join(seen.broken)}" if seen.broken else ""
+        plan.differs("disk", f"dpkg was interrupted in its work{what}", "dpkg", "interrupted", "configured")
+    ours = {*wish.packages, *wish.pins}
+    plan.unhold = [
+        name for name, each in seen.packages.items() if each["held"] and (name in ours or _moves(name, wish, seen))
+    ]
+    if plan.unhold:
+        # A hold is left from earlier habits: with a pin it makes apt fail.
+        told = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
+        plan.differs("disk", told, "apt-mark hold", ", ".join(plan.unhold), "none")
+
+
+def _moves(name: str, wish: Wish, seen: Seen) -> bool:
+    return keeps_step(name, seen.packages[name]["version"], wish.source) or name.startswith(PINNING)
+
+
+def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
+    there = seen.packages
+    plan.keep = wished_version(wish, seen)
+    missing = [name for name in (*wish.pins, *wish.packages) if name not in there]
+    if missing:
+        plan.apt = True
+        plan.differs("disk", f"it lacks the packages {', '.join(missing)}")
+        for name in missing:
+            plan.differs("disk", "", f"package {name}", "missing", "installed")
+    target = plan.keep or f"{wish.branch}.*"
+    for name, version in seen.parts(wish.source).items():
+        if not wish.fits(version) or (plan.keep and version != plan.keep):
+            plan.apt = True
+            plan.differs("disk", f"{name} is {version} and not {target}", f"package {name}", version, target)
+    if plan.apt and (not plan.keep or plan.keep != seen.loaded):
+        plan.differs("disk", "", "reboot", "", "once it is installed")
+    for name in leftovers(wish, seen):
+        plan.apt = True
+        plan.differs("disk", f"{name} is left of another driver", f"package {name}", "installed", "removed")
+
+
+def leftovers(wish: Wish, seen: Seen) -> list[str]:
+    """Return what no version of fits: packages of other branches, and of other pins. Parts are compared by version."""
+    parts = {name for name, version in seen.parts(wish.source).items() if not wish.fits(version)}
+    return [
+        name
+        for name in seen.packages
+        if name not in (*wish.pins, *wish.packages, *parts) and is_obsolete(name, wish.branch)
+    ]
+
+
+def _files(plan: Plan, wish: Wish, seen: Seen) -> None:
+    for file in _wished_files(wish, seen):
+        there = seen.stack["files"].get(file.path)
+        if wish.source not in (file.sources or (wish.source,)):
+            if there is not None:
+                plan.unwanted.append(file.path)
+                plan.differs("disk", f"{file.path} is not for a driver from {wish.source}", file.path, "there", "gone")
+            continue
+        if there is None:
+            why = "is missing"
+        elif there.get("text") != file.content:
+            why = "has other content"
+        elif (there["mode"], there["owner"]) != ("0644", "root"):
+            why = f"is {there['owner']}'s with mode {there['mode']}, and not root's with 0644"
+        else:
+            continue
+        plan.files.append(file)
+        plan.differs(
+            "disk", f"{file.path} {why}", file.path, "" if there is None else there.get("text", ""), file.content
+        )
+    plan.initramfs = [
+        name
+        for name in seen.stack["bootable"]
+        if (kernel := seen.stack["kernels"][name])["has_initramfs"]
+        and (kernel["initramfs_old"] or any(file.path == MODPROBE for file in plan.files))
+    ]
+    if plan.initramfs:
+        named = ", ".join(plan.initramfs)
+        plan.differs(
+            "disk", f"the initramfs of {named} is older than {MODPROBE}", f"initramfs of {named}", "old", "new"
+        )
+
+
+def _wished_files(wish: Wish, seen: Seen) -> Iterator[File]:
+    yield from wish.files
+    unit = seen.stack["files"].get(persistence.UNIT_FILE, {}).get("text", "")
+    fragment = seen.stack["units"].get(persistence.UNIT, {}).get("fragment", "")
+    # A unit that somebody put into /etc is the site's own: whether it does its work is judged, and nothing else.
+    text = "" if fragment.startswith("/etc/") else persistence.drop_in(unit)
+    if text:
+        yield File(persistence.DROP_IN, text)
+
+
+def _modules(plan: Plan, wish: Wish, seen: Seen) -> None:
+    """See to the module for each kernel that will be started. What apt is about to do is not done twice."""
+    if plan.apt or plan.configure or not plan.keep:
+        return
+    for name in seen.next_kernels:
+        kernel = seen.stack["kernels"][name]
+        if kernel["module"] == plan.keep:
+            continue
+        found = f"its module is {kernel['module']}" if kernel["module"] else "it has no module"
+        told = f"of its kernel {name}: {found}, and the driver is {plan.keep}"
+        if wish.build == "dkms" and kernel["headers"]:
+            plan.build.append(name)
+        else:
+            plan.apt = True
+            if wish.build == "dkms":
+                plan.optional.append(f"linux-headers-{name}")
+                told += ", and without headers none can be built"
+        plan.differs("disk", told, f"module for {name}", kernel["module"] or "none", plan.keep)
+
+
+def settle(plan: Plan, wish: Wish, stage: str) -> list[str]:
+    """Return why the node has to stop here, and take from the plan the reboot that may not be.
+
+    stage: look (before anything is done), settle (packages are there), installed (all is, but for a reboot), done.
+    """
+    if plan.refusals:
+        return plan.refusals
+    mends = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
+    hopeless = [each for each in plan.differences if not wish.driver or each.kind not in mends.get(stage, ())]
+    # What is broken may be so because of what will be mended.
+    if stage in ("look", "installed") and plan.of_kind(*mends[stage]):
+        hopeless = [each for each in hopeless if each.kind != "broken"]
+    wrong = [each.sentence for each in hopeless if each.sentence]
+    if wrong and not wish.driver:
+        wrong.append("Its driver is not ours to change: nvidia_driver_mode is verify")
+    if wrong or not plan.reboot:
+        return wrong
+    forbidden = forbids_reboot(wish)
+    last_word = stage == "installed" or not plan.of_kind("disk", "run")
+    if forbidden and plan.of_kind("boot"):
+        return [f"{'; '.join(plan.reboot)}. {forbidden[0].upper()}{forbidden[1:]}"] if last_word else []
+    if forbidden:
+        plan.remarks.append(f"a reboot is due ({'; '.join(plan.reboot)}): {forbidden}")
+        plan.reboot = []
+    return []
