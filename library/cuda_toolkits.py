@@ -38,8 +38,8 @@ options:
     default: ""
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
-  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  check_mode: {support: full, description: Says as well whether C(/usr/local/cuda) would be changed.}
+  diff_mode: {support: full}
   platform: {support: full, platforms: posix}
 """
 
@@ -108,7 +108,7 @@ def look() -> domain.Seen:
     )
 
 
-def run_module(given: dict[str, Any]) -> dict[str, Any]:
+def run_module(given: dict[str, Any], *, check: bool) -> dict[str, Any]:
     seen = look()
     verifies = given["mode"] == "verify"
     plan = domain.make_plan(given["versions"], given["default"], seen, verifies=verifies)
@@ -117,7 +117,14 @@ def run_module(given: dict[str, Any]) -> dict[str, Any]:
         mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
         return {"failed": True, "msg": f"{given['node']}: {'; '.join(wrong)}{mend}."}
     return {
-        "changed": False,
+        # In a real run the tasks that follow do it, and say so.
+        "changed": check and bool(plan.default),
+        "diff": {
+            "before_header": domain.ROOT,
+            "after_header": domain.ROOT,
+            "before": f"{seen.target}\n" if plan.default else "",
+            "after": f"{plan.default}\n" if plan.default else "",
+        },
         "packages": plan.packages,
         "default": plan.default,
         "refused": {} if verifies else domain.REFUSED,
@@ -141,7 +148,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.exit_json(**run_module(module.params))
+    module.exit_json(**run_module(module.params, check=module.check_mode))
 
 
 if __name__ == "__main__":
