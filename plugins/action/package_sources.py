@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.certificates import CertificateError, certificates
 from muster_sources import mirrors_table, node_wish, not_proxied
-from muster_vars import project_root
+from muster_vars import controller_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,10 +45,10 @@ class ActionModule(ActionBase):
     def certificates(self, node: str, name: str) -> list[str]:
         if not name:
             return []
-        path = project_root() / Path(name).expanduser()
+        text = controller_file(name)
+        if text is None:
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca is {name}, which cannot be read on the controller.")
         try:
-            return certificates(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError as error:
-            raise AnsibleActionFail(f"{node}: cluster_extra_ca {path} cannot be read: {error.strerror}.") from error
+            return certificates(text)
         except CertificateError as error:
-            raise AnsibleActionFail(f"{node}: cluster_extra_ca {path} {error}.") from error
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca is {name}, which {error}.") from error

@@ -14,7 +14,7 @@ from ansible.release import __version__ as ansible_version
 
 from muster.inventory import Inventory, Node, controller, problems
 from muster_origin import clear_secrets
-from muster_vars import load_roles, project_root, read_node
+from muster_vars import controller_file, load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,16 +63,16 @@ def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     """Return all that can be read without contacting a node."""
     roles = load_roles(loader)
     always = (*load_roles(loader, "cluster").options, *BESIDE, *CONNECTION)
+    nodes = tuple(_node(task_vars, templar, roles, name, always) for name in task_vars["groups"].get("gpu_nodes", []))
     return Inventory(
-        nodes=tuple(
-            _node(task_vars, templar, roles, name, always) for name in task_vars["groups"].get("gpu_nodes", [])
-        ),
+        nodes=nodes,
         options=tuple(roles.options),
         forks=context.CLIARGS["forks"],
         ansible_version=VERSIONS[0],
         python_version=VERSIONS[1],
         connects=connects,
         secrets=tuple(dict.fromkeys(_secrets(task_vars))),
+        files={name: controller_file(name) for name in {node.text("cluster_extra_ca") for node in nodes} if name},
     )
 
 

@@ -42,6 +42,14 @@ def project_root() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
+def controller_file(name: str) -> str | None:
+    """Return what is in a file of the controller that an option names; None where it cannot be read."""
+    try:
+        return (project_root() / Path(name).expanduser()).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
 def load_roles(loader: DataLoader, *names: str) -> Roles:
     """Return the options and defaults of these roles, or of every role."""
     roles = Roles({}, {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from . import addresses, controller, firewall, names, secrets, values
+from . import addresses, controller, firewall, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_WIDE
 
@@ -48,6 +48,10 @@ RULES: tuple[Rule, ...] = (
     values.host_keys_are_keys,
     firewall.entries_can_be_rules,
     firewall.ranges_are_ranges,
+    sources.mirror_urls_can_be_used,
+    sources.proxies_can_be_used,
+    sources.extra_certificates_are_certificates,
+    sources.offline_folders_are_paths,
 )
 
 

@@ -17,6 +17,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 CLUSTER = "the cluster"
 # The oldest that ansible-core 2.19 runs with.
 OLDEST_PYTHON = (3, 11)
+# What is said of a file that is not there.
+CONTROLLER_FILES = "Write its path as it is on the controller; a relative one begins at the folder of ansible.cfg"
 # Connections over these do not use ansible_host.
 LOCAL_CONNECTIONS = ("local", "ansible.builtin.local")
 
@@ -77,7 +79,8 @@ class Secret:
 class Inventory:
     """All that is judged.
 
-    options: every option of every role. connects: whether the play is going to connect to the nodes.
+    options: every option of every role. connects: whether the play is going to connect to the nodes. files: what is in
+    the controller's files that options name; None for one that cannot be read.
     """
 
     nodes: tuple[Node, ...]
@@ -87,6 +90,7 @@ class Inventory:
     python_version: tuple[int, ...] = OLDEST_PYTHON
     connects: bool = True
     secrets: tuple[Secret, ...] = ()
+    files: Mapping[str, str | None] = field(default_factory=dict)
 
     def participants(self) -> list[Node]:
         chosen = self.launch_nodes()
@@ -121,4 +125,5 @@ def join(places: list[str], every_node: list[str]) -> str:
 def shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
-    return str(value)
+    # An address may carry a password, which is told to nobody.
+    return re.sub(r"(//[^/\s:@]*:)[^/\s@]+@", r"\1...@", str(value))

@@ -1,0 +1,105 @@
+"""Whether mirrors, proxies, certificates and the offline folder can be what they are said to be."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from muster.certificates import CertificateError, certificates
+from muster.mirrors import CUSTOM, CUSTOM_PLACES
+
+from .model import CONTROLLER_FILES, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Inventory
+
+_PLACEHOLDERS = {"distribution", "distro", "arch", "debarch", "variant"}
+_HOST = re.compile(r"\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:]+")
+
+
+def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        urls = node.variables.get("cluster_mirror_urls")
+        if not isinstance(urls, dict):
+            continue
+        custom = node.text("cluster_mirror") == CUSTOM
+        if custom and not urls:
+            mend = f"Name at least one of {', '.join(CUSTOM_PLACES)} there"
+            yield Problem(node.name, "cluster_mirror is custom, and cluster_mirror_urls names no address", mend)
+        if urls and not custom and "cluster_mirror" in node.variables:
+            mirror = node.text("cluster_mirror")
+            what = f"cluster_mirror_urls is set, and cluster_mirror is {mirror}, which does not use it"
+            yield Problem(node.name, what, "Write cluster_mirror: custom, or take the addresses away")
+        for name, url in urls.items():
+            if name not in CUSTOM_PLACES:
+                what = f"cluster_mirror_urls has {name!r}, which is no place that anything comes from"
+                yield Problem(node.name, what, f"Choose among {', '.join(CUSTOM_PLACES)}")
+            else:
+                yield from _url(node.name, f"cluster_mirror_urls {name}", url)
+
+
+def _url(place: str, what: str, url: object) -> Iterator[Problem]:
+    text = url if isinstance(url, str) else ""
+    if _password(text):
+        mend = "Let the mirror admit the nodes by their addresses, or put the password into their /etc/apt/auth.conf.d"
+        yield Problem(place, f"{what} carries a password, which every user of a node could read", mend)
+    elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
+        yield Problem(place, f"{what} is {url!r}, which is no address", "Write it like http://mirror.lab/ubuntu/")
+    unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
+    if unknown:
+        names = ", ".join(f"{{{name}}}" for name in sorted(_PLACEHOLDERS))
+        yield Problem(place, f"{what} has {{{unknown[0]}}}, which stands for nothing", f"Known are {names}")
+
+
+def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        for name in ("cluster_http_proxy", "cluster_https_proxy"):
+            text = node.text(name)
+            if not text:
+                continue
+            if _password(text):
+                mend = "Let the proxy admit the nodes by their addresses, or run one beside them that logs in"
+                yield Problem(node.name, f"{name} carries a password, which every user of a node could read", mend)
+            elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
+                mend = "Write it like http://proxy.lab:3128"
+                yield Problem(node.name, f"{name} is {text!r}, which is no address of a proxy", mend)
+        hosts = node.variables.get("cluster_no_proxy")
+        for host in hosts if isinstance(hosts, list) else ():
+            if not _HOST.fullmatch(str(host)):
+                what = f"cluster_no_proxy has {host!r}, which is no host"
+                yield Problem(node.name, what, "Write names, .domains or addresses there, without http:// and ports")
+
+
+def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        name = node.text("cluster_extra_ca")
+        if not name or name not in inventory.files:
+            continue
+        text = inventory.files[name]
+        if text is None:
+            what = f"cluster_extra_ca is {name}, and there is no such file that can be read on the controller"
+            yield Problem(node.name, what, CONTROLLER_FILES)
+            continue
+        try:
+            certificates(text)
+        except CertificateError as error:
+            mend = "Ask whoever runs the proxy or the mirror for its certificate authority's certificate"
+            yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", mend)
+
+
+def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        folder = node.text("cluster_offline_dir")
+        if folder and not re.fullmatch(r"/[\w./+-]*", folder, re.ASCII):
+            what = f"cluster_offline_dir is {folder!r}, which is no folder that apt could be told of"
+            yield Problem(node.name, what, "Write its whole path, beginning with /, without blanks")
+
+
+def _password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None or "@" in urlsplit(url).netloc
+    except ValueError:
+        return "@" in url
