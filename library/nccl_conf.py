@@ -174,7 +174,8 @@ def write_conf(text: str) -> None:
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     conf = module.params["conf"]
     seen = look(module.params["interface"], module.params["address"])
-    wrong = [*domain.wish_problems(conf), *filter(None, [domain.contradiction(conf, seen.training)])]
+    wrong = [f"{what}. {mend}" for what, mend in domain.wish_problems(conf)]
+    wrong += filter(None, [domain.contradiction(conf, seen.training)])
     if wrong:
         raise ConfError("; ".join(wrong))
     before = read_conf()

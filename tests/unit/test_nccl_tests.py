@@ -44,11 +44,10 @@ def test_no_wish_lacks_nothing() -> None:
 
 
 def test_all_that_is_lacking_is_said_at_once() -> None:
-    said = list(wish_problems("2.19.x", "", "abc", [], nccl=False))
-    assert [sentence.split(":")[0] for sentence in said] == [
+    assert [what for what, _ in wish_problems("2.19.x", "", "abc", [], nccl=False)] == [
         "nccl_tests_version is '2.19.x'",
         "nccl_tests_version is set, and nccl-tests need the NCCL of the system",
         "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit",
         "nccl_tests_version is set, and nccl_tests_source is not",
-        "nccl_tests_sha256 is 'abc', and not the 64 digits that sha256sum prints of nccl_tests_source",
+        "nccl_tests_sha256 is 'abc'",
     ]

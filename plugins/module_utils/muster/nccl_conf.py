@@ -83,23 +83,24 @@ class Rewrite:
     told: tuple[str, ...] = ()
 
 
-def wish_problems(wish: object) -> Iterator[str]:
-    """Say what is wrong with nccl_conf itself, of which no node has to be looked at."""
+def wish_problems(wish: object) -> Iterator[tuple[str, str]]:
+    """Say what is wrong with nccl_conf itself, for which no node has to be looked at, and what to write instead."""
+    instead = 'Write auto, "off", or a mapping of variables to values'
     if wish is False:
-        yield 'nccl_conf is False, as YAML reads off without quotes; write "off"'
+        yield "nccl_conf is False, as YAML reads off without quotes", 'Write "off"'
     elif not isinstance(wish, dict):
         if wish not in ("auto", "off"):
-            yield f"nccl_conf is {wish!r}, and neither auto, nor off, nor a mapping of variables to values"
+            yield f"nccl_conf is {wish!r}", instead
     else:
         for name, value in wish.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
-                yield f"nccl_conf has {name!r}, which is no name of a variable"
+                yield f"nccl_conf has {name!r}, which is no name of a variable", instead
             elif isinstance(value, (dict, list)) or value is None or "\n" in str(value):
-                yield f"nccl_conf has no single value for {name}"
+                yield f"nccl_conf has no single value for {name}", instead
             elif is_debugging(name, str(value)):
                 yield (
-                    f"nccl_conf sets {name}={value}, which is for debugging alone and slows or breaks every launch: "
-                    "give it to one launch, in launch_env"
+                    f"nccl_conf sets {name}={value}, which is for debugging alone, and slows or breaks every launch",
+                    "Give it to one launch, in launch_env",
                 )
 
 

@@ -27,26 +27,28 @@ class Build:
     name: str
 
 
-def wish_problems(version: str, source: str, sha256: str, toolkits: Sequence[str], *, nccl: bool) -> Iterator[str]:
-    """Say what the inventory lacks; nothing where no nccl-tests are wished."""
+def wish_problems(
+    version: str, source: str, sha256: str, toolkits: Sequence[str], *, nccl: bool
+) -> Iterator[tuple[str, str]]:
+    """Say what the inventory lacks, and what to write; nothing where no nccl-tests are wished."""
     if not version:
         return
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        yield f"nccl_tests_version is {version!r}: write all three numbers, such as 2.19.6"
+        yield f"nccl_tests_version is {version!r}", 'Write all three numbers, such as "2.19.6"'
     if not nccl:
-        yield "nccl_tests_version is set, and nccl-tests need the NCCL of the system: set nccl_install to true"
+        yield "nccl_tests_version is set, and nccl-tests need the NCCL of the system", "Set nccl_install to true"
     if not toolkits:
         yield (
-            "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit: "
-            'set cuda_toolkit_versions, for example to ["13.0"]'
+            "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit",
+            'Set cuda_toolkit_versions, for example to ["13.0"]',
         )
     if not source:
         yield (
-            "nccl_tests_version is set, and nccl_tests_source is not: name the archive of their source, as an address "
-            "or as a file on the controller"
+            "nccl_tests_version is set, and nccl_tests_source is not",
+            "Name the archive of their source, as an address or as a file on the controller",
         )
     if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        yield f"nccl_tests_sha256 is {sha256!r}, and not the 64 digits that sha256sum prints of nccl_tests_source"
+        yield f"nccl_tests_sha256 is {sha256!r}", "Write the 64 digits that sha256sum prints of nccl_tests_source"
 
 
 def build_of(version: str, sha256: str, toolkits: Sequence[str], default: str, packages: Mapping[str, str]) -> Build:

@@ -31,7 +31,15 @@ PER_NODE = {
     "cluster_quarantined",
     "cluster_torchrun",
     "gpu_stack_system",
+    "cuda_toolkit_mode",
+    "cuda_toolkit_default",
+    "nccl_mode",
+    "nccl_conf",
+    "container_toolkit_mode",
+    "dcgm_mode",
+    "dcgm_remove_old",
 }
+WITH_A_PLACE = ("cluster", "gpu_stack", "cuda_toolkit", "nccl", "container_toolkit", "dcgm")
 DEFAULTS = {
     "cluster_name": "rack",
     "cluster_interface": "",
@@ -71,5 +79,5 @@ def test_problems_are_exactly_those_of_the_case(path: Path) -> None:
 
 
 def test_every_option_is_of_the_cluster_or_of_a_node() -> None:
-    assert set(CLUSTER_WIDE) | PER_NODE == {*OF_ROLES["cluster"], *OF_ROLES["gpu_stack"]}
+    assert set(CLUSTER_WIDE) | PER_NODE == {name for role in WITH_A_PLACE for name in OF_ROLES[role]}
     assert not set(CLUSTER_WIDE) & PER_NODE

@@ -63,8 +63,8 @@ def test_file(path: Path) -> None:
     [
         ("auto", []),
         ("off", []),
-        (False, ['nccl_conf is False, as YAML reads off without quotes; write "off"']),
-        ("on", ["nccl_conf is 'on', and neither auto, nor off, nor a mapping of variables to values"]),
+        (False, ["nccl_conf is False, as YAML reads off without quotes"]),
+        ("on", ["nccl_conf is 'on'"]),
         ({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}, []),
         ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is no name of a variable"]),
         ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is no name of a variable"]),
@@ -73,14 +73,14 @@ def test_file(path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_the_wish(wish: object, said: list[str]) -> None:
-    assert list(nccl_conf.wish_problems(wish)) == said
+    assert [what for what, _ in nccl_conf.wish_problems(wish)] == said
 
 
 @pytest.mark.parametrize(
     "name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS"]
 )
 def test_variables_for_debugging_are_refused(name: str) -> None:
-    assert "is for debugging alone" in next(nccl_conf.wish_problems({name: 1}))
+    assert "is for debugging alone" in next(nccl_conf.wish_problems({name: 1}))[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from . import addresses, controller, firewall, names, secrets, sources, values
+from . import addresses, controller, firewall, gpu_parts, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_WIDE
 
@@ -52,6 +52,9 @@ RULES: tuple[Rule, ...] = (
     sources.proxies_can_be_used,
     sources.extra_certificates_are_certificates,
     sources.offline_folders_are_paths,
+    gpu_parts.toolkits_are_versions,
+    gpu_parts.nccl_conf_is_a_mapping,
+    gpu_parts.nccl_tests_can_be_built,
 )
 
 

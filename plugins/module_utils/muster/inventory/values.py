@@ -39,6 +39,13 @@ CLUSTER_WIDE = (
     "gpu_stack_modules",
     "gpu_stack_build",
     "gpu_stack_repository_keys",
+    "cuda_toolkit_versions",
+    "nccl_install",
+    "nccl_tests_version",
+    "nccl_tests_source",
+    "nccl_tests_sha256",
+    "container_toolkit_engine",
+    "dcgm_install",
 )
 PORTS = range(1024, 65536)
 # Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.

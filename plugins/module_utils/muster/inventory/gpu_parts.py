@@ -1,0 +1,47 @@
+"""Whether what goes beside the driver is wished for in words that can be had."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from muster import nccl_conf, nccl_tests
+
+from .model import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Inventory, Node
+
+
+def _toolkits(node: Node) -> list[Any]:
+    versions = node.variables.get("cuda_toolkit_versions")
+    return versions if isinstance(versions, list) else []
+
+
+def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        for version in _toolkits(node):
+            if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
+                mend = 'Write the first two numbers, such as "13.0"'
+                yield Problem(node.name, f"cuda_toolkit_versions has {version!r}", mend)
+        default = node.text("cuda_toolkit_default")
+        if default and default not in _toolkits(node):
+            what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
+            yield Problem(node.name, what, "Add it there, or leave the default empty")
+
+
+def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        if "nccl_conf" in node.variables:
+            for what, mend in nccl_conf.wish_problems(node.variables["nccl_conf"]):
+                yield Problem(node.name, what, mend)
+
+
+def nccl_tests_can_be_built(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        version, source, digest = (node.text(f"nccl_tests_{name}") for name in ("version", "source", "sha256"))
+        nccl = node.variables.get("nccl_install") is True
+        for what, mend in nccl_tests.wish_problems(version, source, digest, _toolkits(node), nccl=nccl):
+            yield Problem(node.name, what, mend)
