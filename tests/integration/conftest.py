@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_cluster import bring_up, look_up
 from machines import NODES, find_machine, list_nodes, run_playbook
 
 # The steps of the road before the first driver or wheel is installed.
 GROUND = "inspect,baseline,network"
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from gpu_cluster import GpuCluster
     from machines import Machine, Play, Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nodes", help="look at these nodes as they are: nothing is made or played for it")
+    parser.addoption("--driver", default="580.178.04", help="what the GPU nodes have")
     parser.addoption("--sandbox-is-up", action="store_true", help="another checkout has brought the sandbox up")
 
 
@@ -62,3 +65,17 @@ def ground(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machi
         result = request.getfixturevalue("play")("site.yml", tags=GROUND)
         assert result.rc == 0, result.stdout
     return [find_machine(name) for name in as_they_are or NODES]
+
+
+@pytest.fixture(scope="session")
+def gpu_cluster(as_they_are: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
+    """Stand-in GPU nodes with the GPU stack on them, in a sandbox of their own that ends with the tests."""
+    folder = tmp_path_factory.mktemp("gpu_cluster")
+    if as_they_are:
+        yield look_up(folder)
+        return
+    cluster = bring_up(folder)
+    result = cluster.play()
+    assert result.rc == 0, result.stdout
+    yield cluster
+    cluster.play("playbooks/sandbox_down.yml")

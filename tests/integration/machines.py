@@ -74,6 +74,8 @@ class Machine:
     name: str
     container: str
     address: str
+    # Where its sandbox keeps the key to it.
+    folder: Path = SANDBOX
 
     def inside(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in the container as root, past ssh and firewall."""
@@ -83,8 +85,8 @@ class Machine:
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command as the controller would: over ssh, as the administrator."""
         options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes"]
-        options.append(f"UserKnownHostsFile={SANDBOX}/known_hosts")
-        argv = ["ssh", "-i", str(SANDBOX / "id_ed25519"), *(f"-o{option}" for option in options)]
+        options.append(f"UserKnownHostsFile={self.folder}/known_hosts")
+        argv = ["ssh", "-i", str(self.folder / "id_ed25519"), *(f"-o{option}" for option in options)]
         argv += [f"admin@{self.address}", command]
         return subprocess.run(argv, check=check, capture_output=True, text=True)
 
@@ -122,13 +124,13 @@ def list_nodes() -> None:
         more.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {**listed, **hosts}}}))
 
 
-def find_machine(name: str) -> Machine:
-    """Look up a machine of the sandbox by its name in the inventory."""
-    container = f"{os.environ.get('MUSTER_SANDBOX', 'muster')}-{name}"
+def find_machine(name: str, suffix: str = "") -> Machine:
+    """Look up a machine by its name in the inventory; with a suffix, in a second sandbox."""
+    container = f"{os.environ.get('MUSTER_SANDBOX', 'muster')}{suffix}-{name}"
     template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     argv = ["podman", "inspect", "--format", template, container]
     address = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-    return Machine(name, container, address)
+    return Machine(name, container, address, SANDBOX.with_name(SANDBOX.name + suffix))
 
 
 def make_bare(folder: Path, name: str) -> Machine:

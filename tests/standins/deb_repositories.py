@@ -102,7 +102,7 @@ class Repositories:
         self.stranger = Key(folder / "stranger").make()
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Write all three anew with these packages, or those of the list."""
+        """Write all three anew with these packages, or those of the list; NVIDIA's may be signed by somebody else."""
         shutil.rmtree(self.root, ignore_errors=True)
         debs = self._build(packages or read_packages())
         for name, place in FOLDERS.items():
@@ -115,7 +115,8 @@ class Repositories:
             shutil.copy(self.key.public, self.root / KEYS[name])
         for place in OTHER_RELEASES:
             (self.root / place).symlink_to(Path(FOLDERS["cuda"]).parent.name)
-        (signed_by or self.key).sign([self.root / place for place in FOLDERS.values()])
+        self.key.sign([self.root / FOLDERS["ubuntu"]])
+        (signed_by or self.key).sign([self.root / FOLDERS[name] for name in ("cuda", "nct")])
 
     def _build(self, packages: Sequence[Package]) -> dict[str, Path]:
         """Return the .deb files of these packages by their names."""

@@ -1,0 +1,79 @@
+"""Two stand-in GPU nodes (tests/standins) in a sandbox of their own, and what their own tools say of the stack."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpu_node import make_gpu_node
+from machines import find_machine, run_playbook
+from paths import INVENTORY, ROOT, SANDBOX
+from served import Served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from machines import Machine, Result
+
+SUFFIX = "-gpu"
+FOLDER = SANDBOX.with_name(SANDBOX.name + SUFFIX)
+VARIABLES = " ".join(f"--extra-vars=@{ROOT}/tests/standins/{name}.yml" for name in ("own_sandbox", "cluster"))
+NAMES = ("node1", "node2")
+
+
+@dataclass(frozen=True)
+class GpuCluster:
+    """The nodes, and the repositories that they take the stack from."""
+
+    nodes: list[Machine]
+    served: Served
+    folder: Path
+
+    def play(self, playbook: str = "playbooks/gpu_stack.yml", **wishes: Any) -> Result:
+        return play(self.folder, playbook, **wishes)
+
+
+def play(folder: Path, playbook: str, **wishes: Any) -> Result:
+    cmdline = f"{VARIABLES} {wishes.pop('cmdline', '')}"
+    run = folder / str(time.monotonic_ns())
+    run.mkdir()
+    return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **wishes)
+
+
+def bring_up(folder: Path) -> GpuCluster:
+    """Make the machines, where they are not there already."""
+    result = play(folder, "playbooks/sandbox_up.yml")
+    assert result.rc == 0, result.stdout
+    cluster = look_up(folder)
+    cluster.served.publish()
+    for node in cluster.nodes:
+        make_gpu_node(node.container, cluster.served.url, cluster.served.repositories.key.public)
+    return cluster
+
+
+def look_up(folder: Path) -> GpuCluster:
+    """Find them as they are."""
+    outsider = find_machine("outsider", SUFFIX)
+    served = Served(FOLDER / "standins", outsider.container, outsider.address)
+    return GpuCluster([find_machine(name, SUFFIX) for name in NAMES], served, folder)
+
+
+def boot(machine: Machine) -> str:
+    """The id of a machine's boot."""
+    return machine.inside("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
+
+
+def loaded(machine: Machine) -> str:
+    return machine.inside("cat", "/sys/module/nvidia/version", check=False).stdout.strip()
+
+
+def versions(machine: Machine) -> dict[str, str]:
+    """Return the versions of the driver's packages; of one that is not whole, what dpkg says instead."""
+    show = "--showformat=${db:Status-Status} ${Package} ${Version}\\n"
+    text = machine.inside("dpkg-query", "--show", show, "*nvidia*", "*libnvsdm*", check=False).stdout
+    found = {}
+    for status, name, *version in map(str.split, text.splitlines()):
+        if status not in {"not-installed", "config-files"}:
+            found[name] = version[0] if status == "installed" else status
+    return found
