@@ -19,6 +19,8 @@ from muster.nvidia_driver.plan import make_plan, settle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.nvidia_driver.model import Plan
+
 MACHINE_ID = Path("/etc/machine-id")
 PACKAGES = ("pins", "driver", "fabric", "headers")
 
@@ -70,20 +72,28 @@ class ActionModule(ActionBase):
                 "packages": plan.apt or plan.configure or bool(plan.unhold or plan.uninstall),
             },
             differences=[each.sentence for each in plan.differences if each.sentence],
-            diff=[
-                {
-                    "before_header": each.what,
-                    "after_header": each.what,
-                    "before": f"{each.before}\n",
-                    "after": f"{each.after}\n",
-                }
-                for each in plan.differences
-                if each.what
-            ],
+            diff=self._diff(plan),
         )
         if plan.remarks:
             result["warnings"] = [f"{name}: {remark}." for remark in plan.remarks]
         return result
+
+    @staticmethod
+    def _diff(plan: Plan) -> list[dict[str, str]]:
+        """Show what is one line each together, and every file for itself."""
+        paths = {file.path for file in plan.files}
+        short = [each for each in plan.differences if each.what and each.what not in paths]
+        before, after = (
+            "".join(f"{each.what}: {getattr(each, side)}\n" for each in short) for side in ("before", "after")
+        )
+        files = [each for each in plan.differences if each.what in paths]
+        return [
+            *([{"before": before, "after": after}] if short else []),
+            *(
+                {"before_header": each.what, "after_header": each.what, "before": each.before, "after": each.after}
+                for each in files
+            ),
+        ]
 
     def _wish(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> Wish:
         stack = given["stack"]

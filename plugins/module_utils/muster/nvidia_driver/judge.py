@@ -147,7 +147,10 @@ def _persistence(plan: Plan, wish: Wish, seen: Seen) -> None:
         if off or (not gpus and not persistence.is_on(unit)):
             plan.differs("broken", "persistence is off: sudo systemctl enable --now nvidia-persistenced")
         return
-    why = [*_unready(unit)]
+    if unit["load"] == "masked":
+        plan.remarks.append(f"{persistence.UNIT} is masked. To have it run: sudo systemctl unmask {persistence.UNIT}")
+        return
+    why = _unready(unit)
     file = seen.stack["files"].get(persistence.DROP_IN)
     if unit["active"] == "active":
         if unit["reload"] or (file and unit["started"] is not None and unit["started"] < file["changed"]):
@@ -171,12 +174,13 @@ def _fabric(plan: Plan, wish: Wish, seen: Seen) -> None:
         if name.startswith(FABRIC_UNIT) and upstream(package["version"]) not in ("", seen.loaded) and not wish.driver:
             told = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
             plan.differs("broken", told)
-    why = [*_unready(unit)]
+    why = _unready(unit)
     if not why:
         return
     told = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
-    if not wish.driver:
-        plan.differs("broken", f"{told}: sudo systemctl enable --now {FABRIC_UNIT}")
+    if unit["load"] == "masked" or not wish.driver:
+        how = "unmask" if unit["load"] == "masked" else "enable --now"
+        plan.differs("broken", f"{told}: sudo systemctl {how} {FABRIC_UNIT}")
         return
     plan.units.append({"name": f"{FABRIC_UNIT}.service", "restart": False, "start": True})
     plan.differs("run", told, FABRIC_UNIT, ", ".join(why), "enabled, runs")
@@ -194,6 +198,6 @@ def _enable(plan: Plan, wish: Wish, seen: Seen) -> None:
 
 def _unready(unit: dict[str, Any]) -> list[str]:
     if unit["load"] == "masked":
-        return ["is masked (sudo systemctl unmask it)"]
+        return ["is masked"]
     why = [] if unit["enabled"] in STARTED else ["does not start with the system"]
     return why if unit["active"] == "active" else [*why, "does not run"]

@@ -199,7 +199,7 @@ def settle(plan: Plan, wish: Wish, stage: str) -> list[str]:
     mends = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
     hopeless = [each for each in plan.differences if not wish.driver or each.kind not in mends.get(stage, ())]
     # What is broken may be so because of what will be mended.
-    if stage in ("look", "installed") and plan.of_kind(*mends[stage]):
+    if wish.driver and stage in ("look", "installed") and plan.of_kind(*mends[stage]):
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
     if wrong and not wish.driver:
@@ -209,8 +209,8 @@ def settle(plan: Plan, wish: Wish, stage: str) -> list[str]:
     forbidden = forbids_reboot(wish)
     last_word = stage == "installed" or not plan.of_kind("disk", "run")
     if forbidden and plan.of_kind("boot"):
-        return [f"{'; '.join(plan.reboot)}. {forbidden[0].upper()}{forbidden[1:]}"] if last_word else []
+        return [f"{'; '.join(plan.reboot)}, but {forbidden}"] if last_word else []
     if forbidden:
-        plan.remarks.append(f"a reboot is due ({'; '.join(plan.reboot)}): {forbidden}")
+        plan.remarks.append(f"a reboot is due ({'; '.join(plan.reboot)}), but {forbidden}")
         plan.reboot = []
     return []

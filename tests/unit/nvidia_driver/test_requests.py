@@ -1,0 +1,88 @@
+"""Every file in requests/ is one question to apt: what is needed, what is asked, what apt answers, and whether it may.
+
+The answers follow what apt 2.6 and 2.8 print.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
+from muster.nvidia_driver.request import Need, parse, refusals, request
+
+CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_request(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    need = Need(**{key: tuple(value) if isinstance(value, list) else value for key, value in case["need"].items()})
+    assert request(need) == case["request"]
+    answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
+    assert dict(answer.installs) == case.get("installs", {})
+    assert list(answer.removes) == case.get("removes", [])
+    assert list(answer.errors) == case.get("errors", [])
+    assert refusals(need, answer) == case.get("refusals", [])
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        ("580.159.04-1ubuntu1", "580.159.04"),
+        ("580.126.20-0ubuntu0.24.04.2", "580.126.20"),
+        ("1:580.159.04-1", "580.159.04"),
+        ("535.261.03-1~deb12u1", "535.261.03"),
+        ("590.48-1", "590.48"),
+        ("580-1", ""),
+        ("1.19.1-1", ""),
+        ("6.8.0-90.91+1", ""),
+        ("2025.10.14-1", ""),
+        ("", ""),
+    ],
+)
+def test_the_driver_s_version_in_a_package_s(version: str, wanted: str) -> None:
+    assert upstream(version) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "wanted"),
+    [
+        ("nvidia-open-580", "nvidia", True),
+        ("nvidia-persistenced", "nvidia", True),
+        ("nvidia-persistenced", "debian", False),
+        ("nvidia-modprobe", "ubuntu", False),
+        ("libnvidia-nscq", "nvidia", True),
+        ("libnvsdm", "nvidia", True),
+        ("nvidia-imex", "nvidia", True),
+        ("libcuda1", "debian", True),
+        ("firmware-nvidia-gsp", "debian", True),
+        ("libnvidia-compute-580:i386", "nvidia", True),
+        ("nvidia-settings", "nvidia", False),
+        ("nvidia-driver-pinning-580", "nvidia", False),
+        ("nvidia-container-toolkit", "nvidia", False),
+        ("libnvidia-container1", "nvidia", False),
+        ("nvidia-cuda-toolkit", "debian", False),
+        ("libcudnn9-cuda-13", "nvidia", False),
+        ("cuda-toolkit-13-0", "nvidia", False),
+        ("linux-modules-nvidia-580-server-open-generic", "ubuntu", False),
+    ],
+)
+def test_which_packages_keep_step(name: str, source: str, wanted: bool) -> None:
+    assert keeps_step(name, "580.159.04-1", source) is wanted
+
+
+def test_parts_and_branches_by_name() -> None:
+    assert is_part("linux-modules-nvidia-580-server-open-generic")
+    assert is_part("nvidia-driver-pinning-580")
+    assert not any(map(is_part, ["nvidia-container-toolkit", "nvidia-docker2", "cuda-runtime-12-8", "libcublas-13-0"]))
+    names = {
+        "nvidia-utils-535-server": 535,
+        "linux-modules-nvidia-580-server-open-generic": 580,
+        "nvidia-firmware-580-server-580.126.20": 580,
+        "nvidia-open": 0,
+        "libnvidia-egl-wayland1": 0,
+    }
+    assert {name: named_branch(name) for name in names} == names
