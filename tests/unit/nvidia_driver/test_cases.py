@@ -55,15 +55,16 @@ def seen_of(given: dict[str, Any]) -> Seen:
     return Seen(stack, given["gpus"], given["secure_boot"])
 
 
+def tuples(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_case(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     base = yaml.safe_load((HERE / "healthy.yml").read_text())
     given = laid_over(base, {"wish": case.get("wish", {}), "seen": case.get("seen", {})})
-    wish = Wish(
-        files=FILES,
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in given["wish"].items()},
-    )
+    wish = Wish(files=FILES, **tuples(given["wish"]))
     plan = make_plan(wish, seen_of(given["seen"]))
     wrong = settle(plan, wish, case.get("stage", "look"))
     assert wrong == case.get("wrong", [])

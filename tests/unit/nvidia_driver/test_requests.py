@@ -6,6 +6,7 @@ The answers follow what apt 2.6 and 2.8 print.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,8 @@ CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_request(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    need = Need(**{key: tuple(value) if isinstance(value, list) else value for key, value in case["need"].items()})
+    values: dict[str, Any] = case["need"]
+    need = Need(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     assert request(need) == case["request"]
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
     assert dict(answer.installs) == case.get("installs", {})
