@@ -20,8 +20,10 @@ CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_request(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    values: dict[str, Any] = case["need"]
-    need = Need(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    values: dict[str, Any] = {
+        key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
+    }
+    need = Need(**values)
     assert request(need) == case["request"]
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
     assert dict(answer.installs) == case.get("installs", {})
