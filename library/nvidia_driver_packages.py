@@ -77,7 +77,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect_stack import packages_of
-from ansible.module_utils.muster.nvidia_driver.request import Answer, Need, parse, refusals, request
+from ansible.module_utils.muster.nvidia_driver.request import Answer, Need, parse, parse_offers, refusals, request
 from ansible.module_utils.muster_node.look_stack import show_packages
 
 APT = (
@@ -101,12 +101,11 @@ def apt_get(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def known(name: str) -> bool:
-    """Whether apt knows of a package."""
+def apt_cache(*words: str) -> str:
     done = subprocess.run(
-        ["apt-cache", "show", "--no-all-versions", name], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ["apt-cache", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )
-    return done.returncode == 0 and bool(done.stdout)
+    return done.stdout
 
 
 def ask(need: Need) -> tuple[list[str], Answer]:
@@ -118,11 +117,13 @@ def ask(need: Need) -> tuple[list[str], Answer]:
 def run(module: AnsibleModule) -> dict[str, Any]:
     given = module.params
     there = packages_of(show_packages().text)
+    offered = parse_offers(apt_cache("madison", *there, *given["optional"]))
     need = Need(
-        names=(*given["packages"], *filter(known, given["optional"])),
+        names=(*given["packages"], *(name for name in given["optional"] if name in offered)),
         source=given["source"],
         branch=given["branch"],
         installed={name: package["version"] for name, package in there.items()},
+        offered=offered,
         pins=tuple(given["pins"]),
         keep=given["version"],
         again=given["reinstall"],

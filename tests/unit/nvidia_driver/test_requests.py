@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
-from muster.nvidia_driver.request import Need, parse, refusals, request
+from muster.nvidia_driver.request import Need, parse, parse_offers, refusals, request
 
 CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
 
@@ -23,6 +23,9 @@ def test_request(path: Path) -> None:
     values: dict[str, Any] = {
         key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
     }
+    # Unless the case speaks of it, apt has every package at the wished version.
+    wished = values.get("keep") or f"{values['branch']}.99.99"
+    values["offered"] = case.get("offered", dict.fromkeys(values["installed"], (f"{wished}-1",)))
     need = Need(**values)
     assert request(need) == case["request"]
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
@@ -90,3 +93,16 @@ def test_parts_and_branches_by_name() -> None:
         "libnvidia-egl-wayland1": 0,
     }
     assert {name: named_branch(name) for name in names} == names
+
+
+def test_offers() -> None:
+    out = """\
+nvidia-open | 615.71.09-2ubuntu1 | http://mirror.example  Packages
+nvidia-open | 595.91.07-1ubuntu1 | http://mirror.example  Packages
+ libcuda1 | 535.261.03-1 | http://mirror.example bookworm/non-free amd64 Packages
+N: Unable to locate package foo
+"""
+    assert parse_offers(out) == {
+        "nvidia-open": ("615.71.09-2ubuntu1", "595.91.07-1ubuntu1"),
+        "libcuda1": ("535.261.03-1",),
+    }

@@ -52,11 +52,6 @@ def keeps_step(name: str, version: str, source: str) -> bool:
     return is_versioned(name, source) and bool(upstream(version))
 
 
-def names_its_version(name: str) -> bool:
-    """Whether there is another package for each version, as nvidia-firmware-580-server-580.126.20 of Ubuntu."""
-    return bool(re.search(r"-\d{3}\.\d+[.\d]*$", name))
-
-
 def named_branch(name: str) -> int:
     """Return the branch that a package has in its name, as nvidia-utils-535-server; 0 for none."""
     found = _BRANCH.search(name)

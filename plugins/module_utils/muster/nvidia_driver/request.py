@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .family import is_obsolete, is_part, is_versioned, keeps_step, names_its_version, upstream
+from .family import is_obsolete, is_part, is_versioned, keeps_step, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Need:
     """names: packages to have. pins: those of them that are there already. keep: a version, where one is decided.
 
-    installed: packages of the stack and their versions. again: whether what is there is to be unpacked once more.
+    installed: packages of the stack and their versions. offered: the versions of them that apt knows of. again: whether
+    what is there is to be unpacked once more.
     """
 
     names: tuple[str, ...]
     source: str
     branch: int
     installed: Mapping[str, str]
+    offered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
     keep: str = ""
     again: bool = False
@@ -51,15 +53,28 @@ def request(need: Need) -> list[str]:
         if name in need.names or name in need.pins:
             continue
         part = keeps_step(name, version, need.source)
-        if is_obsolete(name, need.branch) or (part and names_its_version(name) and not need.fits(upstream(version))):
+        stays = need.keep and upstream(version) == need.keep
+        # The names of a driver change between branches: one of a newer name has no older version, and must go.
+        offered = any(need.fits(upstream(each)) for each in need.offered.get(name, ()))
+        if is_obsolete(name, need.branch) or (part and not stays and not offered):
             goes.append(f"{name}-")
-        elif part and (need.again or not (need.keep and upstream(version) == need.keep)):
+        elif part and (need.again or not stays):
             moves.append(name)
     return [*(["--reinstall"] if need.again else []), *(_at(name, need) for name in (*need.names, *moves)), *goes]
 
 
 def _at(name: str, need: Need) -> str:
     return f"{name}={need.keep}-*" if need.keep and is_versioned(name, need.source) else name
+
+
+def parse_offers(out: str) -> dict[str, tuple[str, ...]]:
+    """Read what `apt-cache madison` printed: name, version and source of each package that there is."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in out.splitlines():
+        words = [word.strip() for word in line.split("|")]
+        if len(words) == 3:
+            found[words[0]] = (*found.get(words[0], ()), words[1])
+    return found
 
 
 def parse(out: str, err: str, code: int) -> Answer:
