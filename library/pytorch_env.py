@@ -12,6 +12,10 @@ description:
     and only then lets the link C(current) lead to it.
   - The environment is looked at on every run. There are no marker files. What is unfinished, damaged or
     different is built anew beside it.
+  - Its wheels are written down in a lock on the controller, and every node gets exactly those. One node downloads them,
+    and the others fetch them from there over the ssh mesh. A node that cannot downloads them itself.
+  - It is used twice. The first use looks, and shows what is to be done. The second one, with O(looks), does it on the
+    nodes that need it.
   - An older environment is removed only when no process uses it.
 version_added: "0.1.0"
 author: The Muster authors
@@ -46,6 +50,11 @@ options:
     description: Number of GPUs that the node trains on. With any, the nccl backend is required.
     type: int
     default: 0
+  auto_variant:
+    description:
+      - What V(auto) is on a node with GPUs. Empty means V(cuda). A build that is in the lock comes first.
+    type: str
+    default: ""
   packages:
     description:
       - Further packages as exact pins, C(name==version), each with an optional C(python_version) marker.
@@ -58,7 +67,8 @@ options:
     default: /usr/bin/python3
   user:
     description:
-      - Unprivileged user as whom the environment is looked at. V(nobody) stands in until it exists.
+      - Unprivileged user as whom the environment is looked at, and whom the ssh mesh lets in. V(nobody) looks until it
+        exists.
     type: str
     default: nobody
   index_url:
@@ -94,6 +104,34 @@ options:
       - Whether torch is imported although nothing changed. Without it, the files alone are looked at then.
     type: bool
     default: false
+  lock:
+    description: File on the controller with the wheels of every environment. Empty for none.
+    type: path
+    default: ""
+  looks:
+    description:
+      - Name of the variable in which the first use of the module was registered. Empty for the first use.
+    type: str
+    default: ""
+  step:
+    description: What the controller's part of the module asks the node for; not for playbooks. Nor are the next three.
+    type: str
+    choices: [look, fetch, provide]
+    default: look
+  locked:
+    description: Sections of the lock.
+    type: list
+    elements: dict
+    default: []
+  peers:
+    description: Nodes that may have the wheels.
+    type: list
+    elements: str
+    default: []
+  keep_wheels:
+    description: Whether the wheels stay here for other nodes.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another run that works in the same O(root).
     type: int
@@ -106,26 +144,26 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Provide PyTorch for the CPU
-  pytorch_env:
-    node: "{{ inventory_hostname }}"
-    root: /opt/muster/pytorch
-    torch_version: 2.13.0
-    variant: cpu
-    packages: [numpy==2.3.5]
-    user: muster
-  become: true
-
-- name: Provide PyTorch for eight GPUs from a folder, and trust nothing but it
-  pytorch_env:
+- name: Look at PyTorch for eight GPUs, with wheels from a folder and nothing but it
+  pytorch_env: &wish
     node: "{{ inventory_hostname }}"
     root: /opt/muster/pytorch
     torch_version: 2.13.0
     variant: cu126
     gpus: 8
+    packages: [numpy==2.3.5]
+    user: muster
     offline_dir: /srv/wheels
-    keep: 2
+    lock: "{{ inventory_dir }}/pytorch.lock.txt"
   become: true
+  register: look
+
+- name: Provide it
+  pytorch_env:
+    <<: *wish
+    looks: look
+  become: true
+  when: look is changed and not ansible_check_mode
 
 - name: Judge the environment that the site maintains itself
   pytorch_env:
@@ -166,6 +204,28 @@ torch:
     looked_as: {description: User as whom the look was taken., type: str, returned: always}
     python: {description: Version of Python., type: str, returned: always}
     packages: {description: Every package of the environment with its version., type: dict, returned: always}
+needs:
+  description: What the look has to say to the second use.
+  returned: mode is manage, and nothing was changed yet
+  type: dict
+  contains:
+    build: {description: Whether wheels are needed., type: bool, returned: always}
+    key: {description: The same on nodes that need the same wheels., type: str, returned: always}
+    here: {description: Whether the node has the wheels of the lock., type: bool, returned: always}
+    section: {description: What the lock has for the node; null for nothing., type: dict, returned: always}
+wheels:
+  description: Where the wheels came from.
+  returned: an environment was built
+  type: dict
+  contains:
+    came_from: {description: Each peer, V(here) or V(index)., type: list, elements: str, returned: always}
+    tried: {description: Peers that were asked; see M(peer_files)., type: list, elements: dict, returned: always}
+    kept: {description: Folder in which they stay for other nodes; empty for none., type: str, returned: always}
+locked:
+  description: What is different in the lock, for people.
+  returned: the lock was written
+  type: list
+  elements: str
 findings:
   description: Conclusions about the environment, one for each check.
   returned: when the wish can be
@@ -178,280 +238,28 @@ pip_output:
   elements: str
 """
 
-import contextlib
-import fcntl
-import inspect
-import json
 import os
-import pwd
-import shutil
-import subprocess
-import tempfile
-import time
-from dataclasses import dataclass
-from errno import EACCES
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster import peer_files as peer_domain
 from ansible.module_utils.muster import pytorch_env as domain
+from ansible.module_utils.muster import pytorch_lock
 from ansible.module_utils.muster.verdict import Finding, with_fix
-from ansible.module_utils.muster_node import look_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
-LOOK_TIMEOUT = {"files": 60, "import": 300}
-
-
-class PytorchError(Exception):
-    """One sentence about what stands in the way and what to do, and what belongs into the result with it."""
-
-    def __init__(self, what: str, mend: str = "", **more: Any) -> None:
-        super().__init__(f"{what}. {mend}" if mend else what)
-        self.more = more
+from ansible.module_utils.muster_node.pytorch_root import (
+    Interpreter,
+    LookedAs,
+    PytorchError,
+    PytorchRoot,
+    ask_python,
+)
+from ansible.module_utils.muster_node.wheelhouse import Wheelhouse, sources_of
 
 
-def last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no output"])[-1].strip()
-
-
-def clean_environment() -> dict[str, str]:
-    """The module's environment without what would lead Python or pip elsewhere."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    return {**kept, "LC_ALL": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-
-
-@dataclass(frozen=True)
-class LookedAs:
-    """The user as whom the look is taken: what root can import says little about the training user."""
-
-    name: str
-    ids: dict[str, Any]
-
-    @classmethod
-    def choose(cls, wanted: str) -> LookedAs:
-        if os.geteuid() != 0:
-            return cls(pwd.getpwuid(os.geteuid()).pw_name, {})
-        for name in (wanted, "nobody"):
-            with contextlib.suppress(KeyError):
-                entry = pwd.getpwnam(name)
-                groups = os.getgrouplist(name, entry.pw_gid)
-                return cls(name, {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups})
-        raise PytorchError(f"there is neither a user {wanted} nor a user nobody to look as")
-
-
-class PytorchRoot:
-    """The folder with the environments: reading it, and the steps that change it."""
-
-    def __init__(self, root: str, look_as: LookedAs) -> None:
-        self.root = Path(root)
-        self.envs = self.root / "envs"
-        self.link = self.root / "current"
-        self.look_as = look_as
-        self.looks: dict[str, dict[str, Any]] = {}
-
-    # Reading
-
-    def look(self, environment: Path, depth: str) -> dict[str, Any]:
-        """What the environment's own Python says about it; `error` when it says nothing."""
-        try:
-            done = subprocess.run(
-                [str(environment / "bin" / "python"), "-I", "-", depth],
-                input=inspect.getsource(look_torch),
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd="/",
-                timeout=LOOK_TIMEOUT[depth],
-                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
-                **self.look_as.ids,
-            )
-            answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
-        except OSError as problem:
-            error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
-            mend = (
-                "pytorch_python and pytorch_root must lie where every user may read" if problem.errno == EACCES else ""
-            )
-            return {"error": error, "mend": mend}
-        except subprocess.TimeoutExpired:
-            return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
-        except ValueError:
-            said = f"exit status {done.returncode}: {last_line(done.stderr)}"
-            return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
-        return answer
-
-    def environment(self, name: str) -> domain.Environment:
-        look = self.looks[name] = self.look(self.envs / name, "files")
-        if "packages" not in look:
-            return domain.Environment(faults=(look["error"],))
-        return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
-
-    def observe(self, wish: domain.Wish, keep: int) -> domain.Observed:
-        link = str(self.link.readlink()) if self.link.is_symlink() else ""
-        leads_to = Path(os.path.normpath(self.root / link)) if link else None
-        names = self.names()
-        current = leads_to.name if leads_to and leads_to.parent == self.envs else ""
-        if current not in names:
-            current = ""
-        looked: dict[str, domain.Environment | None] = dict.fromkeys(names)
-        if current:
-            looked[current] = self.environment(current)
-        observed = domain.Observed(link, current, looked)
-        if domain.plan(wish, observed, keep).changed:
-            # Now it matters what the others are, and who uses them.
-            looked |= {name: self.environment(name) for name in names if name != current}
-            observed = domain.Observed(link, current, looked, self.in_use())
-        return observed
-
-    def names(self) -> list[str]:
-        """The environments, newest first. A link, or a folder that no wish would name, is somebody else's."""
-        if not self.envs.is_dir():
-            return []
-        with os.scandir(self.envs) as entries:
-            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and domain.is_environment(e.name)]
-        return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
-
-    def in_use(self) -> frozenset[str]:
-        """Environments that a process runs from, works in, or has files of in its memory."""
-        prefix = f"{self.envs.resolve()}/"
-        used: set[str] = set()
-        for process in Path("/proc").glob("[0-9]*"):
-            texts = []
-            # A process may end at any moment, and a kernel thread has no exe.
-            with contextlib.suppress(OSError):
-                texts.append(f"{(process / 'cwd').readlink()}/")
-                texts.append((process / "cmdline").read_text(errors="replace"))
-            with contextlib.suppress(OSError):
-                texts.append((process / "maps").read_text(errors="replace"))
-            for text in texts:
-                used.update(part.partition("/")[0] for part in text.split(prefix)[1:])
-        return frozenset(used)
-
-    # Changing
-
-    def prepare(self) -> None:
-        self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
-
-    @contextlib.contextmanager
-    def lock(self, timeout: int) -> Iterator[int]:
-        """One run at a time. pip inherits the lock: when its run is killed, the next one waits for pip."""
-        handle = os.open(self.envs, os.O_RDONLY)
-        try:
-            deadline = time.monotonic() + timeout
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise PytorchError(
-                            f"another run has been at work in {self.root} for more than {timeout} s",
-                            "Wait for it, or look on the node what its pip does",
-                        ) from None
-                    time.sleep(1)
-            yield handle
-        finally:
-            os.close(handle)
-
-    def remove(self, name: str) -> None:
-        shutil.rmtree(self.envs / name)
-
-    def switch(self, name: str) -> None:
-        if self.link.exists() and not self.link.is_symlink():
-            raise PytorchError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
-        beside = self.root / ".current.new"
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(f"envs/{name}")
-        beside.replace(self.link)
-
-    def build(self, name: str, wish: domain.Wish, params: dict[str, Any], lock: int) -> None:
-        """A new environment under its final path: its scripts carry that path, so it cannot be moved."""
-        path = self.envs / name
-        try:
-            self.install(path, wish, params, lock)
-        except PytorchError:
-            # Gigabytes that nobody can use; with a full disk they are the cause.
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-
-    def install(self, path: Path, wish: domain.Wish, params: dict[str, Any], lock: int) -> None:
-        if params["offline_dir"] and not Path(params["offline_dir"]).is_dir():
-            raise PytorchError(f"there is no folder {params['offline_dir']}", "See pytorch_offline_dir")
-        made = self.run([params["python"], "-m", "venv", str(path)], lock)
-        if made.returncode != 0:
-            raise PytorchError(f"no virtual environment can be made ({last_line(made.stdout)})")
-        pip = [str(path / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off"]
-        with trusted(path, params["extra_ca"]) as more:
-            for where in sources_of(wish, params):
-                done = self.run([*pip, *where, *map(str, wish.requirements)], lock, more)
-                if done.returncode == 0:
-                    return
-                if not domain.torch_not_found(done.stdout):
-                    break
-        what, mend = domain.explain_pip(done.stdout, wish)
-        raise PytorchError(what, mend, pip_output=done.stdout.splitlines())
-
-    @staticmethod
-    def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={**clean_environment(), **(more or {})},
-            pass_fds=(lock,),
-        )
-
-
-@contextlib.contextmanager
-def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
-    """pip takes one bundle, so the system's and the extra one are joined for as long as it runs."""
-    if not extra_ca:
-        yield {}
-        return
-    base = SYSTEM_CA
-    if not base.exists():
-        base = next(environment.glob("lib/python3*/site-packages/pip/_vendor/certifi/cacert.pem"), base)
-    try:
-        bundle = base.read_text() + "\n" + Path(extra_ca).read_text()
-    except OSError as problem:
-        raise PytorchError(
-            f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
-            "See pytorch_extra_ca",
-        ) from None
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(bundle)
-        file.flush()
-        yield {"PIP_CERT": file.name}
-
-
-def ask_python(python: str) -> tuple[str, bool]:
-    """Its version as "3.12", and whether it can make a virtual environment with pip in it."""
-    question = (
-        "import sys, importlib.util as u;print('%d.%d' % sys.version_info[:2], u.find_spec('ensurepip') is not None)"
-    )
-    command = [python, "-I", "-S", "-c", question]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as problem:
-        raise PytorchError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
-    version, ensurepip = done.stdout.split()
-    return version, ensurepip == "True"
-
-
-def wish_of(params: dict[str, Any], python: str) -> domain.Wish:
-    asked = {name: params[name] for name in ("torch_version", "variant", "gpus", "packages")}
-    return domain.make_wish(python=python, **asked)
-
-
-def sources_of(wish: domain.Wish, params: dict[str, Any]) -> list[list[str]]:
-    where = {name: params[name] for name in ("index_url", "extra_index_urls", "find_links", "offline_dir")}
-    sources: list[list[str]] = domain.pip_sources(wish.variant, **where)
-    return sources
+def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:
+    asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
+    return pytorch_lock.Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
 
 
 def findings_of(node: str, wish: domain.Wish, look: dict[str, Any]) -> list[Finding]:
@@ -477,7 +285,7 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
     if "packages" not in look and not root.link.exists():
         look["error"] = f"there is no environment at {root.link}"
     # The site may have made it with another Python than the node's.
-    wish = wish_of(params, look.get("python", "3.10"))
+    wish = ask_of(params).wish(look.get("python", "3.10"))
     findings = findings_of(params["node"], wish, look)
     result = {
         "changed": False,
@@ -489,57 +297,142 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def manage(root: PytorchRoot, params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    python, ensurepip = ask_python(params["python"])
-    wish = wish_of(params, python)
-    sources_of(wish, params)  # an address that cannot be used is refused in check mode too
-    before = root.observe(wish, params["keep"])
-    plan = domain.plan(wish, before, params["keep"])
-    result: dict[str, Any] = {"changed": plan.changed, "environment": str(root.envs / plan.target)}
-    look: dict[str, Any] = {}
+class Manager:
+    """Makes the environment as it is asked for: one step of it at a time."""
 
-    if plan.changed and not check:
-        if plan.build and not ensurepip:
-            raise PytorchError(
-                f"{params['python']} cannot make a virtual environment: python3-venv is missing",
-                "Run the baseline first: ansible-playbook site.yml --tags baseline",
-            )
-        root.prepare()
-        with root.lock(params["lock_timeout"]) as lock:
+    def __init__(self, root: PytorchRoot, params: dict[str, Any], *, check: bool) -> None:
+        self.root = root
+        self.params = params
+        self.check = check
+        self.python: Interpreter = ask_python(params["python"])
+        sections = [pytorch_lock.section_of(given) for given in params["locked"]]
+        self.choice = pytorch_lock.choose(sections, ask_of(params), self.python.version, self.python.machine)
+        self.wish: domain.Wish = self.choice.wish
+        self.house = Wheelhouse(root, params, self.wish, self.python)
+
+    def look(self) -> dict[str, Any]:
+        sources_of(self.wish, self.params)  # an address that cannot be used is refused in check mode too
+        before, plan = self._plan()
+        look: dict[str, Any] = {}
+        if plan.build and not self.check:
+            self._need_venv()
+        if not plan.build:
+            full = self.params["full_look"]
+            look = self.root.look(self.root.envs / plan.target, "import") if full else self.root.looks[plan.target]
+        section = self.choice.section
+        key = " ".join((self.wish.name, self.python.machine, section.digest if section else ""))
+        result = {
+            **self._result(before, plan, look),
+            "needs": {
+                "build": plan.build,
+                "key": key,
+                "here": section is not None and self.house.has(section),
+                "section": section.as_dict() if section else None,
+            },
+        }
+        if self.choice.note:
+            result["warnings"] = [f"{self.params['node']}: {self.choice.note}."]
+        return result
+
+    def fetch(self) -> dict[str, Any]:
+        """Get the wheels here, for this node and for others; find out which ones they are."""
+        section, tried = self.choice.section, []
+        own = holder = [self.params["node"]]
+        self.root.prepare()
+        with self.root.lock(self.params["lock_timeout"]) as lock:
+            if section is None:
+                section = self.house.resolve(lock)
+            else:
+                missing, tried = self.house.fetch(section, self.params["peers"])
+                if missing:
+                    self.house.download(section, missing, lock)
+                elif any(attempt.fetched for attempt in tried):
+                    holder = [attempt.peer for attempt in tried if attempt.fetched]
+        return {
+            "changed": True,
+            "section": section.as_dict(),
+            "holders": holder,
+            "keep": holder is own,
+            "tried": [asdict(attempt) for attempt in tried],
+        }
+
+    def provide(self) -> dict[str, Any]:
+        wheels: dict[str, Any] = {}
+        self.root.prepare()
+        with self.root.lock(self.params["lock_timeout"]) as lock:
             # Whoever held the lock may have done the work.
-            before = root.observe(wish, params["keep"])
-            plan = domain.plan(wish, before, params["keep"])
-            result |= {"changed": plan.changed, "environment": str(root.envs / plan.target)}
+            before, plan = self._plan()
             for name in plan.discard:
-                root.remove(name)
+                self.root.remove(name)
             if plan.build:
-                root.build(plan.target, wish, params, lock)
-            look = root.look(root.envs / plan.target, "import")
-            findings = findings_of(params["node"], wish, look)
+                wheels = self._build(plan, lock)
+            look = self.root.look(self.root.envs / plan.target, "import")
+            findings = findings_of(self.params["node"], self.wish, look)
             done = plan.build or bool(plan.discard)
             refuse_a_bad_look(findings, {"changed": done, "findings": [f.as_dict() for f in findings]})
             if plan.switch:
-                root.switch(plan.target)
+                self.root.switch(plan.target)
             for name in plan.retire:
-                root.remove(name)
-    elif not plan.build:
-        full = params["full_look"]
-        look = root.look(root.envs / plan.target, "import") if full else root.looks[plan.target]
+                self.root.remove(name)
+            if self.choice.section and plan.build:
+                self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")
+        result = self._result(before, plan, look)
+        if wheels:
+            result["wheels"] = wheels
+            why = [f"{attempt['peer']}: {attempt['why']}" for attempt in wheels["tried"] if attempt["why"]]
+            if why and "index" in wheels["came_from"]:
+                result["warnings"] = [
+                    f"{self.params['node']} downloaded its wheels itself. From peers it got none ({'; '.join(why)})."
+                ]
+        return result
 
-    result["plan"] = {
-        "reasons": list(plan.reasons),
-        "build": plan.target if plan.build else "",
-        "switch": plan.switch,
-        "remove": [*plan.discard, *plan.retire],
-    }
-    result["diff"] = difference(wish, before, plan)
-    findings = findings_of(params["node"], wish, look) if look else []
-    result |= {
-        "torch": told(look, root.look_as.name),
-        "findings": [finding.as_dict() for finding in findings],
-    }
-    refuse_a_bad_look(findings, result)
-    return result
+    def _build(self, plan: domain.Plan, lock: int) -> dict[str, Any]:
+        section = self.choice.section
+        if section is None:
+            raise PytorchError("its wish is another one than before", "Run again")
+        missing, tried = self.house.fetch(section, self.params["peers"])
+        self.root.build(
+            plan.target,
+            self.params["python"],
+            lambda path: self.house.install(path, section, lock, complete=not missing),
+            lock,
+        )
+        peers = [attempt.peer for attempt in tried if attempt.fetched]
+        return {
+            "came_from": ["index"] if missing else peers or ["here"],
+            "tried": [asdict(attempt) for attempt in tried],
+            "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
+        }
+
+    def _need_venv(self) -> None:
+        # In a check the baseline may not have been there yet.
+        if not self.python.ensurepip:
+            raise PytorchError(
+                f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
+                "Run the baseline first: ansible-playbook site.yml --tags baseline",
+            )
+
+    def _plan(self) -> tuple[domain.Observed, domain.Plan]:
+        before = self.root.observe(self.wish, self.params["keep"])
+        return before, domain.plan(self.wish, before, self.params["keep"])
+
+    def _result(self, before: domain.Observed, plan: domain.Plan, look: dict[str, Any]) -> dict[str, Any]:
+        findings = findings_of(self.params["node"], self.wish, look) if look else []
+        result = {
+            "changed": plan.changed,
+            "environment": str(self.root.envs / plan.target),
+            "plan": {
+                "reasons": list(plan.reasons),
+                "build": plan.target if plan.build else "",
+                "switch": plan.switch,
+                "remove": [*plan.discard, *plan.retire],
+            },
+            "diff": difference(self.wish, before, plan),
+            "torch": told(look, self.root.look_as.name),
+            "findings": [finding.as_dict() for finding in findings],
+        }
+        refuse_a_bad_look(findings, result)
+        return result
 
 
 def difference(wish: domain.Wish, before: domain.Observed, plan: domain.Plan) -> dict[str, str]:
@@ -562,6 +455,7 @@ def main() -> None:
             "torch_version": {"type": "str", "required": True},
             "variant": {"type": "str", "default": "auto"},
             "gpus": {"type": "int", "default": 0},
+            "auto_variant": {"type": "str", "default": ""},
             "packages": {"type": "list", "elements": "str", "default": []},
             "python": {"type": "path", "default": "/usr/bin/python3"},
             "user": {"type": "str", "default": "nobody"},
@@ -572,6 +466,12 @@ def main() -> None:
             "offline_dir": {"type": "path", "default": ""},
             "keep": {"type": "int", "default": 1},
             "full_look": {"type": "bool", "default": False},
+            "lock": {"type": "path", "default": ""},
+            "looks": {"type": "str", "default": ""},
+            "step": {"type": "str", "choices": ["look", "fetch", "provide"], "default": "look"},
+            "locked": {"type": "list", "elements": "dict", "default": []},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "keep_wheels": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True,
@@ -581,9 +481,12 @@ def main() -> None:
     os.umask(0o022)
     try:
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
-        verifies = params["mode"] == "verify"
-        result = verify(root, params) if verifies else manage(root, params, check=module.check_mode)
-    except domain.WishError as problem:
+        if params["mode"] == "verify":
+            result = verify(root, params)
+        else:
+            manager = Manager(root, params, check=module.check_mode)
+            result = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]()
+    except (domain.WishError, peer_domain.PeerFilesError) as problem:
         module.fail_json(msg=f"{params['node']}: {problem}")
     except PytorchError as problem:
         module.fail_json(msg=f"{params['node']}: {problem}", **problem.more)

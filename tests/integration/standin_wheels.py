@@ -56,14 +56,17 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str], requires
             archive.writestr(path, text)
 
 
-def torch_wheel(folder: Path, version: str, cuda: str | None = None) -> None:
+def torch_wheel(
+    folder: Path, version: str, cuda: str | None = None, *, requires: str = "tiny==1.0", weight: int = 0
+) -> None:
     files = {
+        "torch/weight.txt": "x" * weight,
         "torch/__init__.py": TORCH,
         "torch/version.py": VERSION.format(version=version, cuda=cuda),
         "torch/cuda.py": CUDA,
         "torch/distributed.py": DISTRIBUTED,
     }
-    wheel(folder, "torch", version, files, requires="tiny==1.0")
+    wheel(folder, "torch", version, files, requires=requires)
 
 
 def make_wheels(folder: Path) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = "/opt/muster-test"
 WHEELS = "/srv/muster-test-wheels"
+LOOK = "Look at PyTorch"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 
@@ -41,8 +42,11 @@ def clean(machine: Machine) -> None:
 
 
 @pytest.fixture(scope="module")
-def provide(play: Play, machine: Machine) -> Callable[..., tuple[Result, dict[str, Any]]]:
+def provide(
+    play: Play, machine: Machine, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[Result, dict[str, Any]]]:
     """Run the step on the node; return how it ended, and what the module returned."""
+    lock = tmp_path_factory.mktemp("lock") / "pytorch.lock.txt"
 
     def run(version: str = "2.0.0", *, check: bool = False, **wishes: Any) -> tuple[Result, dict[str, Any]]:
         extravars = {
@@ -50,10 +54,12 @@ def provide(play: Play, machine: Machine) -> Callable[..., tuple[Result, dict[st
             "pytorch_root": ROOT,
             "pytorch_offline_dir": WHEELS,
             "pytorch_packages": [],
+            "pytorch_lock": str(lock),
             **wishes,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
-        return result, result.results(TASK).get(machine.name, {})
+        looked, done = (result.results(task).get(machine.name, {}) for task in (LOOK, TASK))
+        return result, {**looked, **done, "diff": looked.get("diff")}
 
     return run
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PYTORCH_WHEELS = "https://download.pytorch.org/whl"
+INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
 
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!_-]+)\s*(?:;\s*(.+))?")
 _MARKER = re.compile(r"python_version\s*(<=|<|==|!=|>=|>)\s*['\"](\d+)\.(\d+)['\"]")
@@ -47,12 +48,16 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Wish:
-    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN."""
+    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN.
+
+    locked: the version of every package that the lock gives it; empty where nothing is locked yet.
+    """
 
     variant: str
     gpus: int
     python: str
     requirements: tuple[Requirement, ...]
+    locked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def torch(self) -> Requirement:
@@ -237,7 +242,23 @@ def shortcomings(wish: Wish, environment: Environment) -> list[str]:
         for requirement in wish.requirements
         if not requirement.met_by(environment.packages)
     )
-    return found
+    return found or unlocked(wish, environment.packages)
+
+
+def unlocked(wish: Wish, packages: Mapping[str, str]) -> list[str]:
+    """In what the packages are not those of the lock. What a virtual environment is born with may stay."""
+    if not wish.locked:
+        return []
+    found = [
+        f"the lock has {name} {version}, and it has {packages.get(name, 'none')}"
+        for name, version in wish.locked.items()
+        if packages.get(name) != version
+    ]
+    return found + [
+        f"it has {name} {version}, which is not in the lock (pytorch_packages puts it there)"
+        for name, version in packages.items()
+        if name not in wish.locked and name not in INBORN
+    ]
 
 
 def plan(wish: Wish, observed: Observed, keep: int) -> Plan:
