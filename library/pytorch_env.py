@@ -337,23 +337,24 @@ class Manager:
     def fetch(self) -> dict[str, Any]:
         """Get the wheels here, for this node and for others; find out which ones they are."""
         section, tried = self.choice.section, []
-        own = holder = [self.params["node"]]
+        holders, came_from = [self.params["node"]], ["here"]
         self.root.prepare()
         with self.root.lock(self.params["lock_timeout"]) as lock:
             if section is None:
-                section = self.house.resolve(lock)
+                section, came_from = self.house.resolve(lock), ["index"]
             else:
                 missing, tried = self.house.fetch(section, self.params["peers"])
+                peers = [attempt.peer for attempt in tried if attempt.fetched]
                 if missing:
                     self.house.download(section, missing, lock)
-                elif any(attempt.fetched for attempt in tried):
-                    holder = [attempt.peer for attempt in tried if attempt.fetched]
+                    came_from = [*peers, "index"]
+                elif peers:
+                    holders = came_from = peers
         return {
             "changed": True,
             "section": section.as_dict(),
-            "holders": holder,
-            "keep": holder is own,
-            "tried": [asdict(attempt) for attempt in tried],
+            "holders": holders,
+            "wheels": {"came_from": came_from, "tried": [asdict(attempt) for attempt in tried]},
         }
 
     def provide(self) -> dict[str, Any]:

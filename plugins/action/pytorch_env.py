@@ -95,7 +95,11 @@ class ActionModule(ActionBase):
             written = self.lock.take(section, self._asks())
             self._say(written["locked"])
         tell(failed="", section=fetched["section"], holders=fetched["holders"])
-        return {**self._node("provide", locked=[fetched["section"]], keep_wheels=fetched["keep"]), **written}
+        keep = self.node in fetched["holders"]
+        result = {**self._node("provide", locked=[fetched["section"]], keep_wheels=keep), **written}
+        if "wheels" in result:
+            result["wheels"].update(fetched["wheels"])
+        return result
 
     def _needs(self, register: str) -> dict[str, dict[str, Any]]:
         """What the look found that each node needs, in the order of the play."""

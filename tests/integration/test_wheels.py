@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 ROOT = "/opt/muster-test-wheels"
-PIP_CONF = "/root/.config/pip/pip.conf"
+PIP_CONF = "~/.config/pip/pip.conf"
 WEIGHT = 20_000_000
 LOOK = "Look at PyTorch"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
@@ -94,7 +94,7 @@ def cluster(
     index.stop()
     cluster.clean()
     for machine in ground:
-        machine.inside("rm", "-f", PIP_CONF)
+        machine.inside("sh", "-c", f"rm {PIP_CONF}")
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_a_node_that_joins_later_gets_the_same_from_its_peer(cluster: Cluster, o
 
     again, sent = cluster.provide("node1", "node2")
     assert (again.rc, again.changed, sent) == (0, [], 0), again.stdout
-    assert {name: stats["ok"] for name, stats in stats_of(again).items()} == {"node1": 2, "node2": 2}
+    assert tasks_of_the_role(again, "node2") == ["Validating arguments against arg spec 'main'", LOOK]
 
 
 def test_without_the_mesh_every_node_downloads(cluster: Cluster, one: int) -> None:
@@ -154,33 +154,28 @@ def test_all_nodes_together_download_once(cluster: Cluster, one: int) -> None:
     assert result.rc == 0, result.stdout
     assert sent < 1.1 * one
     first, *others = (machine.name for machine in cluster.machines)
-    assert cluster.sources(result) == {first: ["here"], **{name: [first] for name in others}}
+    assert cluster.sources(result) == {first: ["index"], **{name: [first] for name in others}}
     assert {cluster.torch(machine) for machine in cluster.machines} == {"2.0.0+cpu 1.1"}
     assert list(cluster.wheelhouses()) == [first]
     assert cluster.lock.read_text().count("# environment:") == 1
 
 
-def test_with_a_dead_head_node_the_next_one_downloads(cluster: Cluster, one: int) -> None:
-    cluster.clean()
+def test_with_a_dead_head_node_the_next_one_downloads_what_is_wished_now(cluster: Cluster, one: int) -> None:
+    """Another version is another resolution: the lock follows, and says in what it is different."""
     head, *others = cluster.machines
     head.podman("stop", "--time=1")
     try:
-        result, sent = cluster.provide()
+        result, sent = cluster.provide(version="2.1.0")
     finally:
         head.podman("start")
     assert result.stats["dark"] == {"node1": 1}
     assert not result.stats["failures"]
     assert sent < 1.1 * one
-    assert {cluster.torch(machine) for machine in others} == {"2.0.0+cpu 1.1"}
-    assert cluster.sources(result)["node3"] == ["node2"]
+    assert cluster.sources(result) == {"node2": ["index"], "node3": ["node2"]}
+    assert {cluster.torch(machine) for machine in others} == {"2.1.0+cpu 1.1"}
 
-
-def test_another_wish_is_written_down_and_told(cluster: Cluster, one: int) -> None:
-    result, _ = cluster.provide("node2", version="2.1.0")
-    assert result.rc == 0, result.stdout
     done = result.results(TASK)["node2"]
     assert [line.partition(": ")[2] for line in done["locked"]] == ["torch 2.0.0+cpu -> 2.1.0+cpu"]
-    assert "-torch==2.0.0+cpu" not in cluster.lock.read_text()
     assert done["diff"]["after"] == cluster.lock.read_text()
     assert cluster.lock.read_text().count("# environment:") == 1, "nobody asks for the other one"
 
@@ -198,7 +193,7 @@ def test_an_edited_lock_is_refused(cluster: Cluster, one: int) -> None:
         cluster.lock.write_text(text)
 
 
-def stats_of(result: Result) -> dict[str, dict[str, int]]:
-    """What Ansible counted, by node."""
-    names = {name for counts in result.stats.values() for name in counts if name != "localhost"}
-    return {name: {what: counts.get(name, 0) for what, counts in result.stats.items()} for name in sorted(names)}
+def tasks_of_the_role(result: Result, name: str) -> list[str]:
+    """The tasks of role pytorch that were executed on this node."""
+    done = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
+    return [data["task"].partition(" - ")[0] for data in done if (data["host"], data.get("role")) == (name, "pytorch")]
