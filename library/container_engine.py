@@ -76,7 +76,8 @@ from ansible.module_utils.muster import container_engine as domain
 from ansible.module_utils.muster_node.look_run import PATH, names, read, run
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
-SECONDS_TO_RELOAD = 15
+# It takes less than one.
+SECONDS_TO_RELOAD = 5
 
 
 class EngineError(Exception):

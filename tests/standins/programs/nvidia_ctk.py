@@ -10,6 +10,7 @@ from pathlib import Path
 
 VERSION = "@VERSION@"
 BUS = Path("/sys/bus/pci/devices")
+LOADED = Path("/sys/module/nvidia/version")
 RUNTIME = {"path": "nvidia-container-runtime", "args": []}
 
 
@@ -34,6 +35,8 @@ def generate(options: argparse.Namespace) -> None:
         "devices:",
     ]
     lines += [f'  - name: "{name}"' for name in names]
+    library = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{LOADED.read_text().strip()}"
+    lines += ["containerEdits:", "  mounts:", f"  - containerPath: {library}", f"    hostPath: {library}"]
     text = "\n".join(lines) + "\n"
     if options.output:
         Path(options.output).parent.mkdir(parents=True, exist_ok=True)
