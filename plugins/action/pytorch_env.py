@@ -160,12 +160,13 @@ class LockFile:
         with self._alone():
             before = self._text()
             sections = self._parse(before)
-            after = pytorch_lock.render(pytorch_lock.updated(sections, section, asks))
+            updated = pytorch_lock.updated(sections, section, asks)
+            after = pytorch_lock.render(updated)
             if after != before:
                 self._write(after)
         path = str(self.path)
         return {
-            "locked": pytorch_lock.changes(sections, section),
+            "locked": pytorch_lock.changes(sections, updated, section),
             "diff": {"before": before, "after": after, "before_header": path, "after_header": path},
         }
 

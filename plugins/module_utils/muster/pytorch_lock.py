@@ -240,18 +240,18 @@ def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
     return False
 
 
-def changes(before: Sequence[Section], after: Section) -> list[str]:
-    """What is different from the environment that this one takes the place of, for people."""
-    same = [section for section in before if section.is_for(after.python, after.machine)]
-    same.sort(key=lambda section: section.variant != after.variant)
-    if not same:
-        return [f"{after.title}: {len(after.wheels)} wheels"]
-    had = {wheel.name: wheel.version for wheel in same[0].wheels}
-    has = {wheel.name: wheel.version for wheel in after.wheels}
+def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -> list[str]:
+    """What is different from the environment whose place the new one takes, for people."""
+    gone = [section for section in before if section not in after and section.is_for(new.python, new.machine)]
+    gone.sort(key=lambda section: section.variant != new.variant)
+    if not gone:
+        return [f"{new.title}: {len(new.wheels)} wheels"]
+    had = {wheel.name: wheel.version for wheel in gone[0].wheels}
+    has = {wheel.name: wheel.version for wheel in new.wheels}
     moved = [f"{name} {had[name]} -> {has[name]}" for name in has if name in had and had[name] != has[name]]
     come = [f"{name} {has[name]} is new" for name in has if name not in had]
-    gone = [f"{name} {had[name]} is gone" for name in had if name not in has]
-    return [f"{after.title}: {change}" for change in (*moved, *come, *gone)] or [f"{after.title}: other files"]
+    left = [f"{name} {had[name]} is gone" for name in had if name not in has]
+    return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: other files"]
 
 
 def _same_place(one: Section, other: Section) -> bool:
