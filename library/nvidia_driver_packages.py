@@ -9,6 +9,7 @@ short_description: Bring every part of NVIDIA's driver to one version
 description:
   - Asks apt first (C(apt-get --simulate)) what it would do. Refuses when it would remove a package that is no part of
     the driver, or leave parts at several versions; then nothing is changed. Otherwise apt does exactly that.
+  - Only versions of the wished source are taken, and parts that it does not have are removed.
   - Parts that are installed and float (C(nvidia-persistenced), C(nvidia-modprobe)) are moved along, and packages of
     other branches are removed. No other package is removed, and none that is only recommended installed.
   - The package lists are to be fresh, and the pinning package is to be there.
@@ -73,15 +74,29 @@ removes: {description: Packages that were removed., returned: success, type: lis
 import os
 import subprocess
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect_stack import packages_of
-from ansible.module_utils.muster.nvidia_driver.request import Answer, Need, parse, parse_offers, refusals, request
+from ansible.module_utils.muster.nvidia_driver.request import (
+    Answer,
+    Need,
+    newest_common,
+    offers,
+    parse,
+    refusals,
+    request,
+    stragglers,
+    unmet,
+)
 from ansible.module_utils.muster_node.look_stack import show_packages
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 APT = (
-    *("apt-get", "--yes", "--no-install-recommends", "--allow-downgrades", "-o", "DPkg::Lock::Timeout=300"),
+    *("apt-get", "--yes", "--no-install-recommends", "--allow-downgrades", "--fix-broken"),
+    *("-o", "DPkg::Lock::Timeout=300"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
 )
 # needrestart would restart services that use what was replaced, launches among them.
@@ -108,16 +123,19 @@ def apt_cache(*words: str) -> str:
     return done.stdout
 
 
-def ask(need: Need) -> tuple[list[str], Answer]:
-    words = request(need)
+def ask(need: Need, late: Collection[str] = ()) -> tuple[list[str], Answer]:
+    words = request(need, late)
     done = apt_get("--simulate", "install", *words)
-    return words, parse(done.stdout, done.stderr, done.returncode)
+    answer = parse(done.stdout, done.stderr, done.returncode)
+    behind = [] if late or answer.errors else stragglers(need, answer)
+    return ask(need, behind) if behind else (words, answer)
 
 
 def run(module: AnsibleModule) -> dict[str, Any]:
     given = module.params
     there = packages_of(show_packages().text)
-    offered = parse_offers(apt_cache("madison", *there, *given["optional"]))
+    asked = dict.fromkeys([*given["packages"], *given["optional"], *there])
+    offered = offers(apt_cache("policy"), apt_cache("policy", *asked), given["source"])
     need = Need(
         names=(*given["packages"], *(name for name in given["optional"] if name in offered)),
         source=given["source"],
@@ -128,11 +146,15 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         keep=given["version"],
         again=given["reinstall"],
     )
-    words, answer = ask(need)
-    if answer.errors and need.keep and not given["exact"]:
+    if unmet(need) and not given["exact"]:
         # Distributions' archives keep only the newest version of a branch.
         need = replace(need, keep="")
-        words, answer = ask(need)
+    need = need if need.keep else replace(need, keep=newest_common(need))
+    if unmet(need):
+        wished = need.keep or f"a driver {need.branch}"
+        where = f"{need.source} does not have {wished} for this system: {'; '.join(unmet(need))}"
+        module.fail_json(msg=f"{given['node']}: {where}. Nothing was changed.")
+    words, answer = ask(need)
     wrong = [f"apt cannot install {' '.join(words)}: {'; '.join(answer.errors)}"] if answer.errors else []
     wrong = wrong or refusals(need, answer)
     if wrong:

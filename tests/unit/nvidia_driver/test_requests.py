@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
-from muster.nvidia_driver.request import Need, parse, parse_offers, refusals, request
+from muster.nvidia_driver.request import Need, newest_common, offers, parse, refusals, request, stragglers, unmet
 
 CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
 
@@ -23,15 +23,20 @@ def test_request(path: Path) -> None:
     values: dict[str, Any] = {
         key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
     }
-    # Unless the case speaks of it, apt has every package at the wished version.
-    wished = values.get("keep") or f"{values['branch']}.99.99"
-    values["offered"] = case.get("offered", dict.fromkeys(values["installed"], (f"{wished}-1",)))
+    # Unless the case speaks of it, the source has what is installed, and of all of it the wished version.
+    wished = f"{values.get('keep') or str(values['branch']) + '.99.99'}-1"
+    everything = {**dict.fromkeys(values["names"], ""), **values["installed"]}
+    values["offered"] = {name: (wished, version) for name, version in everything.items()}
+    values["offered"].update({name: tuple(versions) for name, versions in case.get("offered", {}).items()})
     need = Need(**values)
-    assert request(need) == case["request"]
+    assert request(need, case.get("late", [])) == case["request"]
+    assert unmet(need) == case.get("unmet", [])
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
     assert dict(answer.installs) == case.get("installs", {})
     assert list(answer.removes) == case.get("removes", [])
     assert list(answer.errors) == case.get("errors", [])
+    if "stragglers" in case:
+        assert stragglers(need, answer) == case["stragglers"]
     assert refusals(need, answer) == case.get("refusals", [])
 
 
@@ -95,14 +100,68 @@ def test_parts_and_branches_by_name() -> None:
     assert {name: named_branch(name) for name in names} == names
 
 
-def test_offers() -> None:
-    out = """\
-nvidia-open | 615.71.09-2ubuntu1 | http://mirror.example  Packages
-nvidia-open | 595.91.07-1ubuntu1 | http://mirror.example  Packages
- libcuda1 | 535.261.03-1 | http://mirror.example bookworm/non-free amd64 Packages
-N: Unable to locate package foo
+def test_offers_of_a_source() -> None:
+    files = """\
+Package files:
+ 100 /var/lib/dpkg/status
+     release a=now
+ 500 http://mirror.example/ubuntu noble/main amd64 Packages
+     release v=24.04,o=Ubuntu,a=noble,n=noble,l=Ubuntu,c=main,b=amd64
+     origin mirror.example
+ 500 http://mirror.example/ubuntu noble/restricted amd64 Packages
+     release v=24.04,o=Ubuntu,a=noble,n=noble,l=Ubuntu,c=restricted,b=amd64
+     origin mirror.example
+ 600 http://mirror.example/cuda  Packages
+     release o=NVIDIA,l=NVIDIA CUDA,c=
+     origin mirror.example
+ 500 file:/srv/debs ./ Packages
+     release c=
+Pinned packages:
+     nvidia-open -> 615.71.09-2ubuntu1 with priority -1
 """
-    assert parse_offers(out) == {
-        "nvidia-open": ("615.71.09-2ubuntu1", "595.91.07-1ubuntu1"),
-        "libcuda1": ("535.261.03-1",),
+    packages = """\
+nvidia-utils-580:
+  Installed: 580.126.20-1ubuntu1
+  Candidate: (none)
+  Version table:
+     580.178.04-1ubuntu1 -1
+        600 http://mirror.example/cuda  Packages
+     580.173.02-0ubuntu0.24.04.1 500
+        500 http://mirror.example/ubuntu noble/main amd64 Packages
+        500 http://mirror.example/ubuntu noble/restricted amd64 Packages
+ *** 580.126.20-1ubuntu1 -1
+        600 http://mirror.example/cuda  Packages
+        100 /var/lib/dpkg/status
+libnvidia-gpucomp-580:
+  Installed: 580.126.20-1ubuntu1
+  Candidate: 580.126.20-1ubuntu1
+  Version table:
+ *** 580.126.20-1ubuntu1 100
+        100 /var/lib/dpkg/status
+nvidia-open:
+  Installed: (none)
+  Candidate: 1
+  Version table:
+     580.159.04-1 500
+        500 file:/srv/debs ./ Packages
+"""
+    assert offers(files, packages, "ubuntu") == {
+        "nvidia-utils-580": ("580.173.02-0ubuntu0.24.04.1",),
+        "nvidia-open": ("580.159.04-1",),
     }
+    assert offers(files, packages, "nvidia") == {
+        "nvidia-utils-580": ("580.178.04-1ubuntu1", "580.126.20-1ubuntu1"),
+        "nvidia-open": ("580.159.04-1",),
+    }
+
+
+def test_of_a_branch_the_newest_version_that_is_whole() -> None:
+    offered = {
+        "linux-headers-generic": ("6.8.0-90.91",),
+        "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
+        "nvidia-fabricmanager": ("615.71.09-1", "580.159.04-1", "580.126.20-1"),
+    }
+    need = Need(tuple(offered), "nvidia", 580, {}, offered)
+    assert newest_common(need) == "580.159.04"
+    assert newest_common(Need((), "nvidia", 580, {})) == ""
+    assert newest_common(Need(("nvidia-open-580",), "nvidia", 580, {})) == ""

@@ -77,6 +77,7 @@ def _runfile(plan: Plan, wish: Wish, seen: Seen) -> None:
 
 def _dpkg(plan: Plan, wish: Wish, seen: Seen) -> None:
     # apt refuses all work before this is done. What dpkg was interrupted in may have nothing to do with us.
+    plan.apt = plan.apt or bool(seen.broken)
     if seen.broken or (seen.stack["dpkg_interrupted"] and plan.apt):
         plan.configure = True
         what = f" with {', '.join(seen.broken)}" if seen.broken else ""

@@ -6,18 +6,21 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .family import is_obsolete, is_part, is_versioned, keeps_step, upstream
+from .family import is_obsolete, is_part, is_versioned, keeps_step, named_branch, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+DISTRIBUTIONS = ("Ubuntu", "Debian")
+STATUS = "/var/lib/dpkg/status"
 
 
 @dataclass(frozen=True)
 class Need:
     """names: packages to have. pins: those of them that are there already. keep: a version, where one is decided.
 
-    installed: packages of the stack and their versions. offered: the versions of them that apt knows of. again: whether
-    what is there is to be unpacked once more.
+    installed: packages of the stack and their versions. offered: the versions that the wished source has of them and of
+    what is wished, the newest first. again: whether what is there is to be unpacked once more.
     """
 
     names: tuple[str, ...]
@@ -46,34 +49,88 @@ class Answer:
         return not (self.installs or self.removes)
 
 
-def request(need: Need) -> list[str]:
-    """Return the words after `apt-get install`: what to have, what to move along, and, with a -, what has to go."""
+def request(need: Need, late: Collection[str] = ()) -> list[str]:
+    """Return the words after `apt-get install`: what to have, what to move along, and, with a -, what has to go.
+
+    What carries the branch in its name comes with what is wished, or goes with it (of two flavours one excludes the
+    other). late: those of them of which apt has shown that it leaves them behind.
+
+    Two sources have packages of the same names, and of the same files under different names, and apt sees no conflict
+    in that. So versions are named, and what the wished source does not have goes.
+    """
     moves, goes = [], []
     for name, version in need.installed.items():
         if name in need.names or name in need.pins:
             continue
         part = keeps_step(name, version, need.source)
-        stays = need.keep and upstream(version) == need.keep
-        # The names of a driver change between branches: one of a newer name has no older version, and must go.
-        offered = any(need.fits(upstream(each)) for each in need.offered.get(name, ()))
-        if is_obsolete(name, need.branch) or (part and not stays and not offered):
+        stays = upstream(version) == need.keep and version in need.offered.get(name, ())
+        if is_obsolete(name, need.branch) or (part and not stays and not _fitting(name, need)):
             goes.append(f"{name}-")
-        elif part and (need.again or not stays):
+        elif part and (need.again or not stays) and (need.again or name in late or not named_branch(name)):
             moves.append(name)
-    return [*(["--reinstall"] if need.again else []), *(_at(name, need) for name in (*need.names, *moves)), *goes]
+    words = [_at(name, need) for name in (*need.names, *moves)]
+    return [*(["--reinstall"] if need.again else []), *words, *goes]
+
+
+def newest_common(need: Need) -> str:
+    """Return the newest version of which the source has every wished package; "" for none.
+
+    Around a release it may have some packages before the others, and of a branch alone apt would take what is newest.
+    """
+    per_package = [
+        [upstream(version) for version in need.offered.get(name, ()) if need.fits(upstream(version))]
+        for name in need.names
+        if is_versioned(name, need.source)
+    ]
+    first, *others = per_package or [[]]
+    return next((version for version in first if all(version in each for each in others)), "")
+
+
+def unmet(need: Need) -> list[str]:
+    """Return the wished packages of which the source has no version that fits, with those that it has."""
+    return [
+        f"of {name} it has {', '.join(need.offered[name])}" if need.offered.get(name) else f"it has no {name}"
+        for name in need.names
+        if is_versioned(name, need.source) and not _fitting(name, need)
+    ]
+
+
+def _fitting(name: str, need: Need) -> str:
+    return next((version for version in need.offered.get(name, ()) if need.fits(upstream(version))), "")
 
 
 def _at(name: str, need: Need) -> str:
-    return f"{name}={need.keep}-*" if need.keep and is_versioned(name, need.source) else name
+    version = _fitting(name, need) if is_versioned(name, need.source) else ""
+    return f"{name}={version}" if version else name
 
 
-def parse_offers(out: str) -> dict[str, tuple[str, ...]]:
-    """Read what `apt-cache madison` printed: name, version and source of each package that there is."""
+def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]:
+    """Read from `apt-cache policy`, and from the same of some packages, which versions of them the source has.
+
+    A mirror keeps origin and label. What has neither, as a folder with packages, may be of any source.
+    """
+    foreign = set()
+    place = ""
+    for line in files.splitlines():
+        listed = re.match(r" *-?\d+ (\S.*)$", line)
+        if listed:
+            place = listed[1].strip()
+        release = re.match(r" +release (.*)$", line)
+        fields = dict(field.partition("=")[::2] for field in release[1].split(",")) if release else {}
+        nvidia = fields.get("l", "").startswith("NVIDIA")
+        distribution = fields.get("o") in DISTRIBUTIONS
+        if (source == "nvidia" and distribution) or (source != "nvidia" and nvidia):
+            foreign.add(place)
     found: dict[str, tuple[str, ...]] = {}
-    for line in out.splitlines():
-        words = [word.strip() for word in line.split("|")]
-        if len(words) == 3:
-            found[words[0]] = (*found.get(words[0], ()), words[1])
+    name = version = ""
+    for line in packages.splitlines():
+        if re.match(r"\S+:$", line):
+            name = line[:-1]
+        elif row := re.match(r" (?:\*\*\*|   ) (\S+) -?\d+$", line):
+            version = row[1]
+        elif (row := re.match(r" +-?\d+ (\S.*)$", line)) and row[1].strip() not in (STATUS, *foreign):
+            there = found.get(name, ())
+            found[name] = there if version in there else (*there, version)
     return found
 
 
@@ -89,6 +146,17 @@ def parse(out: str, err: str, code: int) -> Answer:
     return Answer(installs, removes)
 
 
+def stragglers(need: Need, answer: Answer) -> list[str]:
+    """Return the parts that apt would leave at another version."""
+    return [name for name, version in _parts_after(need, answer).items() if not need.fits(version)]
+
+
+def _parts_after(need: Need, answer: Answer) -> dict[str, str]:
+    after = {name: version for name, version in need.installed.items() if name not in answer.removes}
+    after.update(answer.installs)
+    return {name: upstream(version) for name, version in after.items() if keeps_step(name, version, need.source)}
+
+
 def refusals(need: Need, answer: Answer) -> list[str]:
     """Say why apt may not do it: it would take away what belongs to others, or leave parts at several versions."""
     others = [name for name in answer.removes if not is_part(name)]
@@ -98,12 +166,9 @@ def refusals(need: Need, answer: Answer) -> list[str]:
             f"apt would remove {', '.join(others)}, which depend on what has to go: remove them first, or keep "
             "the driver that is there (gpu_stack_driver)"
         )
-    after = {name: version for name, version in need.installed.items() if name not in answer.removes}
-    after.update(answer.installs)
-    parts = {name: upstream(version) for name, version in after.items() if keeps_step(name, version, need.source)}
-    wrong = {name: version for name, version in parts.items() if not need.fits(version)}
+    parts = _parts_after(need, answer)
     versions = sorted(set(parts.values()))
-    if wrong or len(versions) > 1:
+    if stragglers(need, answer) or len(versions) > 1:
         by_version = [f"{version} of {', '.join(_with(parts, version))}" for version in versions]
         found.append(
             f"apt would leave parts of the driver at other versions than {need.keep or f'one of {need.branch}'}: "
