@@ -188,8 +188,14 @@ def trust(plan: domain.Plan) -> None:
     done = run("update-ca-certificates")
     if done.returncode:
         raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
-    for link in plan.links:
-        Path(link).unlink(missing_ok=True)
+    if plan.links:
+        # Those by which programs find certificates by their hash; they lead to ours, which go last.
+        gone = {Path(link).name for link in plan.links}
+        for entry in Path(domain.CERTIFICATE_LINKS).iterdir():
+            if entry.is_symlink() and str(entry.readlink()) in gone:
+                entry.unlink()
+        for link in plan.links:
+            Path(link).unlink(missing_ok=True)
 
 
 def have_lists_read(wish: domain.Wish) -> None:

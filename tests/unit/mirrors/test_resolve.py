@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -43,3 +44,9 @@ def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
 def test_a_table_of_another_schema_is_refused() -> None:
     with pytest.raises(MirrorError, match="schema 2"):
         resolve({**TABLE, "schema": 2}, Wish(), "ubuntu-24.04")
+
+
+def test_every_host_of_upstream_is_among_those_to_admit() -> None:
+    told = (FILE.parents[3] / "docs/mirrors.md").read_text()
+    for row in TABLE["profiles"]["upstream"].values():
+        assert f"`{urlsplit(row['uri']).hostname}`" in told

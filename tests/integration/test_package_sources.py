@@ -1,0 +1,236 @@
+"""Mirrors, proxies, certificates and the offline folder, with the real apt: set up, looked at, and taken back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from http_proxy import Proxy
+from package_list import file_name, write_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+TASK = "Set up mirrors, proxies, certificates and the offline folder"
+PROXY_FILE = "/etc/apt/apt.conf.d/51muster-proxy"
+FOREIGN = "/etc/apt/sources.list.d/muster-test-foreign.list"
+NOBODY = "http://127.0.0.1:9"  # where nothing listens
+BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+OFFLINE = "/srv/muster-test-offline"
+# A small package of Debian and of Ubuntu that no node has.
+SMALL = "hello"
+
+
+@pytest.fixture(scope="module")
+def provide(play: Play) -> Callable[..., tuple[Result, dict[str, Any]]]:
+    """Run the baseline on the node; return how it ended, and what the module returned."""
+
+    def run(*, check: bool = False, **wishes: Any) -> tuple[Result, dict[str, Any]]:
+        result = play("playbooks/baseline.yml", extravars=wishes, limit="node1", check=check)
+        return result, result.results(TASK).get("node1", {})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def machine(node: Callable[[str], Machine], provide: Any) -> Iterator[Machine]:
+    """A node with the baseline, and with a broken source of somebody else's. In the end it is as it was before."""
+    machine = node("node1")
+    result, _ = provide()
+    assert result.rc == 0, result.stdout
+    machine.inside("sh", "-c", f"echo 'deb {NOBODY}/ubuntu noble main' > {FOREIGN}")
+    before = settings(machine)
+    yield machine
+    machine.inside("rm", "-rf", OFFLINE)
+    result, _ = provide()
+    assert result.rc == 0, result.stdout
+    after = settings(machine)
+    machine.inside("rm", "-f", FOREIGN)
+    assert after == before
+
+
+@pytest.fixture(scope="module")
+def stock(machine: Machine) -> dict[str, str]:
+    """Where the node's own entries point, archive and security, and the file that they are in."""
+    found = machine.inside("sh", "-c", "grep -lE '^(URIs:|deb ).*/(debian|ubuntu)' -r /etc/apt/sources.list*").stdout
+    path = found.split()[0]
+    text = machine.inside("cat", path).stdout
+    uris = re.findall(r"https?://\S+", text)
+    if any(uri.startswith("https") for uri in uris):
+        pytest.skip("the node's archive is reached over https, which the stand-in for a mirror does not speak")
+    security = [uri for uri in uris if "security" in uri]
+    return {"path": path, "archive": uris[0], "security": (security or uris)[0], "text": text}
+
+
+@pytest.fixture(scope="module")
+def mirror(machine: Machine, stock: dict[str, str]) -> Iterator[Proxy]:
+    """A mirror of the node's archive, which is a proxy as well."""
+    places = {"/archive/": stock["archive"].rstrip("/") + "/", "/security/": stock["security"].rstrip("/") + "/"}
+    with Proxy(gateway(machine), places).running() as proxy:
+        yield proxy
+
+
+def gateway(machine: Machine) -> str:
+    """The controller's address in the sandbox's network."""
+    return machine.address.rpartition(".")[0] + ".1"
+
+
+def wishes(mirror: Proxy) -> dict[str, Any]:
+    urls = {"archive": f"{mirror.url}/archive/", "security": f"{mirror.url}/security/"}
+    return {"cluster_mirror": "custom", "cluster_mirror_urls": urls}
+
+
+def settings(machine: Machine) -> str:
+    """What apt and TLS go by."""
+    find = "find /etc/apt /usr/local/share/ca-certificates -type f -exec sha256sum {} + | sort -k 2"
+    return machine.inside("sh", "-c", f"{find}; sha256sum {BUNDLE}; ls /etc/ssl/certs | sha256sum").stdout
+
+
+def fetch(machine: Machine, package: str = SMALL) -> None:
+    machine.inside("sh", "-c", f"cd /tmp && rm -f {package}_*.deb && apt-get download -qq {package}")
+
+
+def test_a_mirror_is_used_and_only_addresses_change(
+    machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
+) -> None:
+    would, plan = provide(check=True, **wishes(mirror))
+    assert would.rc == 0
+    assert plan["changed"]
+    assert machine.inside("cat", stock["path"]).stdout == stock["text"]
+    result, looked = provide(**wishes(mirror))
+    assert result.rc == 0, result.stdout
+    assert looked["diff"] == plan["diff"]
+    assert any(note.startswith("cluster_mirror custom: NVIDIA's packages from upstream") for note in looked["notes"])
+    text = machine.inside("cat", stock["path"]).stdout
+    assert re.sub(r"https?://\S+", "", text) == re.sub(r"https?://\S+", "", stock["text"])
+    assert set(re.findall(r"https?://\S+", text)) <= {f"{mirror.url}/archive/", f"{mirror.url}/security/"}
+    assert machine.inside("cat", FOREIGN).stdout == f"deb {NOBODY}/ubuntu noble main\n"
+    fetch(machine)
+    assert mirror.count(".deb") > 0
+    again, _ = provide(**wishes(mirror))
+    assert again.changed == []
+
+
+def test_a_mirror_that_does_not_answer_is_refused_and_the_node_stays(machine: Machine, provide: Any) -> None:
+    before = settings(machine)
+    urls = {"archive": f"{NOBODY}/archive/", "security": f"{NOBODY}/security/"}
+    result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
+    assert result.rc != 0
+    assert "node1: with these settings apt cannot read the lists of" in result.stdout
+    assert settings(machine) == before
+
+
+def test_upstream_gives_back_what_was_there_to_the_byte(
+    machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
+) -> None:
+    if mirror.url not in machine.inside("cat", stock["path"]).stdout:
+        provide(**wishes(mirror))
+    # A run that was cut off, or somebody's hand: only one of the entries is as it was.
+    machine.inside("sed", "-i", f"0,/{gateway(machine)}/s//192.0.2.1/", stock["path"])
+    result, _ = provide()
+    assert result.rc == 0, result.stdout
+    assert result.changing_roles("node1") == {"package_sources"}
+    assert machine.inside("cat", stock["path"]).stdout == stock["text"]
+    assert machine.inside("ls", f"{stock['path']}.muster.save", check=False).returncode != 0
+    last, looked = provide()
+    assert last.changed == []
+    assert looked == {}, "on a node that never had any, the role costs no task"
+
+
+def test_verify_tells_and_changes_nothing(machine: Machine, provide: Any) -> None:
+    before = settings(machine)
+    result, _ = provide(package_sources_mode="verify", cluster_http_proxy="http://127.0.0.1:3128")
+    assert f"node1: {PROXY_FILE} (apt's proxy) is missing. To change it, run" in result.stdout
+    assert settings(machine) == before
+
+
+def test_apt_goes_through_the_proxy_but_not_to_the_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
+    result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
+    assert result.rc == 0, result.stdout
+    mirror.requests.clear()
+    fetch(machine)
+    assert [request.target for request in mirror.requests if request.target.startswith("http://")]
+    assert mirror.count(".deb") > 0
+    text = machine.inside("cat", PROXY_FILE).stdout
+    for host in (machine.address, "node2", "mirror.lab"):
+        assert f'Acquire::http::Proxy::{host} "DIRECT";' in text
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Path:
+    """A certificate that nobody trusts, for the controller's address, with its key; ca.pem has it alone."""
+    folder = tmp_path_factory.mktemp("authority")
+    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
+    options += ["-addext", f"subjectAltName=IP:{gateway(machine)}", "-keyout", "key.pem", "-out", "ca.pem"]
+    subprocess.run(["openssl", "req", *options], check=True, capture_output=True, cwd=folder)
+    (folder / "both.pem").write_text((folder / "key.pem").read_text() + (folder / "ca.pem").read_text())
+    return folder
+
+
+def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: Any, authority: Path) -> None:
+    before = settings(machine)
+    wish = {"cluster_extra_ca": str(authority / "ca.pem")}
+    with Proxy(gateway(machine), {"/": authority / "nothing"}, certificate=authority / "both.pem").running() as secure:
+
+        def trusts() -> bool:
+            asked = f"import urllib.request as r; r.urlopen('{secure.url}/')"
+            said = machine.inside("python3", "-c", asked, check=False).stderr
+            assert "HTTP Error 404" in said or "CERTIFICATE_VERIFY_FAILED" in said
+            return "HTTP Error 404" in said
+
+        assert not trusts()
+        result, _ = provide(**wish)
+        assert result.rc == 0, result.stdout
+        assert trusts()
+        # What a run that was cut off leaves: the file is there, and the system does not trust it.
+        line = authority.joinpath("ca.pem").read_text().splitlines()[1]
+        machine.inside("sh", "-c", f"grep -v '{line}' {BUNDLE} > /tmp/b; cat /tmp/b > {BUNDLE}; rm /tmp/b")
+        repaired, looked = provide(**wish)
+        assert repaired.rc == 0, repaired.stdout
+        assert "the system's certificates do not hold" in looked["differences"][0]
+        assert trusts()
+        provide()
+        assert not trusts()
+    assert settings(machine) == before
+
+
+def test_a_file_that_is_no_certificate_stops_before_any_node(provide: Any, authority: Path) -> None:
+    result, _ = provide(cluster_extra_ca=str(authority / "key.pem"))
+    assert "which holds a private key, which no node may be given" in result.stdout
+    assert "no node was contacted" in result.stdout
+
+
+def test_offline_apt_asks_one_folder_alone(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
+    package = {"name": "muster-test-standin", "version": "1.0-1"}
+    make_flat_repository(tmp_path / "debs", package)
+    machine.inside("mkdir", "-p", OFFLINE)
+    subprocess.run(["podman", "cp", str(tmp_path / "debs"), f"{machine.container}:{OFFLINE}/debs"], check=True)
+    machine.inside("chmod", "-R", "a+rX,g+w", OFFLINE)
+    result, _ = provide(cluster_offline_dir=OFFLINE)
+    assert "can be changed by others than root, and what lies there is installed as root" in result.stdout
+    machine.inside("sh", "-c", f"chown -R root: {OFFLINE} && chmod -R go-w {OFFLINE}")
+    mirror.requests.clear()
+    result, _ = provide(cluster_offline_dir=OFFLINE, cluster_http_proxy=mirror.url)
+    assert result.rc == 0, result.stdout
+    machine.inside("sh", "-c", "apt-get update -qq && apt-get install -qq --yes muster-test-standin")
+    assert mirror.requests == []
+    assert SMALL not in machine.inside("apt-get", "--print-uris", "download", SMALL, check=False).stdout
+    machine.inside("apt-get", "purge", "-qq", "--yes", "muster-test-standin")
+
+
+def make_flat_repository(folder: Path, package: dict[str, str]) -> None:
+    tree = folder.parent / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    lines = [f"Package: {package['name']}", f"Version: {package['version']}", "Architecture: amd64"]
+    lines += ["Maintainer: Muster's tests <nobody@example.invalid>", "Description: stand-in"]
+    (tree / "DEBIAN/control").write_text("\n".join(lines) + "\n")
+    folder.mkdir()
+    deb = folder / file_name(package)
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, deb], check=True, capture_output=True)
+    write_index(folder, "stand-in", [package], {deb.name: deb})

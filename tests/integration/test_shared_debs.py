@@ -1,0 +1,207 @@
+"""Debs come from the repository once for all nodes; what each node's own index says of them decides."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from deb_repositories import Key
+from http_proxy import Proxy
+from package_list import control, write_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+ARCHIVES = "/var/cache/apt/archives"
+SOURCE = "/etc/apt/sources.list.d/muster-test-debs.sources"
+KEYRING = "/etc/apt/keyrings/muster-test-debs.asc"
+BIG, SMALL = (
+    {"name": name, "version": version}
+    for name, version in (("muster-test-big", "1:2.0-1"), ("muster-test-small", "1.0"))
+)
+MEGABYTE = 1 << 20
+TASK = "Get the packages, each once for all nodes"
+PLAY = [
+    {
+        "name": "Install packages",
+        "hosts": "gpu_nodes",
+        "gather_facts": False,
+        "roles": ["cluster"],
+        "tasks": [
+            {
+                "name": TASK,
+                "shared_debs": {
+                    "node": "{{ inventory_hostname }}",
+                    "user": "{{ cluster_user }}",
+                    "packages": "{{ wanted }}",
+                },
+                "when": "shares | bool",
+            },
+            {"name": "Install", "ansible.builtin.apt": {"name": "{{ wanted }}", "lock_timeout": 300}},
+        ],
+    }
+]
+WANTED = [f"{BIG['name']}=1:2.0-*", SMALL["name"]]
+
+
+@pytest.fixture(scope="module")
+def repository(ground: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A signed repository with 3 MB of packages, which every node knows."""
+    folder = tmp_path_factory.mktemp("debs")
+    key = Key(folder / "key").make()
+    debs = {f"{package['name']}.deb": folder / f"{package['name']}.deb" for package in (BIG, SMALL)}
+    for package, size in ((BIG, 2 * MEGABYTE), (SMALL, MEGABYTE)):
+        build(folder, package, size)
+    named = {name_of(package): debs[f"{package['name']}.deb"] for package in (BIG, SMALL)}
+    for name, path in named.items():
+        path.rename(folder / name)
+    write_index(folder, "stand-in", [BIG, SMALL], {name: folder / name for name in named})
+    key.sign([folder])
+    with Proxy(ground[0].address.rpartition(".")[0] + ".1", {"/debs/": folder}).running() as server:
+        source = f"Types: deb\nURIs: {server.url}/debs/\nSuites: /\nSigned-By: {KEYRING}\n"
+        for machine in ground:
+            put(machine, KEYRING, key.public.read_text())
+            put(machine, SOURCE, source)
+        yield server
+    for machine in ground:
+        machine.inside("rm", "-f", SOURCE, KEYRING)
+
+
+@pytest.fixture
+def fresh(ground: list[Machine], repository: Proxy) -> list[Machine]:
+    """Nodes that have the repository's lists, and nothing of its packages."""
+    for machine in ground:
+        purge(machine)
+        options = f"-o Dir::Etc::sourcelist={SOURCE} -o Dir::Etc::sourceparts=/dev/null -o APT::Get::List-Cleanup=0"
+        machine.inside("sh", "-c", f"apt-get update -qq {options}")
+    repository.requests.clear()
+    return ground
+
+
+@pytest.fixture
+def install(play: Play, tmp_path: Path) -> Callable[..., Result]:
+    """Install the packages as a role would."""
+    playbook = tmp_path / "install.yml"
+    playbook.write_text(yaml.safe_dump(PLAY))
+
+    def run(*, shares: bool = True, limit: str | None = None) -> Result:
+        result = play(str(playbook), extravars={"wanted": WANTED, "shares": shares}, limit=limit)
+        assert result.rc == 0, result.stdout
+        return result
+
+    return run
+
+
+def name_of(package: dict[str, str]) -> str:
+    return f"{package['name']}_{package['version'].rpartition(':')[2]}_amd64.deb"
+
+
+def build(folder: Path, package: dict[str, str], size: int) -> None:
+    tree = folder / f"tree-{package['name']}"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(control(package) + "\n")
+    (tree / "opt/muster-test").mkdir(parents=True)
+    (tree / "opt/muster-test" / package["name"]).write_bytes(os.urandom(size))
+    deb = folder / f"{package['name']}.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, deb], check=True, capture_output=True)
+
+
+def put(machine: Machine, path: str, text: str) -> None:
+    argv = [
+        "podman",
+        "exec",
+        "--interactive",
+        machine.container,
+        "sh",
+        "-c",
+        f"mkdir -p $(dirname {path}); cat > {path}",
+    ]
+    subprocess.run(argv, check=True, capture_output=True, input=text, text=True)
+
+
+def purge(machine: Machine) -> None:
+    machine.inside("sh", "-c", f"dpkg --purge {BIG['name']} {SMALL['name']} 2>&1; rm -f {ARCHIVES}/muster-test-*")
+
+
+def has_both(machine: Machine) -> bool:
+    shown = machine.inside("dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}", BIG["name"], SMALL["name"])
+    return shown.stdout.split() == ["ii", "ii"]
+
+
+def told(result: Result) -> dict[str, Any]:
+    return result.results(TASK)
+
+
+def test_each_deb_is_downloaded_once_for_all_nodes(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    install(shares=False, limit="node1")
+    one_node = repository.count(".deb")
+    for machine in fresh:
+        purge(machine)
+    repository.requests.clear()
+    install(shares=False)
+    assert repository.count(".deb") == len(fresh) * one_node, "without sharing every node downloads everything"
+    for machine in fresh:
+        purge(machine)
+    repository.requests.clear()
+    result = install()
+    assert all(map(has_both, fresh))
+    assert one_node <= repository.count(".deb") <= 1.1 * one_node
+    assert len({request.client for request in repository.requests if request.target.endswith(".deb")}) == 1
+    came = told(result)
+    assert sum(bool(answer["downloaded"]) for answer in came.values()) == 1
+    assert sum(len(answer["fetched"]) == 2 for answer in came.values()) == len(fresh) - 1
+    # On nodes that have the packages nothing is left to do.
+    again = install()
+    assert again.changed == []
+
+
+def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    install()
+    purge(fresh[-1])
+    repository.requests.clear()
+    result = install(limit=fresh[-1].name)
+    assert has_both(fresh[-1])
+    assert repository.count(".deb") == 0
+    assert told(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
+
+
+def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    first, last = fresh[0], fresh[-1]
+    # As big as the real one, which is all that apt looks at in its archives.
+    name = f"{SMALL['name']}_1.0_amd64.deb"
+    first.inside("apt-get", "install", "--download-only", "-qq", "--yes", SMALL["name"])
+    first.inside("sh", "-c", f"head -c $(stat -c %s {ARCHIVES}/{name}) /dev/zero > /tmp/z; mv /tmp/z {ARCHIVES}/{name}")
+    repository.requests.clear()
+    result = install(limit=last.name)
+    assert has_both(last)
+    assert f"its {name} is not what it should be (sha256)" in str(told(result)[last.name]["tried"])
+    assert {request.client for request in repository.requests} == {last.address}
+
+
+def test_nodes_that_cannot_reach_each_other_download_for_themselves(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    home = "~muster/.ssh/muster_known_hosts"
+    for machine in fresh:
+        machine.inside("sh", "-c", f"mv {home} {home}.away")
+    try:
+        result = install()
+    finally:
+        for machine in fresh:
+            machine.inside("sh", "-c", f"mv {home}.away {home}")
+    assert all(map(has_both, fresh))
+    assert {request.client for request in repository.requests} == {machine.address for machine in fresh}
+    assert "the ssh mesh is not there" in str(told(result))
