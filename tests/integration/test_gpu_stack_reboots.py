@@ -1,0 +1,108 @@
+"""When nodes are rebooted for their driver, when not, and in which order; on stand-in GPU nodes that really reboot.
+
+In this order: each test begins where the one before has left the nodes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_cluster import boot, loaded, versions
+from package_list import read_packages, renamed
+
+if TYPE_CHECKING:
+    from gpu_cluster import GpuCluster
+    from machines import Machine
+
+NEWEST = "580.178.04"
+OLDER = "580.159.04"
+HOLDER = "standin-training"
+MACHINE_ID = "/etc/machine-id"
+
+
+def boots(cluster: GpuCluster) -> list[str]:
+    return [boot(node) for node in cluster.nodes]
+
+
+def begun(machine: Machine) -> float:
+    """When its newest boot began."""
+    return float(machine.inside("stat", "--format=%.Y", "/run/boot_id").stdout)
+
+
+def booted(machine: Machine) -> float:
+    """When its newest boot was done."""
+    done = 'date +%s --date="$(systemctl show --value --property=FinishTimestamp)"'
+    return float(machine.inside("sh", "-c", done).stdout)
+
+
+def hold_a_gpu(machine: Machine) -> str:
+    """Have a process of the administrator's keep a GPU open, and return its pid."""
+    held = "exec sleep 1000 </dev/nvidia0"
+    machine.inside("systemd-run", f"--unit={HOLDER}", "--uid=admin", "sh", "-c", held)
+    return machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
+
+
+def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster) -> None:
+    before = boots(gpu_cluster)
+    result = gpu_cluster.play()
+    assert result.rc == 0, result.stdout
+    assert result.changed == []
+    assert boots(gpu_cluster) == before
+
+
+def test_a_newer_kernel_reboots_one_node_after_the_other(gpu_cluster: GpuCluster) -> None:
+    kernel = renamed(read_packages(), "6.8.0-90", "6.8.0-94")
+    gpu_cluster.served.publish([*read_packages(), *kernel])
+    before = boots(gpu_cluster)
+    for node in gpu_cluster.nodes:
+        upgrade = "apt-get -qq update && apt-get -qq -y install linux-image-generic linux-headers-generic"
+        node.inside("sh", "-c", f"export DEBIAN_FRONTEND=noninteractive; {upgrade}")
+    result = gpu_cluster.play()
+    assert result.rc == 0, result.stdout
+    first, second = gpu_cluster.nodes
+    assert not set(boots(gpu_cluster)) & set(before)
+    # The second one went only when the first was back, and not when it had only gone.
+    assert begun(second) >= booted(first)
+    for node in gpu_cluster.nodes:
+        assert node.inside("cat", "/proc/sys/kernel/osrelease").stdout.strip() == "6.8.0-94-generic"
+        assert loaded(node) == NEWEST
+
+
+def test_a_node_that_does_not_come_up_stops_those_behind_it(gpu_cluster: GpuCluster) -> None:
+    first, second = gpu_cluster.nodes
+    before = boots(gpu_cluster)
+    first.inside("touch", "/etc/standin-gpu-broken")
+    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    first.inside("rm", "/etc/standin-gpu-broken")
+    assert result.rc != 0
+    assert boot(first) != before[0]
+    assert boot(second) == before[1]
+    assert "node2 is not rebooted: node1 was rebooted before it" in result.stdout
+    assert "its kernel has not loaded the driver" in result.stdout
+    # The node that was left waiting runs as before.
+    assert loaded(second) == NEWEST
+
+
+def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(gpu_cluster: GpuCluster) -> None:
+    first, second = gpu_cluster.nodes
+    pid = hold_a_gpu(second)
+    own = first.inside("cat", MACHINE_ID).stdout
+    first.inside("sh", "-c", f"echo {Path(MACHINE_ID).read_text().strip()} >{MACHINE_ID}")
+    before = boots(gpu_cluster)
+    there = versions(second)
+    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    first.inside("sh", "-c", f"echo {own.strip()} >{MACHINE_ID}")
+    assert result.rc != 0
+    assert boots(gpu_cluster) == before
+    assert versions(second) == there
+    assert f"(pid {pid}, user admin" in result.stdout
+    assert "sudo systemctl reboot" in result.stdout
+
+
+def test_going_again_ends_what_was_held_up(gpu_cluster: GpuCluster) -> None:
+    for node in gpu_cluster.nodes:
+        node.inside("systemctl", "stop", HOLDER, check=False)
+    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    assert result.rc == 0, result.stdout
+    assert [loaded(node) for node in gpu_cluster.nodes] == [OLDER, OLDER]
