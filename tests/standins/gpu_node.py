@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 SOURCES = Path(__file__).with_name("node")
 ANNOUNCEMENT = "# A stand-in of Muster's tests.\n"
@@ -19,7 +20,8 @@ NAMES = {
     "0x2901": "NVIDIA B200",
     "0x1db5": "Tesla V100-SXM2-32GB",
 }
-KERNEL = "6.8.0-90-generic"
+UNIT = "standin-gpu.service"
+SOURCE = "/etc/apt/sources.list.d/standin-ubuntu.sources"
 # What the stand-ins have goes before the machine's own sources, from which all the rest comes.
 OWN_SOURCES_LAST = "Package: *\nPin: release o=Debian\nPin-Priority: 400\n"
 
@@ -56,51 +58,40 @@ def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
     return listed
 
 
-def show_gpus(container: str, *, gpus: int, gpu: str, nvswitches: int, nouveau: bool = False) -> None:
-    """Give a machine these GPUs from its next boot on."""
+def put_gpus(container: str, *, gpus: int = 8, gpu: str = "0x2330", nvswitches: int = 4, nouveau: bool = False) -> None:
+    """Put GPUs on a machine's bus, at once and at every boot. Its system stays what it is."""
     settings = {"devices": devices(gpus, gpu, nvswitches), "names": NAMES, "nouveau": nouveau}
     put(container, "/etc/standin-gpu.json", json.dumps(settings, indent=2) + "\n")
+    # Muster's look asks it first by this path. systemd itself goes on knowing that it runs in a container.
+    put(container, "/usr/local/bin/systemd-detect-virt", f"#!/bin/sh\n{ANNOUNCEMENT}echo none\nexit 1\n", "0755")
+    put(container, "/usr/local/sbin/standin-gpu", (SOURCES / "standin_gpu.py").read_bytes(), "0755")
+    put(container, f"/etc/systemd/system/{UNIT}", (SOURCES / UNIT).read_bytes())
+    inside(container, f"systemctl daemon-reload; systemctl -q enable {UNIT}; systemctl start {UNIT}")
 
 
 def make_gpu_node(
-    container: str,
-    repositories: str,
-    archive_key: Path,
-    *,
-    system: str = "ubuntu-24.04",
-    gpus: int = 8,
-    gpu: str = "0x2330",
-    nvswitches: int = 4,
-    nouveau: bool = False,
+    container: str, repositories: str, archive_key: Path, *, system: str = "ubuntu-24.04", **bus: Any
 ) -> None:
-    """Make a machine into one that has Ubuntu's name, its kernel, and these GPUs; without any driver."""
+    """Make a machine into one that has Ubuntu's name, its kernel, and GPUs (put_gpus); without any driver."""
     version, name, codename = RELEASES[system]
     release = f'PRETTY_NAME="Ubuntu {name[:7]}"\nNAME="Ubuntu"\nVERSION_ID="{version}"\nVERSION="{name}"\n'
     release += f"VERSION_CODENAME={codename}\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME={codename}\n"
     put(container, "/etc/os-release", release)
     lsb = f"DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n"
     put(container, "/etc/lsb-release", lsb + f'DISTRIB_DESCRIPTION="Ubuntu {name[:7]}"\n')
-    # Muster's look asks it first by this path. systemd itself goes on knowing that it runs in a container.
-    put(container, "/usr/local/bin/systemd-detect-virt", f"#!/bin/sh\n{ANNOUNCEMENT}echo none\nexit 1\n", "0755")
     key = "/usr/share/keyrings/standin-ubuntu.asc"
     put(container, key, archive_key.read_bytes())
     source = f"{ANNOUNCEMENT}Types: deb\nURIs: {repositories}/ubuntu/\nSuites: /\nSigned-By: {key}\n"
-    put(container, "/etc/apt/sources.list.d/standin-ubuntu.sources", source)
+    put(container, SOURCE, source)
     put(container, "/etc/apt/preferences.d/standin-ubuntu", OWN_SOURCES_LAST)
-    show_gpus(container, gpus=gpus, gpu=gpu, nvswitches=nvswitches, nouveau=nouveau)
-    put(container, "/usr/local/sbin/standin-gpu", (SOURCES / "standin_gpu.py").read_bytes(), "0755")
-    unit = "/etc/systemd/system/standin-gpu.service"
-    put(container, unit, (SOURCES / "standin-gpu.service").read_bytes())
     # Only the stand-ins' index is read here: the machine's own are read by whoever needs them.
-    only = "-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList=/etc/apt/sources.list.d/standin-ubuntu.sources"
     inside(
         container,
         f"""
         export DEBIAN_FRONTEND=noninteractive
-        apt-get -qq {only} update
+        apt-get -qq -o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList={SOURCE} update
         apt-get -qq --no-install-recommends install linux-image-generic >/dev/null
         apt-get clean
-        systemctl -q enable standin-gpu.service
-        systemctl start standin-gpu.service
         """,
     )
+    put_gpus(container, **bus)
