@@ -177,7 +177,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         unheard = wait_for_the_runtime(engine)
         again = domain.make_plan(look(engine))
         if unheard or again.steps:
-            raise EngineError(unheard or "; ".join(again.differences))
+            done = "; ".join(" ".join(step.argv) for step in plan.steps)
+            raise EngineError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
     for sentence in plan.told:
         module.warn(f"{node}: {sentence}.")
     commands = [" ".join(step.argv) for step in plan.steps]

@@ -34,9 +34,14 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
 
 def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
-        if "nccl_conf" in node.variables:
-            for what, mend in nccl_conf.wish_problems(node.variables["nccl_conf"]):
-                yield Problem(node.name, what, mend)
+        if "nccl_conf" not in node.variables:
+            continue
+        wish = node.variables["nccl_conf"]
+        for what, mend in nccl_conf.wish_problems(wish):
+            yield Problem(node.name, what, mend)
+        if isinstance(wish, dict) and node.variables.get("nccl_install") is not True:
+            what = "nccl_conf has variables, and the role that writes them comes with nccl_install, which is false"
+            yield Problem(node.name, what, "Set nccl_install to true, or write them into /etc/nccl.conf by hand")
 
 
 def nccl_tests_can_be_built(inventory: Inventory) -> Iterator[Problem]:
