@@ -67,6 +67,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+asked:
+  description: What apt-get was asked to install, or is going to be.
+  returned: success
+  type: list
+  elements: str
 installs: {description: Packages that were installed or moved and their versions., returned: success, type: dict}
 removes: {description: Packages that were removed., returned: success, type: list, elements: str}
 """
@@ -170,6 +175,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {
         "changed": not answer.does_nothing,
+        "asked": [word for word in words if not word.startswith("--")],
         "installs": dict(answer.installs),
         "removes": list(answer.removes),
         "diff": {"before": lines(before), "after": lines(answer.installs)},

@@ -89,7 +89,7 @@ from ansible.module_utils.muster_node import peer_files
 
 ARCHIVES = "/var/cache/apt/archives"
 # As the tasks have it that install: what is held by a role is moved by it.
-INSTALL = ("install", "--yes", "--quiet=2", "--allow-downgrades", "--allow-change-held-packages")
+INSTALL = ("install", "--yes", "--quiet=2", "--fix-broken", "--allow-downgrades", "--allow-change-held-packages")
 
 
 def apt(params: dict[str, Any], *more: str) -> subprocess.CompletedProcess[str]:

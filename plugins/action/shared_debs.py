@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
@@ -96,8 +97,10 @@ class Table:
 
     def wait_for(self, node: str) -> None:
         """Wait until the node has what it claimed, or gave up, or nobody works for it any more."""
-        worker = int((self.folder / f"{node}.pid").read_text())
+        worker, parent = int((self.folder / f"{node}.pid").read_text()), os.getppid()
         while not (self.folder / f"{node}.done").exists() and _runs(worker):
+            if os.getppid() != parent:
+                raise AnsibleActionFail("The run was ended.")
             time.sleep(PAUSE)
 
     def done(self, node: str) -> None:
