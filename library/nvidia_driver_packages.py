@@ -167,7 +167,10 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
         if done.returncode:
-            told = "\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
+            said = (
+                line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("(Reading database")
+            )
+            told = "\n".join([*said][-LAST_LINES:])
             module.fail_json(
                 msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
                 f"Running this again goes on from there. Its last words:\n{told}"
