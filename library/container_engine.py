@@ -111,6 +111,10 @@ def look(engine: str) -> domain.Seen:
 def look_at_docker() -> dict[str, Any]:
     if Path("/snap/docker/current").exists():
         return {"programs": frozenset([domain.PROGRAMS["docker"]]), "snap": True}
+    # Asked, docker would be started by its socket, and a look starts nothing.
+    state = unit("docker.service", "ActiveState").get("ActiveState", "")
+    if state != "active":
+        return {"why": f"docker.service is {state or 'not known to systemd'}"}
     info = run("docker", "info", "--format", "{{json .}}")
     told: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
@@ -128,7 +132,11 @@ def look_at_docker() -> dict[str, Any]:
 
 
 def look_at_containerd(files: list[str]) -> dict[str, Any]:
-    state = unit("containerd.service", "ActiveState", "KillMode", "ExecMainStartTimestampMonotonic")
+    state = unit(
+        *("containerd.service", "ActiveState", "KillMode", "ExecMainStartTimestampMonotonic", "RequiredBy", "BoundBy")
+    )
+    # Older packages of docker have its daemon, and all that runs in it, end with containerd.
+    takes_along = "docker.service" in (state.get("RequiredBy", "") + " " + state.get("BoundBy", "")).split()
     micros = int(state.get("ExecMainStartTimestampMonotonic") or 0)
     started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + micros / 1e6
     shims = []
@@ -141,7 +149,7 @@ def look_at_containerd(files: list[str]) -> dict[str, Any]:
     return {
         "answers": state.get("ActiveState") == "active",
         # The shims, and with them the containers, are in the unit's control group.
-        "survive": state.get("KillMode") == "process",
+        "survive": state.get("KillMode") == "process" and not takes_along,
         "containers": tuple(sorted(shims)),
         "behind": bool(micros) and any(Path(path).stat().st_ctime > started for path in files),
     }

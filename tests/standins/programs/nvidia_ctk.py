@@ -14,7 +14,28 @@ LOADED = Path("/sys/module/nvidia/version")
 RUNTIME = {"path": "nvidia-container-runtime", "args": []}
 
 
+CONTAINERD = Path("/etc/containerd/config.toml")
+IMPORTS = 'imports = ["/etc/containerd/conf.d/*.toml"]'
+DROP_IN = """\
+# Written by a stand-in of Muster's tests.
+version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+"""
+
+
 def configure(options: argparse.Namespace) -> None:
+    if options.runtime == "containerd":
+        text = CONTAINERD.read_text() if CONTAINERD.exists() else "version = 2\n"
+        if IMPORTS not in text:
+            CONTAINERD.parent.mkdir(exist_ok=True)
+            CONTAINERD.write_text(f"{IMPORTS}\n{text}")
+        drop_in = CONTAINERD.parent / "conf.d/99-nvidia.toml"
+        drop_in.parent.mkdir(exist_ok=True)
+        drop_in.write_text(DROP_IN)
+        return
     path = Path(options.config or f"/etc/{options.runtime}/daemon.json")
     settings = json.loads(path.read_text()) if path.exists() else {}
     settings.setdefault("runtimes", {})["nvidia"] = RUNTIME
