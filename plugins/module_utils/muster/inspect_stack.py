@@ -179,7 +179,7 @@ def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:
         return {"asked": False, "why": "", "gpus": [], "said": ""}
     rows = [[cell.strip() for cell in line.split(",")] for line in look["text"].splitlines()]
     gpus = [
-        {"index": int(row[0]), "name": row[1], "driver": row[2], "persistence": row[3] == "Enabled"}
+        {"index": int(row[0]), "name": row[1], "driver": row[2], "persistence": row[3] != "Disabled"}
         for row in rows
         if len(row) == 4 and row[0].isdigit() and re.fullmatch(r"\d+\.[\d.]+", row[2])
     ]

@@ -52,7 +52,9 @@ MOST_LINES = 8
 
 def look() -> dict[str, Any]:
     packages = show_packages()
-    kernels = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
+    images = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
+    # A copy that somebody has put beside them, as vmlinuz-6.8.0-90-generic.bak, has no modules.
+    kernels = [name for name in images if Path("/lib/modules", name).is_dir()]
     running = read("/proc/sys/kernel/osrelease").text.strip()
     loaded = read("/sys/module/nvidia/version").text.strip()
     loaded_text = read("/proc/driver/nvidia/version").text

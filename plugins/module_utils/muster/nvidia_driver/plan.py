@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from . import persistence
-from .family import PINNING, is_obsolete, keeps_step
+from .family import PINNING, is_obsolete, is_part, keeps_step
 from .judge import busy, judge_driver
 from .model import File, Plan
 
@@ -82,10 +82,7 @@ def _dpkg(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.configure = True
         what = f" with {', '.join(seen.broken)}" if seen.broken else ""
         plan.differs("disk", f"dpkg was interrupted in its work{what}", "dpkg", "interrupted", "configured")
-    ours = {*wish.packages, *wish.pins}
-    plan.unhold = [
-        name for name, each in seen.packages.items() if each["held"] and (name in ours or _moves(name, wish, seen))
-    ]
+    plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, wish, seen)]
     if plan.unhold:
         # A hold is left from earlier habits: with a pin it makes apt fail.
         told = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
@@ -93,7 +90,9 @@ def _dpkg(plan: Plan, wish: Wish, seen: Seen) -> None:
 
 
 def _moves(name: str, wish: Wish, seen: Seen) -> bool:
-    return keeps_step(name, seen.packages[name]["version"], wish.source) or name.startswith(PINNING)
+    """Whether a package is a part of the driver that is moved. The kernel's own may be on hold for good reasons."""
+    ours = is_part(name) and name in (*wish.packages, *wish.pins)
+    return ours or keeps_step(name, seen.packages[name]["version"], wish.source) or name.startswith(PINNING)
 
 
 def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
