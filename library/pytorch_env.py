@@ -95,6 +95,15 @@ options:
     description: Folder on the node with every package. No index is asked then.
     type: path
     default: ""
+  mirror:
+    description:
+      - Where V(auto) of O(index_url) looks, C(pip) and C(torch) or C(torch_links). Default, what C(cluster_mirror) has.
+    type: dict
+    default: {}
+  environment:
+    description: Variables for pip; by default those of C(cluster_http_proxy) and C(cluster_https_proxy).
+    type: dict
+    default: {}
   keep:
     description: Number of earlier environments that are kept.
     type: int
@@ -465,6 +474,8 @@ def main() -> None:
             "find_links": {"type": "list", "elements": "str", "default": []},
             "extra_ca": {"type": "path", "default": ""},
             "offline_dir": {"type": "path", "default": ""},
+            "mirror": {"type": "dict", "default": {}},
+            "environment": {"type": "dict", "default": {}},
             "keep": {"type": "int", "default": 1},
             "full_look": {"type": "bool", "default": False},
             "lock": {"type": "path", "default": ""},
@@ -480,6 +491,8 @@ def main() -> None:
     params = module.params
     # Every user of the node may read the environment, whatever umask root has.
     os.umask(0o022)
+    # pip goes by them, and so does whatever it starts.
+    os.environ.update(params["environment"])
     try:
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":

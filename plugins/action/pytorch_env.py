@@ -21,6 +21,7 @@ from ansible.plugins.action import ActionBase
 
 from muster import pytorch_lock
 from muster.pytorch_lock import Ask, LockError, Section
+from muster_sources import node_environment, pip_mirror
 from muster_vars import load_roles, read_node
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class ActionModule(ActionBase):
         self.vars: Mapping[str, Any] = task_vars or {}
         self.node: str = self.vars["inventory_hostname"]
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.arguments = dict(self._task.args)
+        here = (self.vars, self._templar, self._loader, self.node)
+        self.arguments = {"mirror": pip_mirror(*here), "environment": node_environment(*here), **self._task.args}
         looks = self.arguments.pop("looks", "")
         path = self.arguments.pop("lock", "")
         self.lock = LockFile(Path(path).expanduser()) if path else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 
-from muster.mirrors import MirrorError, Sources, Wish, proxy_environment, resolve
+from muster.mirrors import CUSTOM, UPSTREAM, MirrorError, Sources, Wish, proxy_environment, resolve
 from muster_vars import load_roles, project_root, read_node, value_of_nodes
 
 if TYPE_CHECKING:
@@ -50,6 +50,18 @@ def node_sources(
         return resolve(mirrors_table(loader), wish, system, machine)
     except MirrorError as error:
         raise AnsibleError(f"{host}: {error}.") from error
+
+
+def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
+    """Return where pip looks on this host by the wish for a mirror; nothing with upstream. See pip_sources."""
+    # What pip takes is the same for every system.
+    places = node_sources(task_vars, templar, loader, host, "")
+    found = {"pip": places.pip.uri} if places.pip.uri else {}
+    if places.torch.profile != UPSTREAM:
+        found["torch_links" if places.torch.links else "torch"] = places.torch.uri
+        # Whoever has a mirror of their own may have no way to anywhere else.
+        found |= {"only": CUSTOM} if places.torch.profile == CUSTOM else {}
+    return found
 
 
 def not_proxied(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> list[str]:

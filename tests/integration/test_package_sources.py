@@ -10,6 +10,7 @@ import pytest
 
 from http_proxy import Proxy
 from package_list import file_name, write_index
+from standin_wheels import make_wheels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ FOREIGN = "/etc/apt/sources.list.d/muster-test-foreign.list"
 NOBODY = "http://127.0.0.1:9"  # where nothing listens
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 OFFLINE = "/srv/muster-test-offline"
+PYTORCH = "/opt/muster-test-mirrors"
 # A small package of Debian and of Ubuntu that no node has.
 SMALL = "hello"
 
@@ -198,6 +200,33 @@ def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: An
         provide()
         assert not trusts()
     assert settings(machine) == before
+
+
+def test_pip_goes_through_the_proxy_to_the_mirror(machine: Machine, play: Play, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels/cpu"
+    wheels.mkdir(parents=True)
+    make_wheels(wheels)
+    # A name that exists nowhere: only the proxy knows what is meant by it.
+    place = "http://wheels.test"
+    with Proxy(gateway(machine), hosts={"wheels.test": tmp_path / "wheels"}).running() as proxy:
+        result = play(
+            "playbooks/pytorch.yml",
+            extravars={
+                "cluster_http_proxy": proxy.url,
+                "cluster_mirror": "custom",
+                "cluster_mirror_urls": {"pip": f"{place}/simple/", "torch_links": f"{place}/{{variant}}/"},
+                "cluster_torch_version": "2.0.0",
+                "pytorch_root": PYTORCH,
+                "pytorch_packages": [],
+                "pytorch_find_links": [],
+                "pytorch_lock": str(tmp_path / "lock.txt"),
+            },
+            limit="node1",
+        )
+    machine.inside("rm", "-rf", PYTORCH)
+    assert result.rc == 0, result.stdout
+    assert proxy.count("torch-2.0.0%2Bcpu-py3-none-any.whl") or proxy.count("torch-2.0.0+cpu-py3-none-any.whl")
+    assert f"{place}/simple/torch/" in {request.target for request in proxy.requests}
 
 
 def test_a_file_that_is_no_certificate_stops_before_any_node(provide: Any, authority: Path) -> None:

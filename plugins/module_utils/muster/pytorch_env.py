@@ -203,13 +203,18 @@ def pip_sources(
     extra_index_urls: Sequence[str],
     find_links: Sequence[str],
     offline_dir: str,
+    mirror: Mapping[str, str] | None = None,
 ) -> list[list[str]]:
     """pip's arguments for where to look; each list is tried when the one before it had no such torch.
 
     With `auto` PyTorch's own index comes second, because a site's mirror or folder may well have the build.
     It is searched *beside* pip's index, because only that one has every other package. This is safe for
     torch: it is pinned with its local part, which no public index offers but PyTorch's.
+
+    mirror: where `auto` looks before it asks PyTorch's own (cluster_mirror): pip, an index; torch, an index of that
+    build, or torch_links, a page of its wheels. only: PyTorch's own is not asked besides; empty when it is.
     """
+    mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):
         if urlsplit(url).password is not None:
             raise WishError(
@@ -223,9 +228,25 @@ def pip_sources(
     if index_url not in ("", "auto"):
         return [["--index-url", index_url, *extra, *links]]
     own = [*extra, *links]
-    if index_url == "auto" and variant != "cuda":
-        return [own, ["--extra-index-url", f"{PYTORCH_WHEELS}/{variant}", *own]]
-    return [own]
+    if index_url != "auto":
+        return [own]
+    base = ["--index-url", mirror["pip"]] if mirror.get("pip") else []
+    # pip passes over a mirror without TLS unless it is told that somebody means it.
+    places = [urlsplit(mirror.get(place, "")) for place in ("pip", "torch", "torch_links")]
+    for host in sorted({place.netloc for place in places if place.scheme == "http"}):
+        base += ["--trusted-host", host]
+    if variant == "cuda":
+        return [[*base, *own]]
+    beside = [
+        argument
+        for option, place in (("--extra-index-url", "torch"), ("--find-links", "torch_links"))
+        if mirror.get(place)
+        for argument in (option, mirror[place].replace("{variant}", variant))
+    ]
+    first = [*base, *beside, *own]
+    if mirror.get("only"):
+        return [first]
+    return [first, [*base, "--extra-index-url", f"{PYTORCH_WHEELS}/{variant}", *own]]
 
 
 def torch_not_found(output: str) -> bool:

@@ -168,6 +168,7 @@ def wheel_of(path: Path) -> pytorch_lock.Wheel:
 
 
 def sources_of(wish: domain.Wish, params: dict[str, Any]) -> list[list[str]]:
-    where = {name: params[name] for name in ("index_url", "extra_index_urls", "find_links", "offline_dir")}
+    names = ("index_url", "extra_index_urls", "find_links", "offline_dir", "mirror")
+    where = {name: params[name] for name in names}
     sources: list[list[str]] = domain.pip_sources(wish.variant, **where)
     return sources

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from muster.mirrors import MirrorError, Place, Sources, Wish, resolve
+from muster.pytorch_env import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
 FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"
@@ -50,3 +51,7 @@ def test_every_host_of_upstream_is_among_those_to_admit() -> None:
     told = (FILE.parents[3] / "docs/mirrors.md").read_text()
     for row in TABLE["profiles"]["upstream"].values():
         assert f"`{urlsplit(row['uri']).hostname}`" in told
+
+
+def test_pytorchs_own_index_has_one_address() -> None:
+    assert TABLE["profiles"]["upstream"]["torch"]["uri"] == f"{PYTORCH_WHEELS}/{{variant}}"
