@@ -76,7 +76,7 @@ needed:
   returned: success
   type: bool
 told:
-  description: Toolkits that nobody asked for, or that no package brought.
+  description: Toolkits that no package brought. Each is a warning as well.
   returned: success
   type: list
   elements: str
@@ -108,17 +108,20 @@ def look() -> domain.Seen:
     )
 
 
-def run_module(given: dict[str, Any], *, check: bool) -> dict[str, Any]:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    given = module.params
     seen = look()
     verifies = given["mode"] == "verify"
     plan = domain.make_plan(given["versions"], given["default"], seen, verifies=verifies)
+    for sentence in plan.told:
+        module.warn(f"{given['node']}: {sentence}.")
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
         mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
-        return {"failed": True, "msg": f"{given['node']}: {'; '.join(wrong)}{mend}."}
+        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.")
     return {
         # In a real run the tasks that follow do it, and say so.
-        "changed": check and bool(plan.default),
+        "changed": module.check_mode and bool(plan.default),
         "diff": {
             "before_header": domain.ROOT,
             "after_header": domain.ROOT,
@@ -148,7 +151,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.exit_json(**run_module(module.params, check=module.check_mode))
+    module.exit_json(**run_module(module))
 
 
 if __name__ == "__main__":

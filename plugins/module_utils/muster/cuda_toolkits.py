@@ -74,7 +74,7 @@ def make_plan(versions: Sequence[str], default: str, seen: Seen, *, verifies: bo
             else:
                 mend = f"Bring it back: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
                 plan.differences.append(f"{sentence}. {mend}")
-    plan.told += _others(versions, seen)
+    plan.told += _by_hand(versions, seen)
     _default(plan, versions, default, seen)
     return plan
 
@@ -92,13 +92,11 @@ def _said(folder: Folder) -> str:
     return f"says release {folder.release}" if folder.release else f"says nothing ({folder.why or 'no release'})"
 
 
-def _others(versions: Sequence[str], seen: Seen) -> Iterator[str]:
+def _by_hand(versions: Sequence[str], seen: Seen) -> Iterator[str]:
     for version, folder in sorted(seen.folders.items()):
-        whose = "" if folder.owned else ", which no package brought (a runfile, as a rule)"
-        if version not in versions:
-            yield f"it also has {ROOT}-{version}{whose}: it is left as it is"
-        elif not folder.owned:
-            yield f"{ROOT}-{version}{whose}, is taken as it is"
+        if not folder.owned:
+            end = "is taken as it is" if version in versions else "is left alone"
+            yield f"{ROOT}-{version}, which no package brought (a runfile, as a rule), {end}"
 
 
 def _default(plan: Plan, versions: Sequence[str], default: str, seen: Seen) -> None:
