@@ -29,7 +29,8 @@ options:
       uri: {description: Its address., type: str, default: ""}
       of_archive:
         description: >-
-          Instead of O(repositories[].uri). Components of Debian's own archive, wherever the node has that from.
+          Instead of O(repositories[].uri). Components of the distribution's own archive, wherever the node has that
+          from.
         type: list
         elements: str
         default: []

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 HEAD = "# Written by Muster (role gpu_stack).\n"
 OFF = ("no", "false", "without", "off", "disable", "0")  # as apt understands them
-# How the addresses of Debian's archive and of its mirrors end.
-ARCHIVES = ("/debian",)
+# How the addresses of the distributions' archives and of their mirrors end.
+ARCHIVES = ("/debian", "/ubuntu", "/ubuntu-ports")
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
 
@@ -131,20 +131,30 @@ def same_uri(one: str, other: str) -> bool:
 
 def foreign(repository: Repository, there: Iterable[Source]) -> Source | None:
     """Return somebody else's entry for the same packages: apt refuses two of one address with different keys."""
-    for source in there:
-        same = any(same_uri(uri, repository.uri) for uri in source.uris)
-        has_all = set(repository.suites) <= set(source.suites) and set(repository.components) <= set(source.components)
-        if source.path != repository.sources_path and same and has_all:
-            return source
-    return None
+    others = [
+        source
+        for source in there
+        if source.path != repository.sources_path and any(same_uri(uri, repository.uri) for uri in source.uris)
+    ]
+    lists = {(suite, part) for source in others for suite in source.suites for part in source.components or ("",)}
+    wanted = {(suite, part) for suite in repository.suites for part in repository.components or ("",)}
+    return others[0] if others and wanted <= lists else None
 
 
 def of_archive(name: str, components: tuple[str, ...], there: Iterable[Source]) -> Repository | None:
     """Return further components of the distribution's own archive, from where the node has its main one."""
-    for source in there:
-        if "main" in source.components and any(uri.rstrip("/").endswith(ARCHIVES) for uri in source.uris):
-            return Repository(name, " ".join(source.uris), source.suites, components, keyring=source.signed_by)
-    return None
+    main = [
+        source
+        for source in there
+        if "main" in source.components and any(uri.rstrip("/").endswith(ARCHIVES) for uri in source.uris)
+    ]
+    if not main:
+        return None
+    first = main[0]
+    # Of the old form, each suite has a line of its own.
+    alike = [source for source in main if (source.uris, source.signed_by) == (first.uris, first.signed_by)]
+    suites = dict.fromkeys(suite for source in alike for suite in source.suites)
+    return Repository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
 
 
 def fingerprints(key: bytes) -> list[str]:

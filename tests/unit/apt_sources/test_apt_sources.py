@@ -186,4 +186,21 @@ def test_an_archive_without_a_keyring_of_its_own_stays_without() -> None:
     assert found
     assert "Signed-By" not in found.texts[found.sources_path]
     assert found.lacks(found.texts) == []
-    assert of_archive("debian", ("contrib",), list(sources("/etc/apt/x.sources", STANZAS))) is None
+    assert of_archive("debian", ("contrib",), list(sources("/etc/apt/x.list", LINES.replace("/debian", "/x")))) is None
+
+
+def test_every_suite_of_an_archive_is_taken() -> None:
+    lines = (
+        "deb http://example.org/ubuntu noble main universe\n"
+        "deb http://example.org/ubuntu noble-updates main\n"
+        "deb http://security.example.org/ubuntu noble-security main\n"
+    )
+    there = list(sources("/etc/apt/sources.list", lines))
+    found = of_archive("ubuntu", ("restricted",), there)
+    assert found
+    assert (found.uri, found.suites) == ("http://example.org/ubuntu", ("noble", "noble-updates"))
+    assert foreign(found, there) is None
+    half = list(sources("/etc/apt/sources.list", lines.replace("universe", "restricted")))
+    assert foreign(found, half) is None
+    whole = list(sources("/etc/apt/sources.list", lines.replace("main", "main restricted")))
+    assert foreign(found, whole) == whole[0]

@@ -33,8 +33,8 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
         names.append("nvidia")
     if "container_toolkit" in managed:
         names.append("container_toolkit")
-    if "nvidia_driver" in managed and node.source == "debian":
-        names.append("debian")
+    if "nvidia_driver" in managed and node.source in ("debian", "ubuntu"):
+        names.append(node.source)
     return names
 
 
