@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODPROBE_FILE = "/etc/modprobe.d/muster-nvidia.conf"
-# They hold the GPUs as long as the system runs, and a reboot takes nothing from anybody: by unit, else by name.
-DAEMONS = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nv-fabricmanager", "nv-hostengine")
+# They keep the GPUs ready or watch them, and a reboot takes nothing from anybody: by unit, else by name.
+DAEMONS = (
+    *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nv-fabricmanager", "nv-hostengine"),
+    *("dcgm-exporter", "nvidia-smi", "nvtop"),
+)
 COMM_LENGTH = 15
 # dpkg's states in which a package is not there, but for settings that were left.
 GONE = ("not-installed", "config-files")
