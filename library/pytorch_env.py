@@ -437,7 +437,7 @@ class Manager:
                 "switch": plan.switch,
                 "remove": [*plan.discard, *plan.retire],
             },
-            "diff": difference(self.wish, before, plan),
+            "diff": difference(self.wish, before, plan, lock=bool(self.params["lock"])),
             "torch": told(look, self.root.look_as.name),
             "findings": [finding.as_dict() for finding in findings],
         }
@@ -445,15 +445,18 @@ class Manager:
         return result
 
 
-def difference(wish: domain.Wish, before: domain.Observed, plan: domain.Plan) -> dict[str, str]:
+def difference(wish: domain.Wish, before: domain.Observed, plan: domain.Plan, *, lock: bool) -> dict[str, str]:
     was = before.environments.get(before.current) or domain.Environment()
-    wanted = {pin.name: pin.version for pin in wish.requirements} if plan.changed else was.packages
+    wanted = dict(wish.locked) or {pin.name: pin.version for pin in wish.requirements}
     gone = {*plan.discard, *plan.retire}
     after = ({*before.environments} | {plan.target}) - gone
-    return {
-        "before": domain.describe(wish, before.current or before.link, was.packages, list(before.environments)),
-        "after": domain.describe(wish, plan.target, wanted, sorted(after)),
-    }
+    there, then = (
+        domain.describe(wish, before.current or before.link, was.packages, list(before.environments)),
+        domain.describe(wish, plan.target, wanted if plan.changed else was.packages, sorted(after)),
+    )
+    if lock and plan.build and not wish.locked:
+        there, then = f"{there}the lock: nothing for this wish\n", f"{then}the lock: every wheel with its hash\n"
+    return {"before": there, "after": then}
 
 
 def main() -> None:

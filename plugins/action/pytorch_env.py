@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
         for name in pytorch_lock.ahead_of(self.node, looks)[:MOST_TRIES]:
             news = board.wait_for(name)
             if not news["failed"]:
-                return self._node("provide", locked=[news["section"]], peers=news["holders"])
+                return self._node("provide", locked=[news["section"]], peers=self._peers(news["holders"]))
             failed.append(f"{name}: {news['failed'].removeprefix(name + ': ')}")
         if len(failed) == MOST_TRIES:
             raise AnsibleActionFail(
@@ -87,7 +87,8 @@ class ActionModule(ActionBase):
     def _lead(self, mine: dict[str, Any], looks: Mapping[str, Any], tell: Callable[..., None]) -> dict[str, Any]:
         """Get the wheels here, write them down, and tell the nodes that wait for them."""
         known = [mine["section"]] if mine["section"] else []
-        fetched = self._node("fetch", locked=known, peers=self._holders(mine["key"], looks) if known else [])
+        peers = self._peers(self._holders(mine["key"], looks)) if known else []
+        fetched = self._node("fetch", locked=known, peers=peers)
         if fetched.get("failed"):
             tell(failed=str(fetched["msg"]))
             return fetched
@@ -111,6 +112,10 @@ class ActionModule(ActionBase):
             if "needs" in look and not look.get("failed"):
                 found[name] = look["needs"]
         return found
+
+    def _peers(self, names: list[str]) -> list[str]:
+        """The nodes to ask for wheels: none where they lie in a folder of the node itself."""
+        return [] if self.arguments.get("offline_dir") else names
 
     def _holders(self, key: str, looks: Mapping[str, Any]) -> list[str]:
         """Nodes that have the wheels of the lock, or may have kept them: the first ones of the inventory."""

@@ -338,9 +338,10 @@ def _first_free(name: str, taken: set[str]) -> str:
 
 
 def describe(wish: Wish, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
-    """One side of the diff: what is live, the pinned packages in it, and which environments lie there."""
+    """One side of the diff: what is live, the pinned or locked packages in it, and which environments lie there."""
     lines = [f"current: {name or 'none'}"]
-    lines += [f"{pin.name}: {packages.get(pin.name, 'none')}" for pin in wish.requirements]
+    names = dict.fromkeys((*(pin.name for pin in wish.requirements), *wish.locked))
+    lines += [f"{package}: {packages.get(package, 'none')}" for package in names]
     lines += ["environments:", *(f"  - {environment}" for environment in sorted(environments))]
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,95 @@
+"""Nodes that take PyTorch from a stand-in of an index that counts what it sends; torch is a stand-in of 20 MB."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from package_index import PackageIndex
+from standin_wheels import torch_wheel, wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+ROOT = "/opt/muster-test-wheels"
+PIP_CONF = "~/.config/pip/pip.conf"
+WEIGHT = 20_000_000
+LOOK = "Look at PyTorch"
+TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
+
+
+class CountedCluster:
+    """Nodes that take PyTorch from a counting index, and the lock beside their inventory."""
+
+    def __init__(self, play: Play, machines: list[Machine], index: PackageIndex, folder: Path) -> None:
+        self.play = play
+        self.machines = machines
+        self.index = index
+        self.lock = folder / "pytorch.lock.txt"
+
+    def provide(self, *names: str, version: str = "2.0.0", **wishes: Any) -> tuple[Result, int]:
+        """Run the step on these nodes, or on all; return how it ended, and the bytes of wheels that the index sent."""
+        self.index.take_count()
+        extravars = {
+            "cluster_torch_version": version,
+            "pytorch_root": ROOT,
+            "pytorch_index_url": self.index.url,
+            "pytorch_find_links": [],
+            "pytorch_extra_ca": "",
+            "pytorch_packages": [],
+            "pytorch_lock": str(self.lock),
+            **wishes,
+        }
+        limit = ",".join(names or [machine.name for machine in self.machines])
+        result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)
+        return result, self.index.take_count()
+
+    def clean(self) -> None:
+        for machine in self.machines:
+            machine.inside("rm", "-rf", ROOT)
+
+    def sources(self, result: Result) -> dict[str, list[str]]:
+        """Where each node that built an environment has its wheels from."""
+        return {name: done["wheels"]["came_from"] for name, done in result.results(TASK).items() if "wheels" in done}
+
+    def torch(self, machine: Machine) -> str:
+        """The version of torch that a user of the node imports, and of what came with it."""
+        command = f"{ROOT}/current/bin/python -c 'import torch, tiny; print(torch.__version__, tiny.VERSION)'"
+        return machine.ssh(command).stdout.strip()
+
+    def wheelhouses(self) -> dict[str, list[str]]:
+        """The wheels that each node keeps for others."""
+        find = f"cd {ROOT} && find wheels -type f 2>/dev/null || true"
+        kept = {machine.name: machine.inside("sh", "-c", find).stdout.split() for machine in self.machines}
+        return {name: files for name, files in kept.items() if files}
+
+
+def make_tiny(folder: Path, version: str) -> None:
+    wheel(folder, "tiny", version, {"tiny.py": f"VERSION = {version!r}\n"})
+
+
+@contextlib.contextmanager
+def counted_cluster(play: Play, machines: list[Machine], folder: Path) -> Iterator[CountedCluster]:
+    """Bring these nodes together with an index, and take everything away again."""
+    wheels = folder / "index"
+    wheels.mkdir()
+    make_tiny(wheels, "1.0")
+    for version in ("2.0.0+cpu", "2.1.0+cpu"):
+        torch_wheel(wheels, version, requires="tiny>=1.0", weight=WEIGHT)
+    # This machine's address in the sandbox's network.
+    gateway = machines[0].address.rpartition(".")[0] + ".1"
+    trust = f"mkdir -p $(dirname {PIP_CONF}) && printf '[global]\\ntrusted-host = {gateway}\\n' >{PIP_CONF}"
+    for machine in machines:
+        machine.inside("sh", "-ec", trust)
+    index = PackageIndex(wheels, gateway)
+    index.start()
+    cluster = CountedCluster(play, machines, index, folder)
+    cluster.clean()
+    yield cluster
+    index.stop()
+    cluster.clean()
+    for machine in machines:
+        machine.inside("sh", "-c", f"rm {PIP_CONF}")

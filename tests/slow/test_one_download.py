@@ -1,0 +1,62 @@
+"""What four nodes download from upstream, beside what one of them does, and beside four that do not share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from counted import counted_cluster
+from machines import find_machine, run_playbook
+from paths import INVENTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from machines import Play, Result
+
+pytestmark = pytest.mark.slow
+
+NODES = ("node1", "node2", "node3", "node4")
+MORE = INVENTORY / "hosts_more.yml"
+
+
+@pytest.fixture
+def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
+    """Four nodes of the sandbox are up, and know each other."""
+    hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in NODES[2:]}
+    MORE.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
+
+    def run(playbook: str, **wishes: Any) -> Result:
+        return run_playbook(tmp_path_factory.mktemp("play"), playbook, **wishes)
+
+    for playbook, tags in (("playbooks/sandbox_up.yml", None), ("site.yml", "baseline,network")):
+        result = run(playbook, tags=tags)
+        assert result.rc == 0, result.stdout
+    return run
+
+
+def test_four_nodes_download_as_much_as_one(
+    play: Play, figures: Callable[[str, list[dict[str, Any]]], Path], tmp_path: Path
+) -> None:
+    with counted_cluster(play, [find_machine(name) for name in NODES], tmp_path) as cluster:
+        sent = {}
+        for what, nodes, wishes in (
+            ("one node", NODES[:1], {}),
+            ("four nodes without the ssh mesh", NODES, {"cluster_user": "nobody"}),
+            ("four nodes", NODES, {}),
+        ):
+            cluster.clean()
+            cluster.lock.unlink(missing_ok=True)
+            result, sent[what] = cluster.provide(*nodes, **wishes)
+            assert result.rc == 0, result.stdout
+            assert {cluster.torch(find_machine(name)) for name in nodes} == {"2.0.0+cpu 1.0"}
+    one, apart, together = sent.values()
+    figures(
+        "one_download",
+        [{"": what, "bytes from the index": count, "of one": f"{count / one:.2f}"} for what, count in sent.items()],
+    )
+    assert apart > 3.9 * one
+    assert together < 1.1 * one
