@@ -175,6 +175,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Pat
     return folder
 
 
+@pytest.mark.slow
 def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: Any, authority: Path) -> None:
     before = settings(machine)
     wish = {"cluster_extra_ca": str(authority / "ca.pem")}

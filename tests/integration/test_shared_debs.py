@@ -164,6 +164,7 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     assert again.changed == []
 
 
+@pytest.mark.slow
 def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
@@ -191,6 +192,7 @@ def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     assert {request.client for request in repository.requests} == {last.address}
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_reach_each_other_download_for_themselves(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
