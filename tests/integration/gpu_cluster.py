@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SUFFIX = "-gpu"
 FOLDER = SANDBOX.with_name(SANDBOX.name + SUFFIX)
-VARIABLES = " ".join(f"--extra-vars=@{ROOT}/tests/standins/{name}.yml" for name in ("own_sandbox", "cluster"))
 NAMES = ("node1", "node2")
 
 
@@ -34,8 +33,10 @@ class GpuCluster:
         return play(self.folder, playbook, **wishes)
 
 
-def play(folder: Path, playbook: str, **wishes: Any) -> Result:
-    cmdline = f"{VARIABLES} {wishes.pop('cmdline', '')}"
+def play(folder: Path, playbook: str, variables: tuple[str, ...] = ("own_sandbox", "cluster"), **wishes: Any) -> Result:
+    """Run a playbook in the sandbox of the GPU nodes."""
+    files = [f"--extra-vars=@{ROOT}/tests/standins/{name}.yml" for name in variables]
+    cmdline = " ".join([*files, wishes.pop("cmdline", "")])
     run = folder / str(time.monotonic_ns())
     run.mkdir()
     return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **wishes)

@@ -1,12 +1,15 @@
 """When nodes are rebooted for their driver, when not, and in which order; on stand-in GPU nodes that really reboot.
 
-In this order: each test begins where the one before has left the nodes.
+In this order: each test begins where the one before has left the nodes. With --nodes=node1,node2 the first one begins
+with the nodes as they are, as molecule has left them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from gpu_cluster import boot, loaded, versions
 from package_list import read_packages, renamed
@@ -15,10 +18,27 @@ if TYPE_CHECKING:
     from gpu_cluster import GpuCluster
     from machines import Machine
 
-NEWEST = "580.178.04"
-OLDER = "580.159.04"
+# The one that the nodes have, and an older one of its branch.
+OLDER = {"580.178.04": "580.159.04", "595.91.07": "595.71.05"}
 HOLDER = "standin-training"
 MACHINE_ID = "/etc/machine-id"
+
+
+@pytest.fixture(scope="module")
+def driver(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--driver"))
+
+
+@pytest.fixture(scope="module")
+def older(driver: str) -> dict[str, str]:
+    """The wish for an older driver of the branch, for which both nodes need a reboot."""
+    return {"gpu_stack_driver": OLDER[driver]}
+
+
+@pytest.fixture(scope="module")
+def same(driver: str) -> dict[str, str]:
+    """The wish for the branch that the nodes have."""
+    return {"gpu_stack_driver": driver.partition(".")[0]}
 
 
 def boots(cluster: GpuCluster) -> list[str]:
@@ -43,22 +63,24 @@ def hold_a_gpu(machine: Machine) -> str:
     return machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
 
 
-def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster) -> None:
+def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster, same: dict[str, str]) -> None:
     before = boots(gpu_cluster)
-    result = gpu_cluster.play()
+    result = gpu_cluster.play(extravars=same)
     assert result.rc == 0, result.stdout
     assert result.changed == []
     assert boots(gpu_cluster) == before
 
 
-def test_a_newer_kernel_reboots_one_node_after_the_other(gpu_cluster: GpuCluster) -> None:
+def test_a_newer_kernel_reboots_one_node_after_the_other(
+    gpu_cluster: GpuCluster, same: dict[str, str], driver: str
+) -> None:
     kernel = renamed(read_packages(), "6.8.0-90", "6.8.0-94")
     gpu_cluster.served.publish([*read_packages(), *kernel])
     before = boots(gpu_cluster)
     for node in gpu_cluster.nodes:
         upgrade = "apt-get -qq update && apt-get -qq -y install linux-image-generic linux-headers-generic"
         node.inside("sh", "-c", f"export DEBIAN_FRONTEND=noninteractive; {upgrade}")
-    result = gpu_cluster.play()
+    result = gpu_cluster.play(extravars=same)
     assert result.rc == 0, result.stdout
     first, second = gpu_cluster.nodes
     assert not set(boots(gpu_cluster)) & set(before)
@@ -66,14 +88,16 @@ def test_a_newer_kernel_reboots_one_node_after_the_other(gpu_cluster: GpuCluster
     assert begun(second) >= booted(first)
     for node in gpu_cluster.nodes:
         assert node.inside("cat", "/proc/sys/kernel/osrelease").stdout.strip() == "6.8.0-94-generic"
-        assert loaded(node) == NEWEST
+        assert loaded(node) == driver
 
 
-def test_a_node_that_does_not_come_up_stops_those_behind_it(gpu_cluster: GpuCluster) -> None:
+def test_a_node_that_does_not_come_up_stops_those_behind_it(
+    gpu_cluster: GpuCluster, older: dict[str, str], driver: str
+) -> None:
     first, second = gpu_cluster.nodes
     before = boots(gpu_cluster)
     first.inside("touch", "/etc/standin-gpu-broken")
-    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    result = gpu_cluster.play(extravars=older)
     first.inside("rm", "/etc/standin-gpu-broken")
     assert result.rc != 0
     assert boot(first) != before[0]
@@ -81,17 +105,19 @@ def test_a_node_that_does_not_come_up_stops_those_behind_it(gpu_cluster: GpuClus
     assert "node2 is not rebooted: node1 was rebooted before it" in result.stdout
     assert "its kernel has not loaded the driver" in result.stdout
     # The node that was left waiting runs as before.
-    assert loaded(second) == NEWEST
+    assert loaded(second) == driver
 
 
-def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(gpu_cluster: GpuCluster) -> None:
+def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(
+    gpu_cluster: GpuCluster, older: dict[str, str]
+) -> None:
     first, second = gpu_cluster.nodes
     pid = hold_a_gpu(second)
     own = first.inside("cat", MACHINE_ID).stdout
     first.inside("sh", "-c", f"echo {Path(MACHINE_ID).read_text().strip()} >{MACHINE_ID}")
     before = boots(gpu_cluster)
     there = versions(second)
-    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    result = gpu_cluster.play(extravars=older)
     first.inside("sh", "-c", f"echo {own.strip()} >{MACHINE_ID}")
     assert result.rc != 0
     assert boots(gpu_cluster) == before
@@ -100,9 +126,9 @@ def test_a_busy_gpu_and_the_controllers_own_machine_are_left_alone(gpu_cluster: 
     assert "sudo systemctl reboot" in result.stdout
 
 
-def test_going_again_ends_what_was_held_up(gpu_cluster: GpuCluster) -> None:
+def test_going_again_ends_what_was_held_up(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
     for node in gpu_cluster.nodes:
         node.inside("systemctl", "stop", HOLDER, check=False)
-    result = gpu_cluster.play(extravars={"gpu_stack_driver": OLDER})
+    result = gpu_cluster.play(extravars=older)
     assert result.rc == 0, result.stdout
-    assert [loaded(node) for node in gpu_cluster.nodes] == [OLDER, OLDER]
+    assert [loaded(node) for node in gpu_cluster.nodes] == [older["gpu_stack_driver"]] * 2

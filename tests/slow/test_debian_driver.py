@@ -6,6 +6,7 @@ the road to Debian's packages, and whether its end is told as it is.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,14 +47,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def run(node: Machine, tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("debian_stack")
-    return play(folder, "playbooks/gpu_stack.yml", extravars=WISHES, limit=node.name)
+    result = play(folder, "playbooks/gpu_stack.yml", ("own_sandbox",), extravars=WISHES, limit=node.name)
+    assert "Install the driver" in result.stdout, result.stdout
+    return result
 
 
-def test_debians_own_packages_are_installed(node: Machine, run: Result) -> None:
+def test_debians_own_packages_are_there(node: Machine, run: Result) -> None:
     there = versions(node)
-    driver = {there[name].partition("-")[0] for name in ("nvidia-open-kernel-dkms", "nvidia-smi")}
-    assert len(driver) == 1, there
-    assert "pinning" not in " ".join(there)
+    assert {"nvidia-open-kernel-dkms", "nvidia-smi", "nvidia-persistenced"} <= set(there)
+    origin = node.inside("apt-cache", "policy", "nvidia-smi").stdout
+    assert f"Installed: {there['nvidia-smi']}" in origin
+    assert "/non-free" in origin
+    assert not [name for name in there if "pinning" in name]
 
 
 def test_the_real_nvidia_smi_says_that_no_driver_is_loaded(node: Machine, run: Result) -> None:
@@ -63,6 +68,10 @@ def test_the_real_nvidia_smi_says_that_no_driver_is_loaded(node: Machine, run: R
 
 
 def test_the_run_stops_before_a_reboot_and_says_why(node: Machine, run: Result) -> None:
-    kernel = node.inside("cat", "/proc/sys/kernel/osrelease").stdout.strip()
     assert run.rc != 0
-    assert f"node1: of its kernel {kernel}: it has no module" in " ".join(run.stdout.split()), run.stdout
+    assert not run.results("Reboot the node")
+    said = " ".join(run.stdout.split())
+    # A module is built for the headers that Debian has by now, or fails to: its own driver lags behind its own kernel
+    # now and then. For the kernel that runs here there are no headers at all.
+    assert re.search(r"STOPPED: node1 at .*?: node1: ", said), run.stdout
+    assert "it has no module" in said or "Bad return status for module build on kernel" in said, run.stdout
