@@ -227,7 +227,11 @@ wheels:
   returned: an environment was built
   type: dict
   contains:
-    came_from: {description: Each peer, V(here) or V(index)., type: list, elements: str, returned: always}
+    came_from:
+      description: Peers, V(here), V(index), or V(folder) offline.
+      type: list
+      elements: str
+      returned: always
     tried: {description: Peers that were asked; see M(peer_files)., type: list, elements: dict, returned: always}
     kept: {description: Folder in which they stay for other nodes; empty for none., type: str, returned: always}
 locked:
@@ -347,16 +351,17 @@ class Manager:
         """Get the wheels here, for this node and for others; find out which ones they are."""
         section, tried = self.choice.section, []
         holders, came_from = [self.params["node"]], ["here"]
+        upstream = "folder" if self.params["offline_dir"] else "index"
         self.root.prepare()
         with self.root.lock(self.params["lock_timeout"]) as lock:
             if section is None:
-                section, came_from = self.house.resolve(lock), ["index"]
+                section, came_from = self.house.resolve(lock), [upstream]
             else:
                 missing, tried = self.house.fetch(section, self.params["peers"])
                 peers = [attempt.peer for attempt in tried if attempt.fetched]
                 if missing:
                     self.house.download(section, missing, lock)
-                    came_from = [*peers, "index"]
+                    came_from = [*peers, upstream]
                 elif peers:
                     holders = came_from = peers
         return {
@@ -409,7 +414,7 @@ class Manager:
         )
         peers = [attempt.peer for attempt in tried if attempt.fetched]
         return {
-            "came_from": ["index"] if missing else peers or ["here"],
+            "came_from": ["folder" if self.params["offline_dir"] else "index"] if missing else peers or ["here"],
             "tried": [asdict(attempt) for attempt in tried],
             "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
         }
@@ -508,7 +513,7 @@ def main() -> None:
     except PytorchError as problem:
         module.fail_json(msg=f"{params['node']}: {problem}", **problem.more)
     except OSError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem.filename}: {problem.strerror}")
+        module.fail_json(msg=f"{params['node']}: {problem.filename or params['root']}: {problem.strerror}")
     module.exit_json(**result)
 
 

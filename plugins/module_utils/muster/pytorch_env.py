@@ -452,6 +452,8 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def explain_pip(output: str, wish: Wish) -> tuple[str, str]:
     """What went wrong and how to mend it, each one sentence without its full stop."""
+    if wish.locked and "DO NOT MATCH THE HASHES" in output:
+        return "a wheel that was found is another file than the one in the lock", _RESOLVE_ANEW
     for pattern, what, mend in _FAILURES:
         said = re.search(pattern, output)
         if said:
@@ -492,6 +494,10 @@ _FAILURES = (
         "Run again; if it stays, the mirror or pip's cache is damaged",
     ),
 )
+_RESOLVE_ANEW = (
+    "Let the node fetch it from a peer (ssh_mesh_mode), look elsewhere (pytorch_extra_index_urls, pytorch_find_links),"
+    " or take the environment out of pytorch_lock, and it is resolved anew"
+)
 _OTHER_INDEX = (
     "Give the node a way there, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another place"
 )
@@ -527,6 +533,8 @@ def _mend_missing(requirement: str, wish: Wish, output: str) -> str:
         return (
             f"It needs Python {other_python[1]}, and the node's is {wish.python}: change {variable} or pytorch_python"
         )
+    if canonical_name(name) in wish.locked:
+        return _RESOLVE_ANEW
     if name != "torch":
         return f"Correct {variable}, or say where else to look: pytorch_extra_index_urls, pytorch_find_links"
     place = "pytorch_index_url, pytorch_find_links or pytorch_offline_dir"

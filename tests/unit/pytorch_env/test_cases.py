@@ -6,6 +6,7 @@ wish: what the inventory says -> requirements and pip's arguments, or the refusa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ def test_judge(case: dict[str, Any]) -> None:
 
 @cases("pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
-    what, mend = pytorch_env.explain_pip(case["output"], wish_of(case))
+    wish = replace(wish_of(case), locked=case.get("locked", {}))
+    what, mend = pytorch_env.explain_pip(case["output"], wish)
     assert {"what": what, "mend": mend} == {"what": case["what"], "mend": case["mend"]}
 
 
