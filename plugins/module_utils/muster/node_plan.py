@@ -291,10 +291,13 @@ def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.packages.append(f"{name}={version}" if version else name)
     if missing:
         plan.differences.insert(0, f"it lacks the packages {', '.join(missing)}")
-    plan.hold = [name for name in wish.held if name not in seen.held]
-    if plan.hold:
-        names = ", ".join(plan.hold)
-        sentence = f"{names} {'is' if len(plan.hold) == 1 else 'are'} not on hold, and may be moved by any upgrade"
+    moved = {entry.partition("=")[0] for entry in plan.packages}
+    free = [name for name in wish.held if name not in seen.held]
+    # apt takes the hold from a package that it is made to move.
+    plan.hold = [name for name in wish.held if name in free or name in moved]
+    if free:
+        names = ", ".join(free)
+        sentence = f"{names} {'is' if len(free) == 1 else 'are'} not on hold, and may be moved by any upgrade"
         plan.differs(sentence, f"hold on {names}", "no", "yes")
     # apt refuses to install anything before this is done, so it belongs to the packages.
     if seen.dpkg_interrupted and plan.packages:
