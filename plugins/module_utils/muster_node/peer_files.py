@@ -155,23 +155,27 @@ def _ask(who: User, peer: str, source: str, folder: Path, files: Sequence[domain
 def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domain.Wanted]) -> domain.Attempt:
     expected = {file.name: file.sha256 for file in files}
     fetched: list[str] = []
-    wrong = ""
+    wrong = broke = ""
     with tempfile.TemporaryFile() as said:
         ssh = who.ssh(peer, domain.remote_command(source, list(expected)), said)
         stream = Stream(ssh.stdout.fileno())
         try:
             if stream.skip_to(domain.BEGIN):
                 wrong = _unpack(stream, folder, expected, fetched)
-        except (tarfile.TarError, TimeoutError) as problem:
-            wrong = f"what came broke off ({problem})"
+        except tarfile.TarError as problem:
+            broke = f"what came broke off ({problem})"
+        except TimeoutError as problem:
+            wrong = str(problem)
+            ssh.kill()
         finally:
-            if wrong:
-                ssh.kill()
             # With nobody to write to, tar and ssh end.
             ssh.stdout.close()
             code = ssh.wait()
         said.seek(0)
         text = said.read().decode(errors="replace")
+    # What ssh and tar say themselves is nearer to the cause than an archive that ends too early.
+    if broke and not text.strip():
+        wrong = broke
     why = wrong or domain.why_not(code, text, fetched, list(expected))
     return domain.Attempt(peer, tuple(fetched), stream.count, why)
 

@@ -1,0 +1,101 @@
+"""Files go from one node to another over the ssh mesh, or the result says why not."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play
+
+FOLDER = "/srv/muster-test-files"
+FILES = {"one.whl": "one", "two+cpu.whl": "two"}
+WANTED = [{"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in FILES.items()]
+HOST_KEYS = "/home/muster/.ssh/muster_known_hosts"
+
+
+@pytest.fixture
+def giver(ground: list[Machine]) -> Iterator[Machine]:
+    """The first node has the files, and a training user whose shell is talkative."""
+    giver, taker = ground[:2]
+    taker.inside("rm", "-rf", FOLDER)
+    giver.inside("mkdir", "-p", FOLDER)
+    for name, text in FILES.items():
+        giver.inside("sh", "-c", f"printf %s {text} >{FOLDER}/{name}")
+    giver.inside("sh", "-c", "echo 'echo Welcome; echo to the cluster' >/home/muster/.bashrc")
+    yield giver
+    giver.inside("rm", "-f", "/home/muster/.bashrc")
+    for machine in (giver, taker):
+        machine.inside("rm", "-rf", FOLDER)
+
+
+@pytest.fixture
+def fetch(play: Play) -> Callable[..., dict[str, Any]]:
+    """Fetch the files on the second node; return what the module said."""
+
+    def run(*peers: str, **wishes: Any) -> dict[str, Any]:
+        extravars = {"peers": list(peers), "files": WANTED, **wishes}
+        result = play("tests/integration/payloads/peer_files.yml", extravars=extravars, limit="node2")
+        return result.results("Fetch")["node2"]
+
+    return run
+
+
+def test_what_is_missing_comes_from_the_peer_that_has_it(
+    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+) -> None:
+    taker = ground[1]
+    done = fetch("nobody", "node3", "node1")
+    assert done["complete"]
+    assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
+        ("nobody", "muster knows no host key of it: the ssh mesh is not there"),
+        ("node3", "it does not have one.whl and 1 more"),
+        ("node1", ""),
+    ]
+    assert taker.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"
+    assert set(taker.inside("stat", "-c", "%U %a", f"{FOLDER}/one.whl", f"{FOLDER}/two+cpu.whl").stdout.split()) == {
+        "root",
+        "644",
+    }
+
+    assert (fetch("node1")["changed"], fetch("node1")["tried"]) == (False, []), "asked although all is there"
+
+    taker.inside("sh", "-c", f"echo damaged >{FOLDER}/one.whl")
+    giver.inside("sh", "-c", f"echo more >>{FOLDER}/two+cpu.whl")
+    again = fetch("node1")
+    assert (again["complete"], again["fetched"]) == (True, ["one.whl"])
+
+
+def test_what_is_not_as_it_should_be_is_not_taken(
+    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+) -> None:
+    giver.inside("sh", "-c", f"echo more >>{FOLDER}/one.whl")
+    done = fetch("node1")
+    assert (done["complete"], done["missing"], done["fetched"]) == (False, ["one.whl"], ["two+cpu.whl"])
+    assert done["tried"][0]["why"] == "its one.whl is not what it should be (sha256)"
+    assert ground[1].inside("ls", "-A", FOLDER).stdout.split() == ["two+cpu.whl"]
+
+
+def test_a_peer_with_another_host_key_is_not_asked(
+    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+) -> None:
+    taker = ground[1]
+    before = taker.inside("cat", HOST_KEYS).stdout
+    keys = [line.split() for line in before.splitlines() if line.endswith(":node3")]
+    # The keys of another node stand where the first one's stood.
+    kept = [line for line in before.splitlines() if not line.endswith(":node1")]
+    wrong = [f"node1,{giver.address} {kind} {key} {label[:-1]}1" for _, kind, key, label in keys]
+    try:
+        taker.inside("sh", "-c", f"printf '%s\\n' \"$@\" >{HOST_KEYS}", "sh", *kept, *wrong)
+        done = fetch("node1")
+    finally:
+        taker.inside("sh", "-c", f"printf '%s' \"$1\" >{HOST_KEYS}", "sh", before)
+    assert done["tried"] == [
+        {"peer": "node1", "fetched": [], "bytes": 0, "why": "its host key is not the one that the mesh knows"}
+    ]
+    assert taker.inside("cat", HOST_KEYS).stdout == before
+    assert fetch("node1")["complete"]
