@@ -38,7 +38,9 @@ def driver(node: Node, source: str, branch: Branch, modules: str, build: str) ->
     flavour = f"{branch.number}-server" + ("-open" if modules == "open" else "")
     utils = Package(f"nvidia-utils-{branch.number}-server")
     if build == "dkms":
-        return (Package(f"nvidia-headless-{flavour}"), utils)
+        # By name: the modules of every kernel flavour provide it as well, and where dkms cannot be had apt takes one of
+        # those with its kernel, that of another cloud for one (seen with apt 2.7 on Ubuntu 24.04).
+        return (Package(f"nvidia-headless-{flavour}"), Package(f"nvidia-dkms-{flavour}"), utils)
     kernels = [Package(f"linux-modules-nvidia-{flavour}-{kernel}") for kernel in kernel_flavours(node)]
     return (*kernels, Package(f"nvidia-headless-no-dkms-{flavour}"), utils)
 
