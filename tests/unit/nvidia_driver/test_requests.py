@@ -34,6 +34,7 @@ def test_request(path: Path) -> None:
     answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
     assert dict(answer.installs) == case.get("installs", {})
     assert list(answer.removes) == case.get("removes", [])
+    assert list(answer.configures) == case.get("configures", [])
     assert list(answer.errors) == case.get("errors", [])
     if "stragglers" in case:
         assert stragglers(need, answer) == case["stragglers"]

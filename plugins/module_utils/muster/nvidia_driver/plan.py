@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from . import persistence
-from .family import PINNING, is_obsolete, is_part, keeps_step
+from .family import PINNING, branch_of, is_obsolete, is_part, keeps_step
 from .judge import busy, judge_driver
 from .model import File, Plan
 
@@ -108,12 +108,22 @@ def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
     for name, version in seen.parts(wish.source).items():
         if not wish.fits(version) or (plan.keep and version != plan.keep):
             plan.apt = True
-            plan.differs("disk", f"{name} is {version} and not {target}", f"package {name}", version, target)
+            told = f"{name} is {version} and not {target}"
+            plan.differs("disk", told, f"package {name}", version, _becomes(name, wish, seen, target))
     if plan.apt and (not plan.keep or plan.keep != seen.loaded):
         plan.differs("disk", "", "reboot", "", "once it is installed")
     for name in leftovers(wish, seen):
         plan.apt = True
         plan.differs("disk", f"{name} is left of another driver", f"package {name}", "installed", "removed")
+
+
+def _becomes(name: str, wish: Wish, seen: Seen, target: str) -> str:
+    """Say what is to become of a part. Which names a branch has, apt alone knows."""
+    if is_obsolete(name, wish.branch):
+        return "removed"
+    if name in wish.packages or branch_of(seen.installed) == wish.branch:
+        return target
+    return f"{target}, or removed where there is none"
 
 
 def leftovers(wish: Wish, seen: Seen) -> list[str]:

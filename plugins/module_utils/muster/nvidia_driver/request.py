@@ -38,15 +38,19 @@ class Need:
 
 @dataclass(frozen=True)
 class Answer:
-    """What apt would do: name and version of what it installs, names of what it removes; or its errors."""
+    """What apt would do: name and version of what it installs, names of what it removes; or its errors.
+
+    configures: packages that are there, and that dpkg did not finish.
+    """
 
     installs: Mapping[str, str] = field(default_factory=dict)
     removes: tuple[str, ...] = ()
+    configures: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
     @property
     def does_nothing(self) -> bool:
-        return not (self.installs or self.removes)
+        return not (self.installs or self.removes or self.configures)
 
 
 def request(need: Need, late: Collection[str] = ()) -> list[str]:
@@ -143,7 +147,8 @@ def parse(out: str, err: str, code: int) -> Answer:
         return Answer(errors=(*told, *lines) or (f"apt-get ended with {code}",))
     installs = dict(re.findall(r"^Inst (\S+)(?: \[[^\]]*\])? \((\S+)", out, re.MULTILINE))
     removes = tuple(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
-    return Answer(installs, removes)
+    configures = tuple(name for name in re.findall(r"^Conf (\S+)", out, re.MULTILINE) if name not in installs)
+    return Answer(installs, removes, configures)
 
 
 def stragglers(need: Need, answer: Answer) -> list[str]:
