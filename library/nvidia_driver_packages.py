@@ -86,6 +86,7 @@ from ansible.module_utils.muster.inspect_stack import packages_of
 from ansible.module_utils.muster.nvidia_driver.request import (
     Answer,
     Need,
+    complaints,
     newest_common,
     offers,
     parse,
@@ -106,7 +107,6 @@ APT = (
 )
 # needrestart would restart services that use what was replaced, launches among them.
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
-LAST_LINES = 15
 
 
 def apt_get(*words: str) -> subprocess.CompletedProcess[str]:
@@ -167,13 +167,9 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
         if done.returncode:
-            said = (
-                line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("(Reading database")
-            )
-            told = "\n".join([*said][-LAST_LINES:])
             module.fail_json(
-                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
-                f"Running this again goes on from there. Its last words:\n{told}"
+                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. Once that is "
+                f"mended, running this again goes on from there. It said:\n{complaints(done.stdout + done.stderr)}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

@@ -12,7 +12,17 @@ import pytest
 import yaml
 
 from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
-from muster.nvidia_driver.request import Need, newest_common, offers, parse, refusals, request, stragglers, unmet
+from muster.nvidia_driver.request import (
+    Need,
+    complaints,
+    newest_common,
+    offers,
+    parse,
+    refusals,
+    request,
+    stragglers,
+    unmet,
+)
 
 CASES = sorted((Path(__file__).parent / "requests").glob("*.yml"))
 
@@ -166,3 +176,24 @@ def test_of_a_branch_the_newest_version_that_is_whole() -> None:
     assert newest_common(need) == "580.159.04"
     assert newest_common(Need((), "nvidia", 580, {})) == ""
     assert newest_common(Need(("nvidia-open-580",), "nvidia", 580, {})) == ""
+
+
+def test_what_apt_complains_of() -> None:
+    out = """\
+(Reading database ... 100%
+Setting up nvidia-dkms-580-open (580.178.04-1ubuntu1) ...
+Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)
+Consult /var/lib/dkms/nvidia/580.178.04/build/make.log for more information.
+dpkg: error processing package nvidia-dkms-580-open (--configure):
+ installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10
+Processing triggers for man-db ...
+
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+    assert complaints(out).splitlines() == [
+        "Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)",
+        "dpkg: error processing package nvidia-dkms-580-open (--configure):",
+        "installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
+        "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+    ]
+    assert complaints("one\ntwo\n") == "one\ntwo"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 DISTRIBUTIONS = ("Ubuntu", "Debian")
+MOST_LINES = 8
 STATUS = "/var/lib/dpkg/status"
 
 
@@ -149,6 +150,13 @@ def parse(out: str, err: str, code: int) -> Answer:
     removes = tuple(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
     configures = tuple(name for name in re.findall(r"^Conf (\S+)", out, re.MULTILINE) if name not in installs)
     return Answer(installs, removes, configures)
+
+
+def complaints(out: str) -> str:
+    """Return what apt, dpkg and dkms said of errors, the first one first: it is the cause; else their last words."""
+    lines = [line.strip() for line in out.splitlines() if line.strip() and not line.startswith("(Reading database")]
+    errors = [line for line in lines if re.search(r"\berror\b|^E: |trying to overwrite|No space", line, re.IGNORECASE)]
+    return "\n".join(errors[:MOST_LINES] or lines[-MOST_LINES:])
 
 
 def stragglers(need: Need, answer: Answer) -> list[str]:
