@@ -45,6 +45,12 @@ options:
         type: list
         elements: str
         default: []
+  environment:
+    description:
+      - Variables with which keys are fetched. Default, those of C(cluster_http_proxy) and C(cluster_https_proxy).
+      - apt has its proxies in files of its own.
+    type: dict
+    default: {}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Says which files it would write; no key is fetched.}
@@ -266,9 +272,11 @@ def main() -> None:
                     **dict.fromkeys(("components", "of_archive", "fingerprints", "key_urls"), several),
                 },
             },
+            "environment": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
+    os.environ.update(module.params["environment"])
     try:
         module.exit_json(**run(module))
     except RefusedError as refused:

@@ -86,6 +86,7 @@ left_out:
   elements: dict
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -107,6 +108,9 @@ BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # While a mirror is being filled, lists and what they speak of are out of step for a minute or two.
 ATTEMPTS, PAUSE = 3, 20
 OUT_OF_STEP = ("Hash Sum mismatch", "unexpected size", "Mirror sync in progress")
+# apt waits for the lock of packages when it is told so, and never for that of lists.
+LOCKED, LOCK_SECONDS = "Could not get lock", 300
+CLOUD_INIT_SECONDS = 600
 
 
 class RefusedError(Exception):
@@ -171,6 +175,15 @@ def observe(wish: domain.Wish) -> domain.Seen:
     )
 
 
+def wait_for_cloud_init() -> bool:
+    """On a machine that has just been made, it writes source files as well. Return whether it was there."""
+    if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(["cloud-init", "status", "--wait"], capture_output=True, check=False, timeout=CLOUD_INIT_SECONDS)
+    return True
+
+
 def write(path: str, content: str, module: AnsibleModule) -> None:
     target = Path(path)
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -206,6 +219,10 @@ def have_lists_read(wish: domain.Wish) -> None:
         argv += [f"--option=Dir::Etc::sourcelist={path}", "--option=Dir::Etc::sourceparts=/dev/null"]
         for attempt in range(ATTEMPTS):
             done = run(*argv)
+            deadline = time.monotonic() + LOCK_SECONDS
+            while LOCKED in done.stderr and time.monotonic() < deadline:
+                time.sleep(5)
+                done = run(*argv)
             # What cannot be fetched is a warning to apt, and ends its work with 0.
             wrong = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
             if not wrong:
@@ -292,6 +309,9 @@ def main() -> None:
     seen = observe(wish)
     plan = domain.make_plan(wish, seen)
     verifies = given["mode"] == "verify"
+    if plan.needed and not module.check_mode and not verifies and wait_for_cloud_init():
+        seen = observe(wish)
+        plan = domain.make_plan(wish, seen)
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
         mend = (

@@ -7,7 +7,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from deb_repositories import Key
 from http_proxy import Proxy
 from package_list import file_name, write_index
 from standin_wheels import make_wheels
@@ -228,6 +230,30 @@ def test_pip_goes_through_the_proxy_to_the_mirror(machine: Machine, play: Play, 
     assert result.rc == 0, result.stdout
     assert proxy.count("torch-2.0.0%2Bcpu-py3-none-any.whl") or proxy.count("torch-2.0.0+cpu-py3-none-any.whl")
     assert f"{place}/simple/torch/" in {request.target for request in proxy.requests}
+
+
+def test_keys_are_fetched_through_the_proxy(machine: Machine, play: Play, tmp_path: Path) -> None:
+    package = {"name": "muster-test-standin", "version": "1.0-1"}
+    make_flat_repository(tmp_path / "repository", package)
+    key = Key(tmp_path / "key").make()
+    key.sign([tmp_path / "repository"])
+    (tmp_path / "repository/key.asc").write_text(key.public.read_text())
+    place = "http://repository.test"
+    task = {
+        "node": "node1",
+        "repositories": [
+            {"name": "test", "uri": place, "key_urls": [f"{place}/key.asc"], "fingerprints": [key.fingerprint]}
+        ],
+    }
+    plays = [{"hosts": "node1", "gather_facts": False, "tasks": [{"name": "Add it", "apt_repositories": task}]}]
+    (tmp_path / "add.yml").write_text(yaml.safe_dump(plays))
+    with Proxy(gateway(machine), hosts={"repository.test": tmp_path / "repository"}).running() as proxy:
+        # apt goes by the role's file, which the baseline writes and test_apt_goes_through_the_proxy has looked at.
+        machine.inside("sh", "-c", f"echo 'Acquire::http::Proxy \"{proxy.url}\";' > {PROXY_FILE}")
+        result = play(str(tmp_path / "add.yml"), extravars={"cluster_http_proxy": proxy.url})
+    machine.inside("sh", "-c", f"rm -f {PROXY_FILE} /etc/apt/*/muster-test.*")
+    assert result.rc == 0, result.stdout
+    assert f"{place}/key.asc" in {request.target for request in proxy.requests}
 
 
 def test_a_file_that_is_no_certificate_stops_before_any_node(provide: Any, authority: Path) -> None:
