@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,26 @@ def test_a_mirror_that_does_not_answer_is_refused_and_the_node_stays(machine: Ma
     result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
     assert result.rc != 0
     assert "node1: with these settings apt cannot read the lists of" in result.stdout
+    assert settings(machine) == before
+
+
+def test_a_mirror_with_another_signature_is_refused_and_the_node_stays(
+    machine: Machine, provide: Any, stock: dict[str, str], tmp_path: Path
+) -> None:
+    before = settings(machine)
+    make_flat_repository(tmp_path / "debs", {"name": "muster-test-standin", "version": "1.0-1"})
+    Key(tmp_path / "key").make().sign([tmp_path / "debs"])
+    for suite in re.findall(r"^Suites: (.*)$", stock["text"], re.MULTILINE):
+        for name in suite.split():
+            (tmp_path / "archive/dists").mkdir(parents=True, exist_ok=True)
+            shutil.copytree(tmp_path / "debs", tmp_path / "archive/dists" / name, dirs_exist_ok=True)
+    with Proxy(gateway(machine), {"/": tmp_path / "archive"}).running() as stranger:
+        urls = {"archive": f"{stranger.url}/", "security": f"{stranger.url}/"}
+        result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
+        assert stranger.count("InRelease") > 0
+    assert result.rc != 0
+    assert "so the node was left as it was" in result.stdout
+    assert "signed" in result.stdout
     assert settings(machine) == before
 
 
