@@ -168,8 +168,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         done = apt_get("install", *words)
         if done.returncode:
             module.fail_json(
-                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. Once that is "
-                f"mended, running this again goes on from there. It said:\n{complaints(done.stdout + done.stderr)}"
+                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. Once "
+                f"that is mended, running this again goes on from there. It said:\n{complaints(done.stdout + done.stderr)}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

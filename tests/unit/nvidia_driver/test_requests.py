@@ -192,6 +192,7 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
 """
     assert complaints(out).splitlines() == [
         "Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)",
+        "Consult /var/lib/dkms/nvidia/580.178.04/build/make.log for more information.",
         "dpkg: error processing package nvidia-dkms-580-open (--configure):",
         "installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
         "E: Sub-process /usr/bin/dpkg returned an error code (1)",

@@ -155,7 +155,11 @@ def parse(out: str, err: str, code: int) -> Answer:
 def complaints(out: str) -> str:
     """Return what apt, dpkg and dkms said of errors, the first one first: it is the cause; else their last words."""
     lines = [line.strip() for line in out.splitlines() if line.strip() and not line.startswith("(Reading database")]
-    errors = [line for line in lines if re.search(r"\berror\b|^E: |trying to overwrite|No space", line, re.IGNORECASE)]
+    errors = [
+        line
+        for line in lines
+        if re.search(r"\berror\b|^E: |trying to overwrite|No space|^Consult ", line, re.IGNORECASE)
+    ]
     return "\n".join(errors[:MOST_LINES] or lines[-MOST_LINES:])
 
 
