@@ -167,9 +167,10 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
         if done.returncode:
+            told = complaints(done.stdout + done.stderr)
             module.fail_json(
-                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. Once "
-                f"that is mended, running this again goes on from there. It said:\n{complaints(done.stdout + done.stderr)}"
+                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
+                f"Once that is mended, running this again goes on from there. It said:\n{told}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {
