@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +20,14 @@ from muster.gpu_stack.report import report
 from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
+from muster_sources import mirrors_table
 from muster_vars import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.gpu_stack.model import NodeStack
-
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
-MIRRORS = "roles/package_sources/files/mirrors.yml"
 MIRRORED = ("nvidia", "container_toolkit")
 OF_THE_CLUSTER = (
     *("cluster_torch_version", "pytorch_variant", "gpu_stack_driver", "gpu_stack_source"),
@@ -53,19 +51,26 @@ class ActionModule(ActionBase):
             {"looks": {"type": "str", "default": ""}, "shows": {"type": "bool", "default": True}}
         )
         nodes, values = self._nodes(task_vars, options["looks"])
-        stack = resolve(self._table(), wish_of(values), nodes, datetime.now(tz=timezone.utc).date())
+        table = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
+        stack = resolve(table, wish_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:
             raise AnsibleActionFail(report(stack))
+        keys = self._keys(values["gpu_stack_repository_keys"])
         parts = {
             seen.node: parts_of(
                 stack.nodes[seen.node], self._modes[seen.node], has_gpus=seen.has_gpus and stack.variant != "cpu"
             )
             for seen in nodes
         }
-        result.update(changed=False, stack=asdict(stack), parts=parts)
-        result["repositories"] = {
-            seen.node: self._repositories(seen, stack.nodes[seen.node], parts[seen.node], values) for seen in nodes
-        }
+        wish = mirrors.Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
+        repositories, notes = {}, {}
+        for seen in nodes:
+            managed = [part for part in parts[seen.node] if self._modes[seen.node][part] == "manage"]
+            places = mirrors.resolve(mirrors_table(self._loader), wish, seen.system, seen.machine)
+            notes.update(dict.fromkeys(f"{note}." for note in places.notes))
+            repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], managed), places, keys)
+        stack = replace(stack, warnings=(*stack.warnings, *notes))
+        result.update(changed=False, stack=asdict(stack), parts=parts, repositories=repositories)
         if options["shows"]:
             result["msg"] = report(stack)
         return result
@@ -79,7 +84,7 @@ class ActionModule(ActionBase):
             reading = read_node(task_vars, self._templar, roles, name, (*OF_THE_CLUSTER, *OF_A_NODE))
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
-            self._modes[name] = {part: reading.values.get(f"{part}_mode", "manage") for part in PARTS}
+            self._modes[name] = {part: reading.values[f"{part}_mode"] for part in PARTS}
             look = task_vars["hostvars"].raw_get(name).get(looks, {}) if looks else {}
             node = seen(name, reading.values, look.get("facts"))
             # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
@@ -87,28 +92,22 @@ class ActionModule(ActionBase):
                 nodes.append(node)
         return nodes, reading.values
 
-    def _table(self) -> Table:
-        return Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
-
     def _repositories(
-        self, node: Seen, stack: NodeStack, parts: list[str], values: Mapping[str, Any]
+        self, node: Seen, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
     ) -> list[dict[str, Any]]:
-        """Return the repositories that a node needs; none where a folder stands for all of them."""
-        rows, table = (self._loader.load_from_file(str(project_root() / path)) for path in (REPOSITORIES, MIRRORS))
-        managed = [part for part in parts if self._modes[node.node][part] == "manage"]
-        wish = mirrors.Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
-        here, upstream = (mirrors.resolve(table, each, node.system, node.machine) for each in (wish, mirrors.Wish()))
-        keys = self._keys(values["gpu_stack_repository_keys"])
+        """Return the repositories of these names for a node; none where a folder stands for all of them."""
+        rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
+        upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Wish(), node.system, node.machine)
         return [
             repository(
                 name,
                 rows[name],
-                uri=getattr(here, name, mirrors.Place()).uri,
+                uri=getattr(places, name, mirrors.Place()).uri,
                 upstream=getattr(upstream, name, mirrors.Place()).uri,
                 key=keys.get(name, ""),
             )
-            for name in needed(stack, managed)
-            if not here.offline
+            for name in names
+            if not places.offline
         ]
 
     def _keys(self, paths: Mapping[str, str]) -> dict[str, str]:
@@ -143,16 +142,16 @@ def wish_of(values: Mapping[str, Any]) -> Wish:
         source=values["gpu_stack_source"],
         modules=values["gpu_stack_modules"],
         build=values["gpu_stack_build"],
-        cuda_toolkits=tuple(values.get("cuda_toolkit_versions", ())),
-        nccl=values.get("nccl_install", False),
-        container_toolkit=values.get("container_toolkit_engine", "none") != "none",
-        dcgm=values.get("dcgm_install", False),
+        cuda_toolkits=tuple(values["cuda_toolkit_versions"]),
+        nccl=values["nccl_install"],
+        container_toolkit=values["container_toolkit_engine"] != "none",
+        dcgm=values["dcgm_install"],
     )
 
 
 def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Seen:
     """Return what is known of a node: what a look saw, or what the inventory declares."""
-    managed = values.get("nvidia_driver_mode", "manage") == "manage"
+    managed = values["nvidia_driver_mode"] == "manage"
     if not facts:
         return Seen(
             name,
