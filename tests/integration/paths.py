@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = ROOT / "inventory/sandbox"
-SANDBOX = Path(os.environ.get("MUSTER_SANDBOX_DIR", ROOT / ".sandbox"))
+SANDBOX = ROOT / ".sandbox"
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
