@@ -174,6 +174,7 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         kernels=tuple(facts["packages"]["kernels"]),
         secure_boot=facts["secure_boot"],
         key_enrolled=facts["key_enrolled"],
-        managed=managed,
+        managed=managed and not system["container"],
+        container=system["container"],
         driver=facts["packages"]["driver"] or gpus["driver_version"],
     )

@@ -40,7 +40,9 @@ def ended(branch: Branch, month: str) -> bool:
 
 def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
-    if not theirs:
+    if not theirs and node.seen.container:
+        yield Refusal(node.name, "it is a container, and its host has no driver", "Install one on the host")
+    elif not theirs:
         why = "its driver is not ours to install (nvidia_driver_mode), and it has none"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
     elif numbers(theirs) < numbers(floor):

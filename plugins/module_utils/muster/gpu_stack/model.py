@@ -32,8 +32,9 @@ class Seen:
     gpus: PCI device ids as `10de:2330`. model: as the inventory declares it. gpu_count: how many it declares. system:
     `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), with that of the running one first.
     secure_boot: None where nobody knows. key_enrolled: whether the firmware trusts the key that dkms signs with.
-    managed: whether the driver may be installed; otherwise it is taken as it is. driver: version of the one that is
-    installed, with whatever packages.
+    managed: whether the driver may be installed; otherwise it is taken as it is. container: whether it is one, which
+    sees its host's bus, uses its host's driver, and has the GPUs that the inventory gives it. driver: version of the
+    one that is installed, with whatever packages.
     """
 
     node: str
@@ -48,12 +49,13 @@ class Seen:
     secure_boot: bool | None = None
     key_enrolled: bool | None = None
     managed: bool = True
+    container: bool = False
     driver: str = ""
     looked: bool = True
 
     @property
     def has_gpus(self) -> bool:
-        return bool(self.gpus or self.gpu_count or self.model)
+        return bool(self.gpu_count or (not self.container and (self.gpus or self.model)))
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeSta
         dcgm=packages.dcgm(table, node, branch.number) if wish.dcgm else (),
     )
     if not node.seen.managed:
-        judged = Choice("driver", node.seen.driver, "nvidia_driver_mode is not manage: it is judged, and left as it is")
+        why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"
+        judged = Choice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
         return replace(beside, choices=(judged,))
     source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
     return replace(
