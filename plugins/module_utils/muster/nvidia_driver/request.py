@@ -175,9 +175,15 @@ def _parts_after(need: Need, answer: Answer) -> dict[str, str]:
 
 
 def refusals(need: Need, answer: Answer) -> list[str]:
-    """Say why apt may not do it: it would take away what belongs to others, or leave parts at several versions."""
+    """Say why apt may not do it: it would remove what is others', leave several versions, or bring another kernel."""
     others = [name for name in answer.removes if not is_part(name)]
     found = []
+    kernels = [name for name in answer.installs if _is_foreign_kernel(name, need)]
+    if kernels:
+        found.append(
+            f"apt would bring {', '.join(kernels)}, with which the node would start from then on: see with "
+            f"apt-get --simulate install {' '.join(need.names)} why it cannot have what was asked for"
+        )
     if others:
         found.append(
             f"apt would remove {', '.join(others)}, which depend on what has to go: remove them first, or keep "
@@ -192,6 +198,12 @@ def refusals(need: Need, answer: Answer) -> list[str]:
             f"{'; '.join(by_version)}"
         )
     return found
+
+
+def _is_foreign_kernel(name: str, need: Need) -> bool:
+    """Whether a package is a kernel of a flavour that nothing wished is for: modules of any provide those of all."""
+    image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
+    return image is not None and name not in need.installed and not any(f"-{image[1]}" in wish for wish in need.names)
 
 
 def _with(parts: Mapping[str, str], version: str) -> list[str]:
