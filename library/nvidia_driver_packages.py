@@ -87,6 +87,7 @@ from ansible.module_utils.muster.nvidia_driver.request import (
     Answer,
     Need,
     complaints,
+    mend,
     newest_common,
     offers,
     parse,
@@ -170,7 +171,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
             told = complaints(done.stdout + done.stderr)
             module.fail_json(
                 msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
-                f"Once that is mended, running this again goes on from there. It said:\n{told}"
+                f"{mend(told)}. It said:\n{told}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

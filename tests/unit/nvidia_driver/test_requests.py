@@ -15,6 +15,7 @@ from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstr
 from muster.nvidia_driver.request import (
     Need,
     complaints,
+    mend,
     newest_common,
     offers,
     parse,
@@ -198,3 +199,10 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
         "E: Sub-process /usr/bin/dpkg returned an error code (1)",
     ]
     assert complaints("one\ntwo\n") == "one\ntwo"
+
+
+def test_a_mirror_that_is_behind_is_told_from_other_trouble() -> None:
+    # As apt 2.7 said it of an archive whose lists were older than its files.
+    said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
+    assert "cluster_mirror" in mend(complaints(said))
+    assert "goes on from there" in mend("E: Sub-process /usr/bin/dpkg returned an error code (1)")
