@@ -32,6 +32,11 @@ def test_every_part_of_the_driver_has_one_version(gpu_cluster: GpuCluster, drive
         assert {version.partition("-")[0] for version in there.values()} == {driver}
 
 
+def test_dpkg_misses_nothing(gpu_cluster: GpuCluster) -> None:
+    for node in gpu_cluster.nodes:
+        assert node.inside("dpkg", "--audit").stdout == "", node.name
+
+
 def test_what_is_loaded_is_what_is_installed(gpu_cluster: GpuCluster, driver: str) -> None:
     for node in gpu_cluster.nodes:
         assert loaded(node) == driver
