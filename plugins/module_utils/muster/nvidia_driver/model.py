@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NOT_OURS = ("nouveau", "nova", "nova_core", "NovaCore")
+BUILT_WITH = ("dkms", "linux-headers-")
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,9 @@ class Seen:
 
     @property
     def broken(self) -> list[str]:
-        """Packages of the driver that dpkg has not finished."""
-        return [name for name, each in self.packages.items() if each["state"] != "installed" and is_part(name)]
+        """Packages of the driver, and of what its modules are built with, that dpkg has not finished."""
+        unfinished = [name for name, each in self.packages.items() if each["state"] != "installed"]
+        return [name for name in unfinished if is_part(name) or name.startswith(BUILT_WITH)]
 
     @property
     def next_kernels(self) -> list[str]:
