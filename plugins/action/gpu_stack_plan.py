@@ -176,5 +176,6 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         key_enrolled=facts["key_enrolled"],
         managed=managed and not system["container"],
         container=system["container"],
+        virtual=bool(system["virtual"]),
         driver=facts["packages"]["driver"] or gpus["driver_version"],
     )

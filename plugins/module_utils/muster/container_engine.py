@@ -121,8 +121,8 @@ def _runtimes(text: str) -> Mapping[str, Any]:
         return {}
     try:
         config = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"is not JSON ({error})") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON (line {error.lineno})") from None
     runtimes = config.get("runtimes", {}) if isinstance(config, dict) else None
     if not isinstance(runtimes, dict):
         raise ValueError("does not hold a mapping with runtimes")

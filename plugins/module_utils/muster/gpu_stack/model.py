@@ -33,8 +33,9 @@ class Seen:
     `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), with that of the running one first.
     secure_boot: None where nobody knows. key_enrolled: whether the firmware trusts the key that dkms signs with.
     managed: whether the driver may be installed; otherwise it is taken as it is. container: whether it is one, which
-    sees its host's bus, uses its host's driver, and has the GPUs that the inventory gives it. driver: version of the
-    one that is installed, with whatever packages.
+    sees its host's bus, uses its host's driver, and has the GPUs that the inventory gives it. virtual: whether it is a
+    virtual machine, whose host may keep the NVSwitches. driver: version of the one that is installed, with whatever
+    packages.
     """
 
     node: str
@@ -50,6 +51,7 @@ class Seen:
     key_enrolled: bool | None = None
     managed: bool = True
     container: bool = False
+    virtual: bool = False
     driver: str = ""
     looked: bool = True
 

@@ -57,7 +57,7 @@ class Node:
     @property
     def has_fabric(self) -> bool:
         """Whether it has NVSwitches: on its bus, or behind the network adapters of an NVLink 5 board of eight GPUs."""
-        board = any(chip.nvlink5 and not chip.grace for chip in self.chips)
+        board = any(chip.nvlink5 and not chip.grace for chip in self.chips) and not self.seen.virtual
         return bool(self.seen.nvswitches) or (board and max(self.seen.gpu_count, len(self.seen.gpus)) >= 8)
 
     def gpu(self, chip: Chip) -> str:
