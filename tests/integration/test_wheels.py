@@ -54,6 +54,7 @@ def test_a_node_that_joins_later_gets_the_same_from_its_peer(cluster: CountedClu
     assert tasks_of_the_role(again, "node2") == ["Validating arguments against arg spec 'main'", LOOK]
 
 
+@pytest.mark.slow
 def test_without_the_mesh_every_node_downloads(cluster: CountedCluster, one: int) -> None:
     cluster.clean()
     result, sent = cluster.provide("node1", "node2", cluster_user="nobody")
@@ -77,6 +78,7 @@ def test_all_nodes_together_download_once(cluster: CountedCluster, one: int) -> 
     assert cluster.lock.read_text().count("# environment:") == 1
 
 
+@pytest.mark.slow
 def test_with_a_dead_head_node_the_next_one_downloads_what_is_wished_now(cluster: CountedCluster, one: int) -> None:
     """Another version is another resolution: the lock follows, and says in what it is different."""
     head, *others = cluster.machines
