@@ -83,13 +83,13 @@ used:
 
 import os
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster import apt_sources as domain
+from ansible.module_utils.muster_node.whole_file import write_whole
 from ansible.module_utils.urls import open_url
 
 if TYPE_CHECKING:
@@ -169,17 +169,6 @@ def key_of(repository: domain.Repository, given: Mapping[str, Any]) -> bytes:
     )
 
 
-def write(path: str, content: bytes, module: AnsibleModule) -> None:
-    """Write a file at once, for all to read: apt fetches as a user of its own."""
-    folder = Path(path).parent
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-    Path(name).chmod(0o644)
-    module.atomic_move(name, path)
-
-
 def have_lists_read(repository: domain.Repository) -> None:
     """Have apt read this repository's lists alone."""
     argv = ["apt-get", "update", "--quiet", "--option=APT::Get::List-Cleanup=0", "--option=DPkg::Lock::Timeout=300"]
@@ -210,14 +199,14 @@ def has_lists(repository: domain.Repository) -> bool:
     return any((LISTS / name).exists() for name in repository.list_names)
 
 
-def add(module: AnsibleModule, repository: domain.Repository, given: Mapping[str, Any], paths: list[str]) -> None:
+def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str]) -> None:
     before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
     texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
     if repository.key_path in paths:
         texts[repository.key_path] = key_of(repository, given)
     try:
         for path in paths:
-            write(path, texts[path], module)
+            write_whole(path, texts[path])
         have_lists_read(repository)
     except BaseException:
         # Left there, it would stand in the way of everything else that apt is asked on this node.
@@ -225,7 +214,7 @@ def add(module: AnsibleModule, repository: domain.Repository, given: Mapping[str
             if content is None:
                 Path(path).unlink(missing_ok=True)
             else:
-                write(path, content, module)
+                write_whole(path, content)
         raise
 
 
@@ -241,7 +230,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         files = {path: read(path) for path in (*repository.texts, repository.key_path)}
         paths = repository.lacks(files)
         if not module.check_mode and (paths or not has_lists(repository)):
-            add(module, repository, given, paths)
+            add(repository, given, paths)
         written += paths
         after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
         diff += [

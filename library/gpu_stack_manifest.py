@@ -47,7 +47,6 @@ manifest:
 import json
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +54,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect_facts import facts
 from ansible.module_utils.muster_node import look_pci, look_stack, look_system
+from ansible.module_utils.muster_node.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -96,12 +96,7 @@ def main() -> None:
     now = domain.manifest(module.params["node"], seen, ask_for_origins(now["packages"]))
     text = json.dumps(now, indent=2) + "\n"
     if not module.check_mode:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
-        Path(name).chmod(0o644)
-        module.atomic_move(name, str(path))
+        write_whole(str(path), text.encode())
     before = json.dumps(there, indent=2) + "\n" if there else ""
     diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": text}
     module.exit_json(changed=True, manifest=now, diff=diff)

@@ -91,7 +91,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +99,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster import mirrors
 from ansible.module_utils.muster import package_sources as domain
 from ansible.module_utils.muster.apt_entries import STOCK_FILES
+from ansible.module_utils.muster_node.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -184,17 +184,6 @@ def wait_for_cloud_init() -> bool:
     return True
 
 
-def write(path: str, content: str, module: AnsibleModule) -> None:
-    target = Path(path)
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(handle, "w", errors="surrogateescape") as stream:
-        stream.write(content)
-    # As it was; a new file may be read by all, as apt reads some as a user of its own.
-    Path(name).chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o644)
-    module.atomic_move(name, path)
-
-
 def trust(plan: domain.Plan) -> None:
     if not plan.bundle:
         return
@@ -236,10 +225,10 @@ def have_lists_read(wish: domain.Wish) -> None:
             time.sleep(PAUSE)
 
 
-def apply(plan: domain.Plan, wish: domain.Wish, seen: domain.Seen, module: AnsibleModule) -> None:
+def apply(plan: domain.Plan, wish: domain.Wish, seen: domain.Seen) -> None:
     try:
         for path, content in plan.write.items():
-            write(path, content, module)
+            write_whole(path, content.encode("utf-8", "surrogateescape"))
         certificates = [path for path in plan.remove if path.startswith(domain.CERTIFICATES)]
         for path in certificates:
             Path(path).unlink(missing_ok=True)
@@ -253,7 +242,7 @@ def apply(plan: domain.Plan, wish: domain.Wish, seen: domain.Seen, module: Ansib
     except BaseException:
         for path in (*plan.write, *plan.remove):
             if path in seen.files:
-                write(path, seen.files[path], module)
+                write_whole(path, seen.files[path].encode("utf-8", "surrogateescape"))
             else:
                 Path(path).unlink(missing_ok=True)
         if plan.bundle:
@@ -322,7 +311,7 @@ def main() -> None:
         module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.")
     if plan.needed and not module.check_mode:
         try:
-            apply(plan, wish, seen, module)
+            apply(plan, wish, seen)
         except RefusedError as refused:
             module.fail_json(msg=f"{given['node']}: {refused}.")
     module.exit_json(
