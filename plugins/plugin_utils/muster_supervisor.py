@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from muster import plan as planning
 from muster import preflight
 from muster.failure import NodeReport
+from muster.launch_unit import unit_properties
 from muster.verdict import Finding
 from muster.watch import Decision, Limits, Watch, standing_still
 from muster_messages import Answer, Messages
@@ -233,10 +234,11 @@ class Supervisor:
                 "argv": entry["argv"],
                 "env": entry["env"],
                 "run_dir": entry["run_dir"],
-                "chdir": self.settings.chdir,
                 "lease": self.settings.lease,
                 "time_limit": self.settings.time_limit,
-                "stop_timeout": self.settings.stop_timeout,
+                "properties": unit_properties(
+                    self.settings.user, self.settings.chdir or entry["run_dir"], self.settings.stop_timeout
+                ),
                 "keep": self.settings.keep,
                 "script_name": self.settings.script_name,
                 "script_body": base64.b64encode(self.settings.script_body).decode(),

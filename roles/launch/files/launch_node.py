@@ -296,19 +296,8 @@ def start(spec: Json) -> Json:
     write_file(state + "/spec.json", json.dumps(spec).encode(), 0o640, 0, entry.pw_gid)
     lease = LEASE_FORMAT.format(time.monotonic() + spec["lease"])
     write_file(state + "/lease", lease.encode(), 0o644, reader_uid, reader_gid)
-    properties = {
-        "User": spec["user"],
-        "WorkingDirectory": spec.get("chdir") or run_dir,
-        "KillMode": "control-group",
-        "TimeoutStopSec": "%ds" % spec["stop_timeout"],
-        "LimitCORE": "0",
-        "LimitMEMLOCK": "infinity",
-        "TasksMax": "infinity",
-        "UMask": "0022",
-        # Every process of the launch carries the mark by which `stop` looks for what is left.
-        "Environment": "MUSTER_LAUNCH_ID=" + launch_id,
-        "OOMPolicy": "stop",
-    }
+    # Every process of the launch carries the mark by which `stop` looks for what is left.
+    properties = {**spec["properties"], "Environment": "MUSTER_LAUNCH_ID=" + launch_id}
     if spec["time_limit"]:
         properties["RuntimeMaxSec"] = "%ds" % (spec["time_limit"] + LIMIT_SLACK)
     argv = ["systemd-run", "--quiet", "--unit", unit_name(launch_id), "--description", "Muster launch " + launch_id]

@@ -1,0 +1,23 @@
+"""The systemd unit that a launch runs in: what holds in it for every process of the job.
+
+Whoever wants to know what a launch will meet (limits, environment, room in shared memory) looks from inside a unit
+with the same properties: a login shell has others.
+"""
+
+from __future__ import annotations
+
+
+def unit_properties(user: str, working_directory: str, stop_timeout: int) -> dict[str, str]:
+    """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL."""
+    return {
+        "User": user,
+        "WorkingDirectory": working_directory,
+        "KillMode": "control-group",
+        "TimeoutStopSec": f"{stop_timeout}s",
+        "LimitCORE": "0",
+        # What the adapter reads and writes by itself must stay in memory (NCCL troubleshooting guide, memlock).
+        "LimitMEMLOCK": "infinity",
+        "TasksMax": "infinity",
+        "UMask": "0022",
+        "OOMPolicy": "stop",
+    }
