@@ -20,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster import outcome as judging
 from muster.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
 from muster.verdict import Finding, told
+from muster.words import plural
 from muster_connection import connect
 from muster_logs import LogBook, point_latest, write_json
 from muster_progress import Progress
@@ -189,7 +190,7 @@ def headline(plan: dict[str, Any]) -> str:
     parts = [f"{entry['node']} {rank_range(entry['ranks'])}" for entry in plan["nodes"]]
     shown = ", ".join(parts[:8]) + (f", and {len(parts) - 8} nodes more" if len(parts) > 8 else "")
     return (
-        f"launch {plan['launch_id']}: {judging.plural(plan['world_size'], 'rank')} ({shown}),"
+        f"launch {plan['launch_id']}: {plural(plan['world_size'], 'rank')} ({shown}),"
         f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
     )
 

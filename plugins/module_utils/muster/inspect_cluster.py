@@ -6,9 +6,12 @@ is blamed.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from .majority import vote
+from .words import few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +35,7 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
             yield node.finding(
                 "node.same_machine",
                 "fail",
-                f"{_few(group, ' and ')} are one and the same machine",
+                f"{few([node.name for node in group], ' and ')} are one and the same machine",
                 "List every machine once, under its own address",
                 observed=node.seen["identity"]["boot"],
             )
@@ -48,7 +51,7 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
                 yield node.finding(
                     name,
                     "warn",
-                    f"{_few(group, ' and ')} have the same {what}, as copies of one image do",
+                    f"{few([node.name for node in group], ' and ')} have the same {what}, as copies of one image do",
                     "Give each its own, on all but one of them, with",
                     command,
                 )
@@ -65,30 +68,17 @@ def different_values(nodes: list[Node]) -> Iterator[Finding]:
 
 
 def _minority(nodes: list[Node], name: str, what: str, value_of: Callable[[Node], Any]) -> Iterator[Finding]:
-    holders: dict[Any, list[Node]] = defaultdict(list)
-    for node in nodes:
-        value = value_of(node)
-        if value is not None:
-            holders[value].append(node)
-    if len(holders) < 2:
+    by_name = {node.name: node for node in nodes}
+    votes = vote({node.name: value_of(node) for node in nodes})
+    if votes.agree:
         return
-    total = sum(len(group) for group in holders.values())
-    usual, most = Counter({value: len(group) for value, group in holders.items()}).most_common(1)[0]
-    if most * 2 > total:
-        for value, group in holders.items():
-            for node in group if value != usual else ():
-                yield node.finding(
-                    name,
-                    "warn",
-                    f"the {what} is {value}, and {usual} on most nodes",
-                    FIXES[name],
-                    observed=str(value),
-                    expected=str(usual),
-                )
-        return
-    values = "; ".join(f"{value} on {_few(group)}" for value, group in holders.items())
-    for node in (node for group in holders.values() for node in group):
-        yield node.finding(name, "warn", f"the {what} differs: {values}", FIXES[name], observed=str(value_of(node)))
+    for odd, value in votes.odd:
+        summary = f"the {what} differs: {votes.spread()}"
+        more = {"observed": str(value)}
+        if votes.usual is not None:
+            summary = f"the {what} is {value}, and {votes.usual} on most nodes"
+            more["expected"] = str(votes.usual)
+        yield by_name[odd].finding(name, "warn", summary, FIXES[name], **more)
 
 
 FIXES = {
@@ -131,8 +121,3 @@ def _alike(
     for group in groups.values():
         if len(group) > 1:
             yield tuple(node.name for node in group), group
-
-
-def _few(nodes: list[Node], between: str = ", ") -> str:
-    names = [node.name for node in nodes]
-    return between.join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

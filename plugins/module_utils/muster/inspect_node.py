@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .verdict import Finding, evidence
+from .words import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -176,7 +177,7 @@ def ways(node: Node) -> Iterator[Finding]:
         if interface not in (mine, "lo"):
             others.setdefault(interface, []).append(peer)
     for interface, peers in others.items():
-        names = _few(peers)
+        names = few(peers)
         if interface:
             yield node.finding(
                 "net.peer.other_interface",
@@ -206,7 +207,7 @@ def gpus(node: Node) -> Iterator[Finding]:
         yield node.finding(
             "gpu.count.differs",
             "fail",
-            f"it has {_count(len(devices), 'GPU')} on the bus, and cluster_gpus is {wanted}",
+            f"it has {plural(len(devices), 'GPU')} on the bus, and cluster_gpus is {wanted}",
             "Correct cluster_gpus; if one is missing, look for it with",
             "sudo dmesg | grep -iE 'nvrm|pcie'",
             observed=str(len(devices)),
@@ -217,7 +218,7 @@ def gpus(node: Node) -> Iterator[Finding]:
         yield node.finding(
             "gpu.count.differs",
             "warn",
-            f"{_count(len(devices) - wanted, 'GPU')} of its {len(devices)} would stay idle: cluster_gpus is {wanted}",
+            f"{plural(len(devices) - wanted, 'GPU')} of its {len(devices)} would stay idle: cluster_gpus is {wanted}",
             f"Set cluster_gpus to {len(devices)} to train on all of them",
             observed=str(len(devices)),
             expected=str(wanted),
@@ -228,7 +229,7 @@ def gpus(node: Node) -> Iterator[Finding]:
             yield node.finding(
                 "gpu.driver.other",
                 "warn",
-                f"{_count(len(bound), 'GPU')} held by the driver {driver}, which {what}",
+                f"{plural(len(bound), 'GPU')} held by the driver {driver}, which {what}",
                 "The driver of NVIDIA takes them over at the next start" if driver == "nouveau" else "Take them back",
                 observed=driver,
                 expected="nvidia",
@@ -333,11 +334,3 @@ def _reserved(text: str, port: int) -> bool:
         if first.isdigit() and int(first) <= port <= int(last or first):
             return True
     return False
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .verdict import told
+from .words import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,3 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 
 def _fit(cell: str, width: int) -> str:
     return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"
-
-
-def few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .failure import Failure, NodeReport, first_failure
 from .verdict import Finding, add_up, evidence, told, with_fix
+from .words import plural
 
 if TYPE_CHECKING:
     from .watch import Decision
@@ -60,10 +61,6 @@ def summary_of(plan: dict[str, Any], findings: list[Finding]) -> str:
     names = plural(len(plan["nodes"]), "node")
     summary = f"{plural(plan['world_size'], 'rank')} on {names} ran to their end ({plan['backend']})"
     return "; ".join([summary, *told([finding for finding in findings if finding.status == "warn"])])
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def refused(preflight: list[Finding]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .outcome import plural
 from .verdict import Finding, add_up, told
+from .words import plural
 
 PERIOD = 997  # of the all-reduce pattern: rank r sends (i mod 997 + 1) * (r + 1) at place i
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from muster.inspect_table import few
+from muster.words import few
 
 from .driver import ended
 from .model import Choice

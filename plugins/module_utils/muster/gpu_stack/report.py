@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.inspect_table import few
+from muster.words import few
 
 from .model import Refusal
 
