@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from muster import smoke
 from muster_logs import write_json
+from muster_runs import add_verdict
 
 
 class ActionModule(ActionBase):
@@ -33,7 +34,7 @@ class ActionModule(ActionBase):
         measured = smoke.measured(plan, events)
         folder = Path(launch["artifacts"])
         write_json(folder / "smoke.json", measured)
-        write_json(folder / "verdict.json", verdict)
+        add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
         result.update(changed=False, verdict=verdict, smoke=measured, artifacts=str(folder))
         if verdict["status"] not in ("healthy", "degraded"):
             result.update(failed=True, msg=verdict["summary"])

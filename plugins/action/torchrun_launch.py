@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,9 @@ from muster.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
 from muster.verdict import Finding, told
 from muster.words import plural
 from muster_connection import connect
-from muster_logs import LogBook, point_latest, write_json
+from muster_logs import LogBook, point_latest
 from muster_progress import Progress
+from muster_runs import add_verdict, launch_id
 from muster_supervisor import Outcome, Settings, Supervisor
 from muster_vars import node_variables
 
@@ -85,7 +84,7 @@ class ActionModule(ActionBase):
             raise PlanError([f"{source} is not a file on the controller (script_src)."])
         wish = LaunchWish(
             cluster=cluster["cluster_name"],
-            launch_id=f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}",
+            launch_id=launch_id(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
             user=cluster["cluster_user"],
             script=source or options["script"],
             script_is_sent=bool(source),
@@ -147,7 +146,7 @@ class ActionModule(ActionBase):
             ended = supervisor.launch()
         progress.clear()
         verdict = judge(ended, folder)
-        write_json(folder / "verdict.json", verdict)
+        add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
         result = {
             "changed": False,
             # Left running, or ended by the user's own word, is what was asked for.
@@ -171,18 +170,18 @@ class ActionModule(ActionBase):
         return result
 
 
-def kept_plan(folder: Path, launch_id: str, nodes: list[str]) -> dict[str, Any]:
+def kept_plan(folder: Path, name: str, nodes: list[str]) -> dict[str, Any]:
     """The plan of a launch that was begun from here. Raises PlanError."""
     try:
-        plan: dict[str, Any] = json.loads((folder / launch_id / "plan.json").read_text(encoding="utf-8"))
+        plan: dict[str, Any] = json.loads((folder / name / "plan.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
         known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
         raise PlanError(
-            [f"No launch {launch_id!r} was begun from here; the newest are {', '.join(known) or 'none'}."]
+            [f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."]
         ) from exc
     missing = [entry["node"] for entry in plan["nodes"] if entry["node"] not in nodes]
     if missing:
-        raise PlanError([f"{', '.join(missing)} took part in {launch_id}, and is not in gpu_nodes any more."])
+        raise PlanError([f"{', '.join(missing)} took part in {name}, and is not in gpu_nodes any more."])
     return plan
 
 
