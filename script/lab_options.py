@@ -32,6 +32,7 @@ ORDER = (
     "container_toolkit",
     "dcgm",
     "pytorch",
+    "health",
     "launch",
     "ddp_smoke",
 )

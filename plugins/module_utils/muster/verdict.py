@@ -81,7 +81,7 @@ def told(findings: list[Finding]) -> list[str]:
         key = (finding.summary, finding.fix.get("text", ""), finding.fix.get("command", ""))
         nodes.setdefault(key, []).append(finding.node)
         first.setdefault(key, finding)
-    return [with_fix(finding, ", ".join(nodes[key])) for key, finding in first.items()]
+    return [with_fix(finding, ", ".join(dict.fromkeys(nodes[key]))) for key, finding in first.items()]
 
 
 def with_fix(finding: Finding, nodes: str = "") -> str:

@@ -38,8 +38,9 @@ PER_NODE = {
     "container_toolkit_mode",
     "dcgm_mode",
     "dcgm_remove_old",
+    "health_prometheus_dir",
 }
-WITH_A_PLACE = ("cluster", "gpu_stack", "cuda_toolkit", "nccl", "container_toolkit", "dcgm")
+WITH_A_PLACE = ("cluster", "gpu_stack", "cuda_toolkit", "nccl", "container_toolkit", "dcgm", "health")
 DEFAULTS = {
     "cluster_name": "rack",
     "cluster_interface": "",

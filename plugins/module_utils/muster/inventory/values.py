@@ -46,6 +46,10 @@ CLUSTER_WIDE = (
     "nccl_tests_sha256",
     "container_toolkit_engine",
     "dcgm_install",
+    "health_gate",
+    "health_throughput",
+    "health_collective",
+    "health_code",
 )
 PORTS = range(1024, 65536)
 # Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.

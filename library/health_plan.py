@@ -1,0 +1,68 @@
+# The work is done on the controller, by plugins/action/health_plan.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: health_plan
+short_description: Read once, for all nodes, what the health checks need from the inventory
+description:
+  - Which nodes take part in a launch, which is the head node, over what port and backend they meet, and what each node
+    is declared to have.
+  - Contacts no node; use it with C(run_once).
+options:
+  code:
+    description: Files and folders that must be the same on every node.
+    type: list
+    elements: path
+    default: []
+  collective:
+    description: Whether the GPUs of each node are to compute a collective together.
+    type: bool
+    default: false
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing.}
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Read what the inventory says
+  health_plan:
+  register: __plan
+  run_once: true
+"""
+
+RETURN = r"""
+wishes:
+  description: >-
+    The options of M(nccl_health) for each node, in the order of the inventory. A quarantined node has none.
+  returned: always
+  type: dict
+quarantined:
+  description: Names of the nodes that are left out of every launch.
+  returned: always
+  type: list
+  elements: str
+participants:
+  description: Names of the nodes of a launch, in the order of their node ranks.
+  returned: always
+  type: list
+  elements: str
+head:
+  description: Name of the node with node rank 0.
+  returned: always
+  type: str
+backend:
+  description: gloo or nccl.
+  returned: always
+  type: str
+port:
+  description: Port of the rendezvous on the head node.
+  returned: always
+  type: int
+folder:
+  description: Folder on the controller that has the cluster's artifacts.
+  returned: always
+  type: str
+"""

@@ -1,0 +1,97 @@
+"""Reads what the inventory says of the nodes, once for all of them; documented in library/health_plan.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from muster.plan import NodeSpec, PlanError, chosen_backend, participants
+from muster_vars import load_roles, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WISHES = (
+    *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
+    *("cluster_gpu_model", "cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_run_root"),
+    *("cluster_quarantined", "cluster_backend", "cluster_launch_nodes"),
+)
+
+
+class ActionModule(ActionBase):
+    """Contacts no node."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(
+            {
+                "code": {"type": "list", "elements": "path", "default": []},
+                "collective": {"type": "bool", "default": False},
+            }
+        )
+        try:
+            result.update(self._plan(options, task_vars or {}))
+        except PlanError as exc:
+            raise AnsibleActionFail(" ".join(exc.problems)) from exc
+        return {**result, "changed": False}
+
+    def _plan(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        roles = load_roles(self._loader, "cluster", "pytorch")
+        nodes: dict[str, dict[str, Any]] = {}
+        for name in task_vars["groups"].get("gpu_nodes", []):
+            reading = read_node(task_vars, self._templar, roles, name, WISHES)
+            for variable, error in reading.errors.items():
+                raise AnsibleError(f"{name}: {variable} {error}.")
+            nodes[name] = reading.values
+        cluster = next(iter(nodes.values()), {})
+        specs = [
+            NodeSpec(
+                name,
+                own["cluster_address"],
+                own["cluster_torchrun"],
+                interface=own["cluster_interface"],
+                gpus=own["cluster_gpus"],
+                nproc=own["cluster_nproc_per_node"],
+                quarantined=own["cluster_quarantined"],
+            )
+            for name, own in nodes.items()
+        ]
+        launched = participants(specs, cluster.get("cluster_launch_nodes", []))
+        backend = chosen_backend(cluster["cluster_backend"], launched)
+        return {
+            "participants": [spec.name for spec in launched],
+            "head": launched[0].name,
+            "backend": backend,
+            "port": cluster["cluster_master_port"],
+            "folder": str(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
+            "quarantined": [name for name, own in nodes.items() if own["cluster_quarantined"]],
+            "wishes": {
+                name: {
+                    "node": name,
+                    "user": own["cluster_user"],
+                    "address": own["cluster_address"],
+                    "interface": own["cluster_interface"],
+                    "gpus": own["cluster_gpus"],
+                    "gpu_model": own["cluster_gpu_model"],
+                    "nproc": own["cluster_nproc_per_node"],
+                    "torchrun": own["cluster_torchrun"],
+                    "backend": backend,
+                    "port": own["cluster_master_port"],
+                    "head": name == launched[0].name,
+                    "run_root": own["cluster_run_root"],
+                    "code": options["code"],
+                    "collective": options["collective"],
+                }
+                for name, own in nodes.items()
+                if not own["cluster_quarantined"]
+            },
+        }

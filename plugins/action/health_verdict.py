@@ -1,0 +1,79 @@
+"""Adds up the health of the cluster and keeps it; documented in library/health_verdict.py."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.plugins.action import ActionBase
+
+from muster.health import cluster, metrics, table
+from muster.health.cluster import Nodes
+from muster.verdict import add_up
+from muster_connection import one_line
+from muster_logs import write_json
+from muster_runs import add_verdict, run_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOST = "it could not be reached, or an earlier step failed on it"
+
+
+class ActionModule(ActionBase):
+    """Contacts no node."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            {
+                "plan": {"type": "dict", "required": True},
+                "looks": {"type": "str", "required": True},
+                "network": {"type": "dict", "required": True},
+                "gate": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+            }
+        )
+        nodes = self._nodes(arguments, task_vars or {})
+        health = cluster.judge(nodes, arguments["gate"])
+        network = nodes.network.get("network", {})
+        verdict = add_up(health.findings, skipped=health.skipped)
+        if verdict["status"] in ("healthy", "degraded"):
+            verdict["summary"] = table.summary(health.findings, network, len(nodes.looks))
+        folder = run_folder(Path(nodes.plan["folder"]))
+        for name, look in nodes.looks.items():
+            own = [finding.as_dict() for finding in health.findings if finding.node == name]
+            kept = {"schema": 1, "node": name, **{key: look[key] for key in ("facts", "traits", "skipped")}}
+            write_json(folder / "health" / f"{name}.json", {**kept, "findings": own}, private=True)
+        write_json(folder / "network.json", network)
+        result.update(
+            changed=False,
+            msg=table.report(health.findings, health.skipped, network, len(nodes.looks)),
+            verdict=add_verdict(folder, verdict),
+            refusal=health.refusal,
+            metrics={
+                name: metrics.textfile([one for one in health.findings if one.node == name], time.time())
+                for name in nodes.looks
+            },
+            artifacts=str(folder),
+        )
+        return result
+
+    def _nodes(self, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> Nodes:
+        plan = arguments["plan"]
+        looks, lost, left_out = {}, {}, []
+        for name in plan["wishes"]:
+            look = task_vars["hostvars"].raw_get(name).get(arguments["looks"], {})
+            if "traits" in look:
+                looks[name] = look
+            elif name not in task_vars["ansible_play_hosts_all"]:
+                left_out.append(name)
+            else:
+                lost[name] = one_line(str(look.get("msg", ""))).rstrip(":. ") or LOST
+        return Nodes(plan, looks, lost, left_out, arguments["network"])

@@ -1,0 +1,85 @@
+"""The health of the whole cluster: what each node said of itself, what was found between them, and what they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import Finding, told
+from . import consistency
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FINDINGS = {
+    "node.unreachable": Entry(
+        "the connection of Ansible to the node",
+        "the node could not be looked at: a fail where it takes part in a launch, else unknown",
+        "Look why with the command that is named, or leave it out (cluster_quarantined, cluster_launch_nodes)",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What is known of the nodes before anything is judged.
+
+    plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why it could not be looked at}.
+    left_out: nodes that --limit kept out. network: the result of net_probe.
+    """
+
+    plan: Mapping[str, Any]
+    looks: Mapping[str, Mapping[str, Any]]
+    lost: Mapping[str, str]
+    left_out: list[str]
+    network: Mapping[str, Any]
+
+
+@dataclass
+class Health:
+    """findings and skipped: as the verdict takes them. refusal: one sentence per cause, "" when a launch may begin."""
+
+    findings: list[Finding]
+    skipped: list[dict[str, str]]
+    refusal: str
+
+
+def judge(nodes: Nodes, gate: str) -> Health:
+    """Put everything together. gate: fail, or warn where a failed check is to be told and no more."""
+    found: dict[tuple[str, str, str | None, str], Finding] = {}
+    for finding in every_finding(nodes):
+        found.setdefault((finding.id, finding.node, finding.peer, finding.summary), finding)
+    findings = list(found.values())
+    launched = set(nodes.plan["participants"])
+    against = [one for one in findings if one.status == "fail" and {one.node, one.peer} & launched]
+    if gate == "warn":
+        findings = [replace(one, status="warn") if one.status == "fail" else one for one in findings]
+    refusal = "" if gate == "warn" else "\n".join(f"{line}." for line in told(against))
+    return Health(findings, every_skip(nodes), refusal)
+
+
+def every_finding(nodes: Nodes) -> list[Finding]:
+    launched = nodes.plan["participants"]
+    found = [
+        Finding(
+            "node.unreachable",
+            "fail" if name in launched else "unknown",
+            name,
+            f"it could not be looked at: {why}",
+            fix={"text": "Look why with", "command": f"ansible {name} -m ansible.builtin.ping -vvv"},
+        )
+        for name, why in nodes.lost.items()
+    ]
+    for look in nodes.looks.values():
+        found += [Finding(**finding) for finding in look["findings"]]
+    found += [Finding(**finding) for finding in nodes.network.get("findings", [])]
+    return [*found, *consistency.judge({name: look["traits"] for name, look in nodes.looks.items()})]
+
+
+def every_skip(nodes: Nodes) -> list[dict[str, str]]:
+    skipped = [{"id": "node", "node": name, "why": "it is quarantined"} for name in nodes.plan["quarantined"]]
+    skipped += [{"id": "node", "node": name, "why": "--limit leaves it out"} for name in nodes.left_out]
+    for name, look in nodes.looks.items():
+        skipped += [{"node": name, **entry} for entry in look["skipped"]]
+    return skipped + list(nodes.network.get("skipped", []))

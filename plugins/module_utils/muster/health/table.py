@@ -1,0 +1,61 @@
+"""The cluster's health for people, in a few lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict import told
+from ..words import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..verdict import Finding
+
+MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
+
+
+def report(findings: list[Finding], skipped: list[dict[str, str]], network: Mapping[str, Any], nodes: int) -> str:
+    """What was found, the worst first; then what was looked at; then, in one line each, what was not, and why."""
+    lines = []
+    for status, mark in MARKS.items():
+        lines += [f"{mark}  {line}" for line in told([one for one in findings if one.status == status])]
+    lines.append(looked_at(findings, network, nodes))
+    return "\n".join([*lines, *not_looked_at(skipped, nodes)])
+
+
+def summary(findings: list[Finding], network: Mapping[str, Any], nodes: int) -> str:
+    """One line: nothing stands against a launch, and what it is that does not stand against it but is worth a look."""
+    warnings = told([one for one in findings if one.status == "warn"])
+    return "; ".join([f"nothing stands against a launch: {looked_at(findings, network, nodes)}", *warnings])
+
+
+def looked_at(findings: list[Finding], network: Mapping[str, Any], nodes: int) -> str:
+    ran = len({one.id for one in findings})
+    return f"{plural(nodes, 'node')}, {plural(ran, 'kind')} of check{links(network)}"
+
+
+def links(network: Mapping[str, Any]) -> str:
+    """The links in one clause: how many, how long a message takes, how fast they are."""
+    probed = network.get("links", [])
+    if not probed:
+        return ""
+    parts = [f", {plural(len(probed), 'link')}"]
+    for key, form in (("rtt_ms", "round trip {:.2f} ms"), ("gbps", "{:.1f} Gbit/s")):
+        values = sorted(link[key] for link in probed if link.get(key) is not None)
+        if values:
+            parts.append(form.format(values[len(values) // 2]))
+    return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
+
+
+def not_looked_at(skipped: list[dict[str, str]], nodes: int) -> list[str]:
+    groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for entry in skipped:
+        ids, names = groups.setdefault(entry["why"], ({}, {}))
+        ids[entry["id"]] = None
+        names[entry.get("node", "")] = None
+    return [
+        f"skipped  {'every node' if len(names) == nodes > 1 else few([name for name in names if name])}: "
+        f"{', '.join(ids)}, because {why}"
+        for why, (ids, names) in groups.items()
+    ]
