@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster import firewall_table
+from muster.catalogue_entry import Entry
 from muster.firewall import openings, training_interface
 from muster.netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
 from muster.verdict import Finding, evidence
@@ -24,6 +25,49 @@ if TYPE_CHECKING:
     from muster.listeners import Listener
 
 # Addresses for documentation: nobody's, so no rule is about them.
+FINDINGS = {
+    "firewall.launch.blocked": Entry(
+        "the rules in force, for the packets of a launch from every peer",
+        "a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
+        "Change that rule, or let the role firewall write its own",
+    ),
+    "firewall.launch.open": Entry(
+        "the rules in force, for packets from a stranger",
+        "everybody reaches a port of a launch (fail)",
+        "Remove the rule that is named",
+    ),
+    "firewall.ssh.blocked": Entry(
+        "the rules in force, for the way that Ansible came in",
+        "ssh is not let in (fail), or that cannot be told (unknown)",
+        "Change the rule that is named",
+    ),
+    "firewall.service.open": Entry(
+        "the rules in force, and what listens",
+        "everybody reaches a service that firewall_allow does not list (fail)",
+        "List it there, or remove the rule",
+    ),
+    "firewall.service.cut_off": Entry(
+        "what listens, and the rules that are about to be written",
+        "a service that strangers reach is about to be cut off (warn)",
+        "Add the entry that is named to firewall_allow",
+    ),
+    "firewall.published": Entry(
+        "the nat tables",
+        "a container engine leads a port past the firewall (warn)",
+        "Publish it on one address only, or close it in DOCKER-USER",
+    ),
+    "firewall.boot": Entry(
+        "the units and the files of the firewall",
+        "what is in force is not so after a restart, or a change waits for its confirmation (fail)",
+        "Run playbooks/network.yml again",
+    ),
+    "firewall.unknown": Entry(
+        "the rules in force",
+        "not all of them could be read (unknown)",
+        "Read what is said of them",
+    ),
+}
+
 STRANGER = {4: "203.0.113.77", 6: "2001:db8::77"}
 MOST_NAMED = 4
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .catalogue_entry import Entry
 from .majority import vote
 from .words import few
 
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
 
     from .inspect_node import Node
     from .verdict import Finding
+
+
+FINDINGS = {
+    "node.same_machine": Entry(
+        "the boot ids of all nodes",
+        "two names of the inventory are one machine (fail)",
+        "List every machine once",
+    ),
+    "node.machine_id.shared": Entry(
+        "/etc/machine-id of all nodes",
+        "two nodes have the same, as copies of one image do (warn)",
+        "Give each its own",
+    ),
+    "node.host_key.shared": Entry(
+        "the ssh host keys of all nodes",
+        "two nodes have the same, as copies of one image do (warn)",
+        "Give each its own",
+    ),
+}
 
 
 def judge(nodes: list[Node]) -> list[Finding]:

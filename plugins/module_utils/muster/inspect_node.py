@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .catalogue_entry import Entry
 from .verdict import Finding, evidence
 from .words import few, plural
 
@@ -12,6 +13,99 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Rule = Callable[["Node"], "Iterable[Finding]"]
+
+FINDINGS = {
+    "inspect.node": Entry(
+        "everything that inspect looks at",
+        "never: it is the pass of a node against which nothing stands",
+        "",
+    ),
+    "node.os.unsupported": Entry(
+        "/etc/os-release",
+        "the system is none that Muster knows (fail)",
+        "Install a supported one, or take the node out of the inventory",
+    ),
+    "node.systemd.missing": Entry(
+        "/proc/1/comm",
+        "the first process is not systemd (fail)",
+        "Boot the node with systemd",
+    ),
+    "node.python.old": Entry(
+        "the Python that Ansible uses there",
+        "it is older than 3.10 (fail)",
+        "Set ansible_python_interpreter to a newer one",
+    ),
+    "net.interface.missing": Entry(
+        "/sys/class/net",
+        "the node has no interface of the name cluster_interface (fail)",
+        "Correct it, or leave it empty",
+    ),
+    "net.address.missing": Entry(
+        "ip -json addr",
+        "no interface has cluster_address (fail)",
+        "Set cluster_address to an address of the node",
+    ),
+    "net.interface.other": Entry(
+        "ip -json addr",
+        "cluster_address is on another interface than cluster_interface (fail)",
+        "Correct one of the two",
+    ),
+    "net.interface.down": Entry(
+        "/sys/class/net/*/operstate",
+        "the training interface is down (warn)",
+        "ip link set NAME up",
+    ),
+    "net.peer.other_interface": Entry(
+        "ip route get, for every peer",
+        "the kernel reaches a peer over another interface than the one with the training address (warn)",
+        "Give the training network a route of its own, or use addresses of one network",
+    ),
+    "net.peer.no_route": Entry(
+        "ip route get, for every peer",
+        "there is no route to a peer (warn)",
+        "Give it one",
+    ),
+    "gpu.count.differs": Entry(
+        "/sys/bus/pci/devices",
+        "fewer GPUs than cluster_gpus are on the bus (fail), or more (warn)",
+        "Correct cluster_gpus, or look for the missing one in dmesg",
+    ),
+    "gpu.driver.other": Entry(
+        "/sys/bus/pci/devices/*/driver",
+        "nouveau or vfio-pci holds a GPU (warn)",
+        "The driver of NVIDIA takes over from nouveau at the next start",
+    ),
+    "user.uid.differs": Entry(
+        "/etc/passwd",
+        "the training user has another uid than node_baseline_user_uid (fail), or than on most nodes (warn)",
+        "Correct the variable, or the account by hand",
+    ),
+    "user.gid.differs": Entry(
+        "/etc/passwd",
+        "the training user has another gid than node_baseline_user_gid (fail), or than on most nodes (warn)",
+        "Correct the variable, or the account by hand",
+    ),
+    "node.disk.small": Entry(
+        "the file systems that Muster writes to",
+        "they are read-only, have no inodes, or too little room for what comes (fail)",
+        "Make room, or choose another place",
+    ),
+    "net.ports.overlap": Entry(
+        "/proc/sys/net/ipv4/ip_local_port_range",
+        "cluster_master_port lies in it, so that an outgoing connection may take it (warn)",
+        "Choose another port, or reserve it (net.ipv4.ip_local_reserved_ports)",
+    ),
+    "time.unsynchronised": Entry(
+        "the state of the clock that the kernel keeps",
+        "it is not synchronised (warn)",
+        "Look at the sources of the time daemon",
+    ),
+    "node.cloud_init.failed": Entry(
+        "the result file of cloud-init",
+        "cloud-init had errors at the last start (warn)",
+        "cloud-init status --long",
+    ),
+}
 
 OLDEST_PYTHON = (3, 10)
 GIGABYTE = 1_000_000_000

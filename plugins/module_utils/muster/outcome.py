@@ -7,12 +7,96 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .catalogue_entry import Entry
 from .failure import Failure, NodeReport, first_failure
 from .verdict import Finding, add_up, evidence, told, with_fix
 from .words import plural
 
 if TYPE_CHECKING:
     from .watch import Decision
+
+FINDINGS = {
+    "launch.ended": Entry(
+        "how the ranks and the unit of a launch ended",
+        "never: it is the pass of a node whose ranks ended with code 0",
+        "",
+    ),
+    "launch.unreachable": Entry(
+        "the connection of Ansible to the node",
+        "a participant cannot be reached (fail)",
+        "Mend it, or leave the node out (cluster_launch_nodes)",
+    ),
+    "launch.look": Entry(
+        "what the program on the node answers",
+        "it cannot be looked at although it is reached (fail)",
+        "Mend what it says, and run again",
+    ),
+    "launch.failed": Entry(
+        "how torchrun ended",
+        "it ended without a reason that could be found (fail)",
+        "Read its log",
+    ),
+    "launch.exception": Entry(
+        "the ranks' standard error, the earliest first",
+        "a rank ended by a Python exception, whose last line is quoted (fail)",
+        "Read the log that is named",
+    ),
+    "launch.signal": Entry(
+        "the exit codes of the ranks",
+        "a rank was killed by a signal, such as SIGKILL by the kernel when memory ran out (fail)",
+        "Read the log that is named, and the kernel log of the node",
+    ),
+    "launch.exit": Entry(
+        "the exit codes of the ranks",
+        "a rank ended with another code than 0 (fail)",
+        "Read the log that is named",
+    ),
+    "launch.agent": Entry(
+        "the exit code and the log of torchrun",
+        "torchrun itself failed on the node (fail)",
+        "Read the log that is named",
+    ),
+    "launch.unit": Entry(
+        "the state of the unit",
+        "systemd or the kernel ended the unit from outside (fail)",
+        "Look at journalctl -u with the name of the unit",
+    ),
+    "launch.lease": Entry(
+        "the lease that the supervisor renews",
+        "nobody renewed it: the controller was gone or cut off (fail)",
+        "Launch again; detached, a launch goes on without the controller",
+    ),
+    "launch.limit": Entry(
+        "the time limit of a detached launch",
+        "it ran out (fail)",
+        "Raise launch_time_limit",
+    ),
+    "launch.node": Entry(
+        "the connection to the node while the launch runs",
+        "it does not answer any more (fail)",
+        "Look at the node, then launch again",
+    ),
+    "launch.stalled": Entry(
+        "the output and the stacks of all ranks",
+        "no rank has written a line for launch_stall_timeout; the rank that holds the others up is named (fail)",
+        "Read the stacks in the verdict",
+    ),
+    "launch.interrupted": Entry(
+        "the supervisor itself",
+        "the launch was ended early, by a signal or by launch_stop (unknown)",
+        "Launch again",
+    ),
+    "launch.detached": Entry(
+        "the supervisor itself",
+        "the launch goes on without it, so its result is not known yet (unknown)",
+        "Follow it with -e launch_attach and its id",
+    ),
+    "launch.leftover": Entry(
+        "the processes that carry the mark of the launch",
+        "something of it is left on a node (fail), or the node does not answer (unknown)",
+        "End the unit with the command that is named",
+    ),
+}
 
 STACK_LINE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 # A rank that stands in one of these waits for its peers; the one that stands elsewhere is the one they wait for.

@@ -4,7 +4,76 @@ from __future__ import annotations
 
 from typing import Any
 
+from .catalogue_entry import Entry
 from .verdict import Finding, evidence
+
+FINDINGS = {
+    "launch.preflight": Entry(
+        "everything below, on each participant, right before a launch",
+        "never: it is the pass of a node on which nothing stands against the launch",
+        "",
+    ),
+    "launch.privilege": Entry(
+        "the node, once more right before the launch",
+        "the launch is not started as root, which making a unit needs (fail)",
+        "Set ansible_become: true for the node",
+    ),
+    "launch.systemd": Entry(
+        "/run/systemd/system",
+        "systemd does not run (fail)",
+        "Boot the node with systemd",
+    ),
+    "launch.python": Entry(
+        "the Python that Ansible uses there",
+        "it is older than 3.10 (fail)",
+        "Set ansible_python_interpreter to a newer one",
+    ),
+    "launch.user": Entry(
+        "the account of the training user (cluster_user)",
+        "it does not exist, or is root (fail)",
+        "Make it with ansible-playbook site.yml --tags baseline",
+    ),
+    "launch.torchrun": Entry(
+        "the file cluster_torchrun, as the training user",
+        "it is not there, or may not be executed (fail)",
+        "Build the environment with ansible-playbook site.yml --tags pytorch",
+    ),
+    "launch.script": Entry(
+        "the file launch_script, as the training user",
+        "it is not there, or may not be read (fail)",
+        "Copy it to the same path on every node",
+    ),
+    "launch.chdir": Entry(
+        "the folder launch_chdir, as the training user",
+        "it is not there, or may not be entered (fail)",
+        "Copy it to the same path on every node",
+    ),
+    "launch.disk": Entry(
+        "the file system of cluster_run_root",
+        "it is read-only, has no inodes, or less room than the logs need (fail)",
+        "Free some, or set cluster_run_root elsewhere",
+    ),
+    "launch.address": Entry(
+        "the addresses of the interfaces",
+        "none is cluster_address (fail)",
+        "Set cluster_address to an address of the node",
+    ),
+    "launch.interface": Entry(
+        "the interface that has cluster_address",
+        "it is not cluster_interface (fail)",
+        "Set cluster_interface to it, or leave it empty",
+    ),
+    "launch.gpus": Entry(
+        "/dev/nvidia0 and so on",
+        "under NCCL there are fewer than ranks (fail); under Gloo there are some, which are not used (warn)",
+        "Look with nvidia-smi, or correct cluster_gpus",
+    ),
+    "launch.port": Entry(
+        "an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
+        "another process holds the port: it is named with its owner (fail)",
+        "Wait for it or stop it, or take another cluster_master_port",
+    ),
+}
 
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535

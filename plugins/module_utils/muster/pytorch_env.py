@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .catalogue_entry import Entry
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -349,6 +351,45 @@ def describe(wish: Wish, name: str, packages: Mapping[str, str], environments: S
 def variant_of(cuda: str | None) -> str:
     """The name of a build: cpu, or cu130 for CUDA 13.0."""
     return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
+
+
+FINDINGS = {
+    "torch.import": Entry(
+        "the environment that cluster_torchrun belongs to",
+        "PyTorch cannot be imported there (fail)",
+        "Let the role pytorch build it: ansible-playbook site.yml --tags pytorch",
+    ),
+    "torch.version": Entry(
+        "the version that torch tells",
+        "it is not cluster_torch_version (fail)",
+        "Let the role pytorch build it",
+    ),
+    "torch.variant": Entry(
+        "the CUDA that torch is built for",
+        "it is not pytorch_variant (fail)",
+        "Look which builds the index offers, and set pytorch_variant",
+    ),
+    "torch.packages": Entry(
+        "the packages in the environment",
+        "one of pytorch_packages is missing, or has another version (fail)",
+        "Let the role pytorch build it",
+    ),
+    "torch.backends": Entry(
+        "torch.distributed",
+        "gloo is missing, or nccl on a node with GPUs (fail)",
+        "Choose another build with pytorch_variant",
+    ),
+    "torch.devices": Entry(
+        "torch.cuda.device_count()",
+        "torch sees fewer GPUs than cluster_gpus (warn)",
+        "Look at the driver with nvidia-smi",
+    ),
+    "torch.nccl": Entry(
+        "the NCCL that is loaded with torch",
+        "its version cannot be told (unknown)",
+        "Let the role pytorch build the environment",
+    ),
+}
 
 
 def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:

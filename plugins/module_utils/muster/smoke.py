@@ -9,8 +9,42 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .catalogue_entry import Entry
 from .verdict import Finding, add_up, told
 from .words import plural
+
+FINDINGS = {
+    "smoke.report": Entry(
+        "what each rank reported",
+        "a rank did not report, so that nothing is said of it (fail)",
+        "Read the rank's log",
+    ),
+    "smoke.layout": Entry(
+        "rank, local rank, node rank, world size and backend, as each rank sees them",
+        "they are not as planned (fail)",
+        "Compare with plan.json; an own environment may have changed them",
+    ),
+    "smoke.machines": Entry(
+        "the machine id that each rank sees",
+        "two nodes of the inventory are one machine (fail)",
+        "List every machine once",
+    ),
+    "smoke.all_reduce": Entry(
+        "an all-reduce of integers, compared place by place",
+        "it is not exact (fail)",
+        "Look at the node's GPUs and links",
+    ),
+    "smoke.parameters": Entry(
+        "a digest of the parameters after training, of every rank",
+        "they are not bitwise the same; the odd ranks are named (fail)",
+        "Look at the node's GPUs and memory",
+    ),
+    "smoke.loss": Entry(
+        "the mean loss over all ranks, first and last",
+        "it did not fall below ddp_smoke_loss_ratio, or is no number (fail)",
+        "Train for more steps (ddp_smoke_steps), or look at the ranks",
+    ),
+}
 
 PERIOD = 997  # of the all-reduce pattern: rank r sends (i mod 997 + 1) * (r + 1) at place i
 
