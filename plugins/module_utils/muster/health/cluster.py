@@ -46,17 +46,20 @@ class Health:
 
 
 def judge(nodes: Nodes, gate: str) -> Health:
-    """Put everything together. gate: fail, or warn where a failed check is to be told and no more."""
+    """Put everything together. gate: fail, or warn where a failed check is to be told and no more.
+
+    What fails on a node that takes no part in a launch is told and no more, too.
+    """
     found: dict[tuple[str, str, str | None, str], Finding] = {}
     for finding in every_finding(nodes):
         found.setdefault((finding.id, finding.node, finding.peer, finding.summary), finding)
     findings = list(found.values())
     launched = set(nodes.plan["participants"])
-    against = [one for one in findings if one.status == "fail" and {one.node, one.peer} & launched]
-    if gate == "warn":
-        findings = [replace(one, status="warn") if one.status == "fail" else one for one in findings]
-    refusal = "" if gate == "warn" else "\n".join(f"{line}." for line in told(against))
-    return Health(findings, every_skip(nodes), refusal)
+    against = (
+        [] if gate == "warn" else [one for one in findings if one.status == "fail" and {one.node, one.peer} & launched]
+    )
+    findings = [replace(one, status="warn") if one.status == "fail" and one not in against else one for one in findings]
+    return Health(findings, every_skip(nodes), "\n".join(f"{line}." for line in told(against)))
 
 
 def every_finding(nodes: Nodes) -> list[Finding]:

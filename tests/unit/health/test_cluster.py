@@ -1,0 +1,81 @@
+"""The cluster's health, from what was looked at to what stands against a launch: one case in each file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.health import cluster, metrics, table
+from muster.verdict import Finding, told
+
+CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
+
+
+def look(given: dict[str, Any], node: str) -> dict[str, Any]:
+    findings = [{"node": node, "summary": "it is so", **finding} for finding in given.get("findings", [])]
+    return {"traits": given.get("traits", {}), "findings": findings, "skipped": given.get("skipped", [])}
+
+
+def judged(case: dict[str, Any]) -> cluster.Health:
+    looks = {name: look(given or {}, name) for name, given in case["looks"].items()}
+    plan = {"participants": case.get("participants", list(looks)), "quarantined": case.get("quarantined", [])}
+    network = {"findings": [], "skipped": [], **case.get("network", {})}
+    nodes = cluster.Nodes(plan, looks, case.get("lost", {}), case.get("left_out", []), network)
+    return cluster.judge(nodes, case.get("gate", "fail"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_what_is_told_and_what_is_refused(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    health = judged(case)
+    found = [finding for finding in health.findings if finding.status != "pass"]
+    assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
+    assert told(found) == case["told"]
+    assert health.refusal.splitlines() == case.get("refused", [])
+    assert health.skipped == case.get("skipped", [])
+
+
+def test_what_is_the_same_everywhere_is_said_to_be() -> None:
+    health = judged({"looks": {name: {"traits": {"torch": "2.13.0", "nccl": None}} for name in ("node1", "node2")}})
+    assert [(finding.id, finding.status, finding.observed) for finding in health.findings] == [
+        ("versions.torch.differ", "pass", "2.13.0")
+    ]
+
+
+def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
+    findings = [
+        Finding("gpu.xid", "pass", "node1", ""),
+        Finding("gpu.xid", "fail", "node1", ""),
+        Finding("net.master_port.dropped", "warn", "node1", "", peer='a"b\\'),
+    ]
+    assert metrics.textfile(findings, 1_800_000_000.5).splitlines()[2:] == [
+        'muster_check_status{check="gpu.xid",peer=""} 2',
+        'muster_check_status{check="net.master_port.dropped",peer="a\\"b\\\\"} 1',
+        "# HELP muster_check_timestamp_seconds When Muster last looked at this node.",
+        "# TYPE muster_check_timestamp_seconds gauge",
+        "muster_check_timestamp_seconds 1800000000",
+    ]
+
+
+def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> None:
+    findings = [
+        Finding("a.b", "warn", "node1", "it is slow"),
+        Finding("a.c", "fail", "node2", "it is broken", fix={"text": "Mend it with", "command": "mend"}),
+        Finding("a.c", "pass", "node1", "it works"),
+    ]
+    skipped = [
+        {"id": "gpu", "node": "node1", "why": "it has no GPU"},
+        {"id": "gpu", "node": "node2", "why": "it has no GPU"},
+        {"id": "os.kernel_log", "node": "node2", "why": "dmesg is not there"},
+    ]
+    links = [{"rtt_ms": 0.2, "gbps": 9.4}, {"rtt_ms": 0.4, "gbps": None}, {"rtt_ms": None, "gbps": None}]
+    assert table.report(findings, skipped, {"links": links}, 2).splitlines() == [
+        "FAIL  node2: it is broken. Mend it with: mend",
+        "warn  node1: it is slow",
+        "2 nodes, 2 kinds of check, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
+        "skipped  every node: gpu, because it has no GPU",
+        "skipped  node2: os.kernel_log, because dmesg is not there",
+    ]
