@@ -49,9 +49,11 @@ SPEAKING_ACTIONS = (
     "ssh_mesh_files",
     "ssh_mesh_proof",
     "firewall",
+    "health_verdict",
+    "net_probe",
 )
 # What they say is what they were asked for: it is shown when all is well too.
-ANSWERS = ("inspect_verdict", "gpu_stack_plan")
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # What ssh says where the host key is not the one that is known, or none is.
@@ -65,6 +67,10 @@ FOR_PROGRAMS = (
     "smoke",
     "timing",
     "findings",
+    "facts",
+    "traits",
+    "network",
+    "metrics",
     "stack",
     "pip_output",
     "changed",
