@@ -29,7 +29,7 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 # Rules put these beside options that are always there, so their defaults count.
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 # Variables of this repository's own plays and of its sandbox, which no role declares.
-NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_prefix")
+NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_name", "sandbox_prefix")
 
 
 VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ansible_runner
 import yaml
 
-from paths import ENVIRONMENT, INVENTORY, ROOT, SANDBOX
+from paths import ENVIRONMENT, INVENTORY, NAME, ROOT, SANDBOX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +125,7 @@ def list_nodes() -> None:
 
 def find_machine(name: str, suffix: str = "") -> Machine:
     """Look up a machine by its name in the inventory; with a suffix, in a second sandbox."""
-    container = f"{os.environ.get('MUSTER_SANDBOX', 'muster')}{suffix}-{name}"
+    container = f"{NAME}{suffix}-{name}"
     template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     argv = ["podman", "inspect", "--format", template, container]
     address = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()

@@ -8,7 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = ROOT / "inventory/sandbox"
-SANDBOX = ROOT / ".sandbox"
+NAME = os.environ.get("MUSTER_SANDBOX", "muster")
+SANDBOX = ROOT / ".sandbox" / NAME
+# What is kept of it on this machine, as a cluster.
+ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from paths import ROOT
+from paths import ARTIFACTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def report_of(result: Result) -> str:
 
 
 def facts_on_disk() -> dict[str, Any]:
-    path = ROOT / "artifacts/sandbox/inspect.json"
+    path = ARTIFACTS / "inspect.json"
     assert path.stat().st_mode & 0o077 == 0
     content: dict[str, Any] = json.loads(path.read_text())
     return content

@@ -12,7 +12,7 @@ import pytest
 
 from drill import until
 from lab import SANDBOX_KNOWS, at, make_lab
-from paths import BIN, INVENTORY
+from paths import ARTIFACTS, BIN, INVENTORY
 from snapshot import differences, files
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def test_a_controller_that_knows_only_the_ecdsa_key_is_not_locked_out(
     first = nodes[0]
     first.inside("sh", "-c", f"rm {DROPIN} && systemctl reload ssh")
     ecdsa = first.inside("cut", "-d ", "-f1,2", "/etc/ssh/ssh_host_ecdsa_key.pub").stdout
-    lab = make_lab(tmp_path / "lab", at(first), cluster_name="sandbox")
+    lab = make_lab(tmp_path / "lab", at(first), cluster_name=ARTIFACTS.name)
     (lab / "known_hosts").write_text(f"{first.address} {ecdsa}")
     try:
         result = mesh(inventory=lab)

@@ -36,7 +36,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("nodes", nargs="*")
     parser.add_argument("--sandbox", default=os.environ.get("MUSTER_SANDBOX", "muster"))
-    parser.add_argument("--folder", type=Path, default=ROOT / ".sandbox", help="the sandbox's own (own_sandbox.yml)")
     parser.add_argument("--system", choices=RELEASES, default="ubuntu-24.04")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--gpu", default="0x2330", help="PCI device id")
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--only-publish", action="store_true")
     wishes = parser.parse_args()
     outsider = f"{wishes.sandbox}-outsider"
-    served = Served(wishes.folder / "standins", outsider, address_of(outsider))
+    served = Served(ROOT / ".sandbox" / wishes.sandbox / "standins", outsider, address_of(outsider))
     packages = read_packages()
     packages += [package for name in wishes.publish for package in renamed(packages, *LATER[name])]
     repositories = served.repositories
