@@ -69,6 +69,16 @@ def put_gpus(container: str, *, gpus: int = 8, gpu: str = "0x2330", nvswitches: 
     inside(container, f"systemctl daemon-reload; systemctl -q enable {UNIT}; systemctl start {UNIT}")
 
 
+def put_scenario(container: str, **wrong: Any) -> None:
+    """Say what is wrong with a machine's GPUs from now on; with nothing named, nothing is.
+
+    lost: numbers of GPUs that fell off the bus. inactive_links: {number of a GPU: [its links]}. remap_pending: numbers
+    of GPUs that wait for a reset. hangs: nvidia-smi never ends. says_first: what it prints before anything else.
+    """
+    put(container, "/etc/standin-gpu-scenario.json", json.dumps(wrong))
+    inside(container, "standin-gpu config")
+
+
 def make_gpu_node(
     container: str, repositories: str, archive_key: Path, *, system: str = "ubuntu-24.04", **bus: Any
 ) -> None:

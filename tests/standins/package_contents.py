@@ -148,6 +148,8 @@ def _driver(made: Contents, package: Package, name: str, version: str) -> None:
         made.write("etc/apt/preferences.d/nvidia-driver-pinning", preferences(name))
     if "nvidia-smi" in provided:
         made.program("usr/bin/nvidia-smi", "nvidia_smi.py", version)
+        template = "nvidia_smi_gpu.xml"
+        made.write(f"usr/share/muster-standins/{template}", (PROGRAMS / template).read_text())
     if name == "nvidia-persistenced" or "nvidia-persistenced" in provided:
         made.program("usr/bin/nvidia-persistenced", "driver_daemon.py", version)
         made.unit("nvidia-persistenced.service", PERSISTENCED)

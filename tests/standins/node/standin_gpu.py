@@ -2,7 +2,8 @@
 """Stand-in for GPUs and for the kernel that drives them, of Muster's tests; runs at every boot of a sandbox machine.
 
 The newest kernel in /boot counts as the booted one, and the nvidia module that is installed for it as loaded. What a
-boot makes, the next one makes anew: so a reboot changes what is loaded, as it does on a machine with GPUs.
+boot makes, the next one makes anew: so a reboot changes what is loaded, as it does on a machine with GPUs. With the
+argument config it only shows the devices' configuration spaces anew, as after a GPU has fallen off the bus.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 SETTINGS = Path("/etc/standin-gpu.json")
+SCENARIO = Path("/etc/standin-gpu-scenario.json")
 SHADOW = Path("/run/standin")
+BUS = Path("/sys/bus/pci/devices")
 GPU = "0x0302"
 NVSWITCH = "0x0680"
 
@@ -74,13 +78,27 @@ def show_bus(devices: list[dict[str, str]], driver: str) -> None:
     if driver:
         Path("/sys/bus/pci/drivers", driver).mkdir(parents=True)
     for device in devices:
-        folder = Path("/sys/bus/pci/devices", device["slot"])
+        folder = BUS / device["slot"]
         folder.mkdir(parents=True)
         for name in ("vendor", "device", "class"):
             (folder / name).write_text(device[name] + "\n")
         (folder / "numa_node").write_text("0\n")
+        if device["class"].startswith(GPU):
+            for name in ("current", "max"):
+                (folder / f"{name}_link_speed").write_text("32.0 GT/s PCIe\n")
+                (folder / f"{name}_link_width").write_text("16\n")
         if driver and device["class"].startswith((GPU, NVSWITCH)):
             (folder / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+def show_config(devices: list[dict[str, str]]) -> None:
+    """Show the head of each device's configuration space: one that fell off the bus is read as ones."""
+    lost = json.loads(SCENARIO.read_text()).get("lost", []) if SCENARIO.exists() else []
+    gpus = [device["slot"] for device in devices if device["class"].startswith(GPU)]
+    for device in devices:
+        head = b"".join(int(device[name], 16).to_bytes(2, "little") for name in ("vendor", "device")) + bytes(60)
+        gone = device["slot"] in gpus and gpus.index(device["slot"]) in lost
+        (BUS / device["slot"] / "config").write_bytes(b"\xff" * 64 if gone else head)
 
 
 def show_modules(loaded: dict[str, str]) -> None:
@@ -124,6 +142,9 @@ def show_driver(devices: list[dict[str, str]], version: str, is_open: bool) -> N
 def main() -> None:
     settings: dict[str, Any] = json.loads(SETTINGS.read_text())
     devices = settings["devices"]
+    if sys.argv[1:] == ["config"]:
+        show_config(devices)
+        return
     remove_what_was_shown()
     SHADOW.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
@@ -139,6 +160,7 @@ def main() -> None:
     elif gpus and version and not Path("/etc/standin-gpu-broken").exists():
         driver, loaded = "nvidia", {"nvidia": version, "nvidia_uvm": version}
     show_bus(devices, driver)
+    show_config(devices)
     show_modules(loaded)
     if driver == "nvidia":
         show_driver(devices, version, is_open)

@@ -1,32 +1,61 @@
 #!/usr/bin/python3
 """Stand-in for nvidia-smi, of Muster's tests: it answers as the real one does, from what the stand-in of a GPU shows.
 
-Its lines and its exit codes are those of nvidia-smi 580; it says on stderr what it is.
+Its lines, its elements and its exit codes are those of nvidia-smi 580; it says on stderr what it is. A file on the node
+says what is wrong with the GPUs (put_scenario of gpu_node.py); without it they are those of a healthy board.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
+from string import Template
+from typing import Any
 
 LIBRARY = "@VERSION@"
 LOADED = Path("/sys/module/nvidia/version")
 BUS = Path("/sys/bus/pci/devices")
 MODE = Path("/run/nvidia-persistenced/standin-mode")
 SETTINGS = Path("/etc/standin-gpu.json")
+SCENARIO = Path("/etc/standin-gpu-scenario.json")
+GPU_XML = Path("/usr/share/muster-standins/nvidia_smi_gpu.xml")
+FABRIC_MANAGER = Path("/run/nv-fabricmanager/nv-fabricmanager.pid")
+# NVLink 4 of an H100: links of a GPU, and the speed of each.
+LINKS = 18
+SPEED = "26.562 GB/s"
+TOPOLOGY_LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
-    "Make sure that the latest NVIDIA driver is installed and running.\n"
+    "Make sure that the latest NVIDIA driver is installed and running.\n\n"
 )
+
+
+def scenario() -> dict[str, Any]:
+    wrong: dict[str, Any] = json.loads(SCENARIO.read_text()) if SCENARIO.exists() else {}
+    return wrong
 
 
 def gpus() -> list[dict[str, str]]:
     names = json.loads(SETTINGS.read_text())["names"]
     slots = [slot for slot in sorted(BUS.iterdir()) if (slot / "class").read_text().startswith("0x0302")]
     persistent = "Enabled" if MODE.exists() and MODE.read_text() == "on" else "Disabled"
+    lost = scenario().get("lost", [])
     found = []
     for index, slot in enumerate(slots):
+        if index in lost:
+            continue
         # The real one writes eight digits for the domain.
         bus = f"0000{slot.name}".upper()
         found.append(
@@ -36,7 +65,9 @@ def gpus() -> list[dict[str, str]]:
                 "uuid": f"GPU-00000000-0000-4000-8000-{index:012x}",
                 "serial": f"{index:013d}",
                 "driver_version": LIBRARY,
-                "count": str(len(slots)),
+                "count": str(len(slots) - len(lost)),
+                "pci_bus": slot.name[5:7].upper(),
+                "pci.device_id": (slot / "device").read_text().strip().upper().replace("0X", "0x") + "10DE",
                 "persistence_mode": persistent,
                 "pci.bus_id": bus,
                 "gpu_bus_id": bus,
@@ -64,8 +95,87 @@ def query(fields: list[str], form: list[str]) -> str:
     return "\n".join(lines)
 
 
+def fabric() -> dict[str, str]:
+    """What the fabric manager has made of the GPUs, where there are NVSwitches."""
+    switches = any((slot / "class").read_text().startswith("0x0680") for slot in BUS.iterdir())
+    if not switches:
+        return dict.fromkeys(("fabric_state", "fabric_status", "fabric_clique", "fabric_uuid"), "N/A")
+    if not FABRIC_MANAGER.exists():
+        return {"fabric_state": "In Progress", "fabric_status": "N/A", "fabric_clique": "N/A", "fabric_uuid": "N/A"}
+    nobody = "00000000-0000-0000-0000-000000000000"
+    return {
+        "fabric_state": "Completed",
+        "fabric_status": "Success",
+        "fabric_clique": "0",
+        "fabric_uuid": nobody,
+    }
+
+
+def xml() -> str:
+    template = Template(GPU_XML.read_text())
+    remapped = scenario().get("remap_pending", [])
+    entries = []
+    listed = gpus()
+    for gpu in listed:
+        pending = int(gpu["index"]) in remapped
+        values = {
+            **{name.replace(".", "_"): value for name, value in gpu.items()},
+            "bus_id": gpu["pci.bus_id"],
+            "pci_device_id": gpu["pci.device_id"].removeprefix("0x"),
+            "board": f"{gpu['pci_bus'].lower()}00",
+            "module": str(int(gpu["index"]) + 1),
+            "remap_pending": "Yes" if pending else "No",
+            "dram_uncorrectable": "1" if pending else "0",
+            "recovery_action": "GPU Reset" if pending else "None",
+            **fabric(),
+        }
+        entries.append(template.substitute(values))
+    head = (
+        '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'
+        f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y')}</timestamp>\n"
+        f"\t<driver_version>{LIBRARY}</driver_version>\n\t<cuda_version>13.0</cuda_version>\n"
+        f"\t<attached_gpus>{len(listed)}</attached_gpus>\n"
+    )
+    return head + "\n".join(entries) + "\n</nvidia_smi_log>\n"
+
+
+def topology() -> str:
+    active = {f"GPU{gpu['index']}": LINKS - len(inactive_links(gpu)) for gpu in gpus()}
+    header = "\t".join(["", *active, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+    lines = [f"\x1b[4m{header}\x1b[0m"]
+    for name, own in active.items():
+        cells = [" X " if peer == name else f"NV{min(own, others)}" for peer, others in active.items()]
+        lines.append("\t".join([name, *cells, "0-1", "0", "", "N/A"]))
+    return "\n".join(lines) + "\n" + TOPOLOGY_LEGEND
+
+
+def inactive_links(gpu: dict[str, str]) -> list[int]:
+    listed: list[int] = scenario().get("inactive_links", {}).get(gpu["index"], [])
+    return listed
+
+
+def links(errors: bool) -> str:
+    text = ""
+    for gpu in gpus():
+        text += f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})\n"
+        inactive = inactive_links(gpu)
+        for link in range(LINKS):
+            active = link not in inactive
+            if errors and active:
+                text += "".join(f"\t Link {link}: {kind} Errors: 0\n" for kind in ("Replay", "Recovery", "CRC"))
+                text += "\n"
+            elif not errors:
+                text += f"\t Link {link}: {SPEED if active else '<inactive>'}\n"
+    return text
+
+
 def main() -> int:
     sys.stderr.write("nvidia-smi: a stand-in of Muster's tests, there is no GPU here\n")
+    wrong = scenario()
+    # Whoever waits for the driver waits for ever.
+    while wrong.get("hangs"):
+        time.sleep(3600)
+    sys.stdout.write(wrong.get("says_first", ""))
     if "--version" in sys.argv[1:]:
         sys.stdout.write(f"NVIDIA-SMI version  : {LIBRARY}\nNVML version        : {LIBRARY.rpartition('.')[0]}\n")
         return 0
@@ -81,6 +191,12 @@ def main() -> int:
         sys.stdout.writelines(f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})\n" for gpu in gpus())
     elif "--query-gpu" in options:
         sys.stdout.write(query(options["--query-gpu"].split(","), options.get("--format", "csv").split(",")) + "\n")
+    elif {"-q", "-x"} <= options.keys():
+        sys.stdout.write(xml())
+    elif sys.argv[1:] == ["topo", "-m"]:
+        sys.stdout.write(topology())
+    elif sys.argv[1:2] == ["nvlink"]:
+        sys.stdout.write(links(errors="-e" in options))
     elif "--query-compute-apps" in options:
         sys.stdout.write("")
     else:
