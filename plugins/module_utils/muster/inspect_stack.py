@@ -6,17 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .apt_sources import sources
+from .gpu_info.processes import holders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODPROBE_FILE = "/etc/modprobe.d/muster-nvidia.conf"
-# They keep the GPUs ready or watch them, and a reboot takes nothing from anybody: by unit, else by name.
-DAEMONS = (
-    *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nv-fabricmanager", "nv-hostengine"),
-    *("dcgm-exporter", "nvidia-smi", "nvtop"),
-)
-COMM_LENGTH = 15
 # dpkg's states in which a package is not there, but for settings that were left.
 GONE = ("not-installed", "config-files")
 # What waits for others' triggers is unpacked and configured.
@@ -49,7 +44,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "reboot_required_by": sorted(set(look["reboot_required_by"])),
         "runfile": _runfile(look, skipped),
         "units": _units(look["units"], look["now"] - uptime),
-        "holders": _holders(look["holders"], uptime),
+        "holders": holders(look["holders"], uptime),
         "launches": [line.split()[0] for line in look["launches"].splitlines() if line.split()],
         "nvidia_smi": _nvidia_smi(look["nvidia_smi"]),
         "evidence": look["evidence"] or {"kernel_log": "", "dkms": ""},
@@ -160,20 +155,6 @@ def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
             "started": booted + int(micros) / 1e6 if micros.isdigit() and int(micros) else None,
         }
     return units
-
-
-def _holders(seen: list[dict[str, Any]], uptime: float) -> list[dict[str, Any]]:
-    """Return the processes that use a GPU, without those that are there to keep it ready."""
-    holders = []
-    for each in seen:
-        # The last part of a cgroup's path that is a unit; libpod and docker put a scope there.
-        units = re.findall(r"/([^/\n]+\.(?:service|scope))", each["cgroup"])
-        unit = units[-1] if units else ""
-        if unit.removesuffix(".service") in DAEMONS or each["name"] in {name[:COMM_LENGTH] for name in DAEMONS}:
-            continue
-        age = None if each["started"] is None else max(0, int(uptime - each["started"]))
-        holders.append({**{key: each[key] for key in ("pid", "name", "owner", "devices")}, "unit": unit, "age": age})
-    return holders
 
 
 def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:

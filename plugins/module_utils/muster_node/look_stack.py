@@ -6,15 +6,14 @@ loaded: it would load it, and a look starts nothing.
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import hashlib
-import os
-import pwd
 import time
 from pathlib import Path
 from typing import Any
 
+from .look_holders import look as look_at_holders
+from .look_holders import user_name
 from .look_run import Answer, names, read, run
 
 # dpkg itself is listed for its architecture, which is the machine's.
@@ -59,7 +58,7 @@ def look() -> dict[str, Any]:
     loaded = read("/sys/module/nvidia/version").text.strip()
     loaded_text = read("/proc/driver/nvidia/version").text
     # Before nvidia-smi is started, which holds the devices itself.
-    holders = _holders()
+    holders = look_at_holders()
     asked = bool(loaded or loaded_text)
     missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
@@ -140,7 +139,7 @@ def _file(path: Path) -> dict[str, Any]:
         "text": content[:MOST_OF_A_FILE].decode("utf-8", "replace"),
         "sha256": hashlib.sha256(content).hexdigest(),
         "mode": f"{there.st_mode & 0o7777:04o}",
-        "owner": _user(there.st_uid),
+        "owner": user_name(there.st_uid),
         "group": _group(there.st_gid),
         "changed": there.st_mtime,
     }
@@ -178,47 +177,6 @@ def _units() -> dict[str, Any]:
         "uptime": read("/proc/uptime").text,
         "now": time.time(),
     }
-
-
-def _holders() -> dict[str, Any]:
-    """Look who has a file of the driver open. Of others' processes, root alone may see that."""
-    holders = []
-    ticks = os.sysconf("SC_CLK_TCK")
-    for pid in filter(str.isdigit, names("/proc")):
-        folder = Path(f"/proc/{pid}")
-        opened = set()
-        # A process may end while it is looked at.
-        with contextlib.suppress(OSError):
-            for entry in (folder / "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    opened.add(str(entry.readlink()))
-        devices = sorted(path for path in opened if path.startswith("/dev/nvidia"))
-        if not devices:
-            continue
-        # The name stands in brackets, and may hold anything; the start is the 22nd word, 20th after them.
-        status = read(f"/proc/{pid}/stat").text.rpartition(")")[2].split()
-        try:
-            owner = _user(folder.stat().st_uid)
-        except OSError:
-            owner = ""
-        holders.append(
-            {
-                "pid": int(pid),
-                "name": read(f"/proc/{pid}/comm").text.strip(),
-                "owner": owner,
-                "started": int(status[19]) / ticks if len(status) > 19 else None,
-                "cgroup": read(f"/proc/{pid}/cgroup").text,
-                "devices": devices,
-            }
-        )
-    return {"holders": holders, "saw_all_holders": os.geteuid() == 0}
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group(gid: int) -> str:

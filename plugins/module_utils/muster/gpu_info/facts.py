@@ -1,0 +1,183 @@
+"""The facts of a node's GPUs, put together from everything that was looked at. Their shape: the package's own page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..inspect_facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
+from . import markup, query
+from .nvlink import links
+from .processes import describe, holders
+from .topology import topology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What a device that has fallen off the bus reads as.
+GONE = "ffffffff"
+# A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
+LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
+STARTED = re.compile(r"Fabric Manager version \S+ is running")
+
+
+def facts(look: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts; look: what look_gpu.look() brought back."""
+    skipped: dict[str, str] = {}
+    uptime = float((look["uptime"].split() or ["0"])[0])
+    container = look["virt"] if look["virt"] in CONTAINERS else ""
+    bus = _bus(look, container, skipped)
+    smi, root = _smi(look)
+    gpus = [query.gpu(element, index) for index, element in enumerate(root.all("gpu"))] if root else []
+    _add_links(gpus, look, skipped)
+    for gpu in gpus:
+        gpu["processes"] = [_process(each, look["processes"], uptime) for each in gpu["processes"]]
+    if not look["saw_all_holders"]:
+        skipped["gpu.holders"] = "only root is told who has the devices of others open"
+    return {
+        "container": container,
+        "bus": bus,
+        "nvswitches": 0
+        if container
+        else sum(device["class"].startswith(NVSWITCH_CLASS) for device in look["devices"].values()),
+        "driver": _driver(look, root),
+        "smi": smi,
+        "gpus": gpus,
+        "missing": _missing(bus, gpus, smi, container),
+        "topology": topology(_answer(look, "topology")),
+        "fabric_manager": _fabric_manager(look["fabric_manager"], skipped),
+        "holders": holders(look["holders"], uptime),
+        "holders_all": look["saw_all_holders"],
+        "skipped": skipped,
+    }
+
+
+def _answer(look: Mapping[str, Any], question: str) -> str:
+    return str(look["smi"][question]["text"]) if look["smi"] else ""
+
+
+def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> list[dict[str, Any]]:
+    if look["why"]:
+        skipped["gpu.bus"] = look["why"]
+    elif container:
+        skipped["gpu.bus"] = f"a container ({container}) sees the bus of its host, not what it may use"
+        return []
+    names = device_names(look["catalogue"], "10de")
+    return [
+        {
+            "slot": slot,
+            "id": device["device"].removeprefix("0x"),
+            "class": device["class"],
+            "name": names.get(device["device"].removeprefix("0x"), ""),
+            "driver": device["driver"],
+            "answers": device["config"] != GONE if device["config"] else None,
+            "numa": int(device["numa_node"]) if device["numa_node"].isdigit() else None,
+            "link": {
+                "speed": _first_number(device["current_link_speed"]),
+                "width": _first_number(device["current_link_width"]),
+                "speed_max": _first_number(device["max_link_speed"]),
+                "width_max": _first_number(device["max_link_width"]),
+            },
+            "aer": {name: _total(device[f"aer_dev_{name}"]) for name in ("correctable", "nonfatal", "fatal")},
+        }
+        for slot, device in sorted(look["devices"].items())
+        if device["class"].startswith(GPU_CLASSES)
+    ]
+
+
+def _first_number(text: str) -> float | None:
+    """Return 16.0 of "16.0 GT/s PCIe"; None where the kernel does not know."""
+    found = re.match(r"\d+(?:\.\d+)?", text)
+    return float(found[0]) if found else None
+
+
+def _total(text: str) -> int | None:
+    found = re.search(r"^TOTAL_ERR_\w+ (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None]:
+    """Return how asking went, and the answer."""
+    if not look["smi"]:
+        why = "the driver is not loaded, and nvidia-smi would load it"
+        return {"status": "not_run", "why": why, "seconds": None, "notes": ""}, None
+    answer = look["smi"]["query"]
+    root, notes, complete = markup.parse(answer["text"], "nvidia_smi_log")
+    if root is not None and complete:
+        status = "ok"
+    elif "did not answer within" in answer["why"]:
+        status = "hangs"
+    elif "is not there" in answer["why"]:
+        status = "missing"
+    elif "Driver/library version mismatch" in answer["text"]:
+        status = "mismatch"
+    elif "couldn't communicate with the NVIDIA driver" in answer["text"]:
+        status = "no_driver"
+    else:
+        status = "failed" if answer["why"] else "unreadable"
+    said = notes or (root.value("error_string") if root else "")
+    return {"status": status, "why": answer["why"], "seconds": answer["seconds"], "notes": said[:600]}, root
+
+
+def _add_links(gpus: list[dict[str, Any]], look: Mapping[str, Any], skipped: dict[str, str]) -> None:
+    by_gpu = links(_answer(look, "nvlink_status"), _answer(look, "nvlink_errors"))
+    for gpu in gpus:
+        gpu["nvlinks"] = by_gpu.get(gpu["index"], [])
+    for question, what in (("topology", "gpu.topology"), ("nvlink_status", "nvlink"), ("nvlink_errors", "nvlink")):
+        why = look["smi"][question]["why"] if look["smi"] else ""
+        if why and gpus:
+            skipped.setdefault(what, why)
+
+
+def _process(each: Mapping[str, Any], seen: Mapping[str, Any], uptime: float) -> dict[str, Any]:
+    known = seen.get(str(each["pid"]))
+    nobody = {"owner": "", "unit": "", "age": None}
+    who = describe(known, uptime) if known and known["started"] is not None else nobody
+    return {**each, **{key: who[key] for key in nobody}}
+
+
+def _driver(look: Mapping[str, Any], root: markup.Element | None) -> dict[str, Any]:
+    module = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", look["driver_version"])
+    library = re.search(r"\.so\.(\d+\.[\d.]+)$", look["library"])
+    loaded = look["loaded"] or (module[1] if module else "")
+    return {
+        "loaded": loaded,
+        "open": "Open Kernel Module" in look["driver_version"] if look["driver_version"] else None,
+        "library": library[1] if library else "",
+        "on_disk": (look["on_disk"].split() or [""])[0],
+        "cuda": root.value("cuda_version") if root else "",
+    }
+
+
+def _missing(
+    bus: list[dict[str, Any]], gpus: list[dict[str, Any]], smi: Mapping[str, Any], container: str
+) -> list[str] | None:
+    """Return the GPUs that the module is bound to and that the driver does not list."""
+    if container or smi["status"] != "ok":
+        return None
+    listed = {gpu["slot"] for gpu in gpus if not gpu["lost"]}
+    return [device["slot"] for device in bus if device["driver"] in ("nvidia", "") and device["slot"] not in listed]
+
+
+def _fabric_manager(look: Mapping[str, str], skipped: dict[str, str]) -> dict[str, Any] | None:
+    unit = dict(re.findall(r"^(\w+)=(.*)$", look["unit"], re.MULTILINE))
+    version = re.search(r"(\d+\.\d+[\d.]*)", look["version"])
+    installed = bool(version) or unit.get("LoadState") == "loaded"
+    if not installed:
+        return None
+    if look["log_why"]:
+        skipped["fabric_manager.log"] = look["log_why"]
+    return {
+        "unit": unit.get("ActiveState", "") if unit.get("LoadState") == "loaded" else "",
+        "enabled": unit.get("UnitFileState", "") == "enabled",
+        "version": version[1] if version else "",
+        "log": _errors_since_start(look["log"]),
+    }
+
+
+def _errors_since_start(log: str) -> list[str]:
+    """Return what the fabric manager has complained of since it was last started."""
+    lines = log.splitlines()
+    start = next((number for number in reversed(range(len(lines))) if STARTED.search(lines[number])), 0)
+    found = (LOG_LINE.match(line) for line in lines[start:])
+    return [line["text"] for line in found if line and line["level"].upper() in ("ERROR", "FATAL", "CRITICAL")]

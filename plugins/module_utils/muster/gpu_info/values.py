@@ -1,0 +1,52 @@
+"""Values as nvidia-smi writes them: "81559 MiB", "16x", "Enabled", and many ways to say that there is none."""
+
+from __future__ import annotations
+
+import re
+
+# From the strings of nvidia-smi 470 to 615: what stands where a value would be.
+NOTHING = ("", "n/a", "none", "[n/a]", "not supported", "[not supported]", "not available", "insufficient permissions")
+# The GPU no longer answers, though the driver still lists it.
+BROKEN = ("unknown error", "[unknown error]", "err!", "gpu is lost", "[gpu is lost]", "gpu access blocked by the os")
+YES = ("yes", "enabled", "active", "true", "on")
+NO = ("no", "disabled", "not active", "false", "off", "inactive")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def known(text: str) -> bool:
+    """Whether the text is a value."""
+    word = text.strip().lower()
+    return word not in NOTHING and word not in BROKEN and "deprecated" not in word
+
+
+def word(text: str) -> str | None:
+    return text.strip() if known(text) else None
+
+
+def number(text: str) -> float | None:
+    """Return the number that a value begins with, without its unit."""
+    found = NUMBER.match(text.strip()) if known(text) else None
+    return float(found[0]) if found else None
+
+
+def whole(text: str) -> int | None:
+    value = number(text)
+    return None if value is None else int(value)
+
+
+def flag(text: str) -> bool | None:
+    """Return whether a setting is on, or None where the GPU has no such setting."""
+    said = text.strip().lower()
+    if said in YES:
+        return True
+    return False if said in NO else None
+
+
+def broken(text: str) -> bool:
+    return text.strip().lower() in BROKEN
+
+
+def slot(bus_id: str) -> str:
+    """Return a bus id of nvidia-smi's, 00000000:18:00.0 with eight digits for the domain, as the kernel writes it."""
+    domain, colon, rest = bus_id.strip().lower().partition(":")
+    return f"{domain[-4:].rjust(4, '0')}:{rest}" if colon else bus_id.strip().lower()

@@ -1,0 +1,170 @@
+"""The fabric manager, which makes the NVSwitches of a board carry anything, and what each GPU says of its fabric."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from ..words import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..verdict import Finding
+    from .gpu_node import GpuNode
+
+START = "sudo systemctl enable --now nvidia-fabricmanager"
+# What the log says of faults that a launch meets: strings of nv-fabricmanager 580, and the list of leptonai/gpud.
+FAULTS = re.compile(
+    r"NVSwitch fatal error|NVLink fatal error|failed to find the GPU handle|"
+    r"don't match with (?:any supported system|driver)",
+    re.IGNORECASE,
+)
+# What the parts of a GPU's fabric health say when it is not whole (nvidia-smi's manual, "Fabric").
+UNHEALTHY = {
+    "summary": ("unhealthy", "limited capacity"),
+    "bandwidth": ("degraded",),
+    "route_recovery_in_progress": ("true",),
+    "route_unhealthy": ("true",),
+    "access_timeout_recovery": ("true",),
+    "partition_assigned": ("false",),
+    "gfm_state": ("disconnected",),
+}
+
+FINDINGS = {
+    "fabric_manager.inactive": Entry(
+        "the unit nvidia-fabricmanager, on a node with NVSwitches",
+        "it is not active, and the GPUs do not say that their fabric is complete: CUDA then ends with error 802",
+        "sudo systemctl enable --now nvidia-fabricmanager",
+    ),
+    "fabric_manager.version": Entry(
+        "the version of nv-fabricmanager, and of the driver in the kernel",
+        "they are not the very same: it refuses to work",
+        "Install the one of the driver, which --tags gpu_stack does, and hold both",
+    ),
+    "fabric_manager.state": Entry(
+        "the fabric state of each GPU",
+        "it is not Completed, or its status is not Success",
+        "Stop the fabric manager, reset all GPUs, start it again, in this order",
+    ),
+    "fabric_manager.health": Entry(
+        "the fabric health of each GPU (drivers since 560)",
+        "its bandwidth is degraded, a route is broken or being mended, or it is wrongly configured",
+        "Look at the log of the fabric manager; on a rack with NVLink between nodes, at nvidia-imex-ctl -N too",
+    ),
+    "fabric_manager.log": Entry(
+        "/var/log/fabricmanager.log since its last start, readable by root",
+        "a fatal error of an NVSwitch or of a link, a GPU that it cannot find, or versions that do not match",
+        "Stop the fabric manager, reset all GPUs, start it again; if it comes again, have the board looked at",
+    ),
+}
+
+
+def skips(node: GpuNode) -> list[dict[str, str]]:
+    if not node.facts["nvswitches"] and not any(gpu["fabric"] for gpu in node.gpus):
+        return [{"id": "fabric_manager", "why": "there is no NVSwitch here"}]
+    return []
+
+
+def active(node: GpuNode) -> Iterator[Finding]:
+    if not node.facts["nvswitches"]:
+        return
+    seen = node.facts["fabric_manager"]
+    # A cloud may run it outside of the machine that it lends.
+    elsewhere = bool(node.gpus) and all(
+        gpu["fabric"] and gpu["fabric"]["state"].lower() == "completed" for gpu in node.gpus
+    )
+    if elsewhere or (seen and seen["unit"] == "active"):
+        return
+    what = "is not installed" if seen is None else f"is {seen['unit'] or 'no unit of systemd'}"
+    install = seen is None
+    yield node.finding(
+        "fabric_manager.inactive",
+        "fail",
+        f"its {node.facts['nvswitches']} NVSwitches need the fabric manager, which {what}: CUDA cannot start",
+        "Install it with" if install else "Start it with",
+        "ansible-playbook site.yml --tags gpu_stack" if install else START,
+        observed=(seen or {}).get("unit", "") or "not there",
+        expected="active",
+        evidence=evidence("systemctl show nvidia-fabricmanager", f"ActiveState={(seen or {}).get('unit', '')}"),
+    )
+
+
+def version(node: GpuNode) -> Iterator[Finding]:
+    seen, loaded = node.facts["fabric_manager"], node.facts["driver"]["loaded"]
+    if not (node.facts["nvswitches"] and seen and seen["version"] and loaded) or seen["version"] == loaded:
+        return
+    yield node.finding(
+        "fabric_manager.version",
+        "fail",
+        f"its fabric manager is {seen['version']} and its driver {loaded}: it works with the very same version only",
+        "Install the one of the driver with",
+        "ansible-playbook site.yml --tags gpu_stack",
+        observed=seen["version"],
+        expected=loaded,
+        evidence=evidence("nv-fabricmanager --version", seen["version"]),
+    )
+
+
+def state(node: GpuNode) -> Iterator[Finding]:
+    by_state = defaultdict(list)
+    for gpu in node.gpus:
+        fabric = gpu["fabric"]
+        if not fabric or fabric["state"].lower() == "not supported":
+            continue
+        said = fabric["state"]
+        if said.lower() == "completed" and (fabric["status"] or "").lower() not in ("", "success", "nvml_success"):
+            said = f"{said}, {fabric['status']}"
+        if said.lower() != "completed":
+            by_state[said].append(gpu)
+    for said, gpus in by_state.items():
+        yield node.finding(
+            "fabric_manager.state",
+            "fail",
+            f"the fabric of {node.named(gpus)} is: {said}",
+            "Stop the fabric manager, reset all GPUs, start it again",
+            "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi --gpu-reset && "
+            "sudo systemctl start nvidia-fabricmanager",
+            observed=said,
+            expected="Completed, Success",
+            evidence=evidence("nvidia-smi -q -x", f"fabric state {said}"),
+        )
+
+
+def health(node: GpuNode) -> Iterator[Finding]:
+    by_fault = defaultdict(list)
+    for gpu in node.gpus:
+        for part, value in (gpu["fabric"] or {"health": {}})["health"].items():
+            # Of a wrong configuration it says which; what is right, it calls none.
+            if part == "incorrect_configuration" or value.lower() in UNHEALTHY.get(part, ()):
+                by_fault[f"{part.replace('_', ' ')} {value}"].append(gpu)
+    for fault, gpus in by_fault.items():
+        yield node.finding(
+            "fabric_manager.health",
+            "warn",
+            f"the NVLink fabric of {node.named(gpus)} is not whole: {fault}",
+            "Look at the fabric manager's log with",
+            "sudo tail -n 50 /var/log/fabricmanager.log",
+            observed=fault,
+            evidence=evidence("nvidia-smi -q -x", fault),
+        )
+
+
+def log(node: GpuNode) -> Iterator[Finding]:
+    seen = node.facts["fabric_manager"]
+    faults = [line for line in seen["log"] if FAULTS.search(line)] if seen else []
+    if faults:
+        yield node.finding(
+            "fabric_manager.log",
+            "fail",
+            f"its fabric manager has found a fault since it was started: {faults[-1][:200]}",
+            "Stop it, reset all GPUs, start it again; if it comes again, have the board looked at. See",
+            "sudo tail -n 50 /var/log/fabricmanager.log",
+            evidence=evidence("/var/log/fabricmanager.log", few([line[:300] for line in faults[-3:]])),
+        )
+
+
+RULES = (active, version, state, health, log)

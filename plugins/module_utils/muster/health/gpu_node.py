@@ -1,0 +1,57 @@
+"""A node's GPUs as the rules take them: what was seen, what is wanted, and how to speak of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..verdict import Finding
+from ..words import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class GpuNode:
+    """facts: those of gpu_info. wish: the options of nccl_health."""
+
+    facts: Mapping[str, Any]
+    wish: Mapping[str, Any]
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The GPUs that answer."""
+        return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
+
+    def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
+        fix = {"text": text, "command": command}
+        return Finding(
+            name, status, self.wish["node"], summary, fix={key: value for key, value in fix.items() if value}, **more
+        )
+
+    def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
+        """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""
+        if len(gpus) == 1:
+            return f"GPU {gpus[0]['index']} ({gpus[0]['slot']})"
+        if len(gpus) == len(self.facts["gpus"]):
+            return f"all {len(gpus)} GPUs"
+        return f"GPUs {few([str(gpu['index']) for gpu in gpus])}"
+
+    def only(self, gpus: Sequence[Mapping[str, Any]]) -> str:
+        """Return the option of nvidia-smi that speaks of these GPUs alone."""
+        return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(str(gpu['index']) for gpu in gpus)}"
+
+
+def have(gpus: Sequence[Mapping[str, Any]]) -> str:
+    return "has" if len(gpus) == 1 else "have"
+
+
+def duration(seconds: int | None) -> str:
+    """Return "3 days", "5 h" or "40 s"."""
+    if seconds is None:
+        return "an unknown time"
+    for size, unit in ((86400, "day"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return plural(seconds // size, unit) if unit == "day" else f"{seconds // size} {unit}"
+    return f"{seconds} s"

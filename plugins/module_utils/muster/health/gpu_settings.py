@@ -1,0 +1,209 @@
+"""How the GPUs of a node are set: what somebody chose once, and what the next launch then meets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from ..words import few
+from .gpu_node import have
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..verdict import Finding
+    from .gpu_node import GpuNode
+
+FINDINGS = {
+    "gpu.persistence.off": Entry(
+        "persistence mode",
+        "it is off: the driver is unloaded between jobs, ECC counts are lost with it, and every start waits for it",
+        "Enable nvidia-persistenced, which --tags gpu_stack does",
+    ),
+    "gpu.mig.on": Entry(
+        "MIG mode",
+        "it is on: a process sees one slice of one GPU (CUDA's rule), so ranks beyond the first find no GPU",
+        "sudo nvidia-smi -mig 0, or take the node out of the inventory",
+    ),
+    "gpu.mig.pending": Entry(
+        "MIG mode now and after the next reset",
+        "they differ",
+        "Reset the GPU, or take the change back with nvidia-smi -mig",
+    ),
+    "gpu.compute_mode": Entry(
+        "compute mode",
+        "fails when it is Prohibited; warns when it is Exclusive, where a rank that touches a second GPU, or a process "
+        "that is still there, keeps the next one out",
+        "sudo nvidia-smi -c 0",
+    ),
+    "gpu.clocks.lowered": Entry(
+        "application clocks and their default",
+        "somebody has set them lower",
+        "sudo nvidia-smi -rac",
+    ),
+    "gpu.power.lowered": Entry(
+        "the power limit in force and its default",
+        "somebody has set it lower by more than 1 %",
+        "sudo nvidia-smi -pl with the default",
+    ),
+    "gpu.model.mixed": Entry(
+        "the models of the node's GPUs",
+        "they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
+        "Choose the like ones with cluster_gpus and CUDA_VISIBLE_DEVICES, or accept it",
+    ),
+    "gpu.vbios.mixed": Entry(
+        "the VBIOS of GPUs of one model",
+        "they differ, as after a replacement",
+        "Bring them to one version with the maker's tool",
+    ),
+    "gpu.inforom.corrupt": Entry(
+        "what nvidia-smi says beside its answer",
+        "`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
+        "Have the GPU looked at",
+    ),
+}
+# The driver rounds limits to its own steps.
+TOLERANCE = 0.99
+
+
+def persistence(node: GpuNode) -> Iterator[Finding]:
+    off = [gpu for gpu in node.gpus if gpu["persistence"] is False]
+    if off:
+        yield node.finding(
+            "gpu.persistence.off",
+            "warn",
+            f"persistence is off on {node.named(off)}: each job waits for the driver to bring them up",
+            "Enable the daemon with",
+            "sudo systemctl enable --now nvidia-persistenced",
+            observed="off",
+            expected="on",
+        )
+
+
+def mig(node: GpuNode) -> Iterator[Finding]:
+    on = [gpu for gpu in node.gpus if gpu["mig"]]
+    if on:
+        yield node.finding(
+            "gpu.mig.on",
+            "fail",
+            f"{node.named(on)} {have(on)} MIG on: a rank sees one slice, and the others find no GPU",
+            "Turn it off while nothing runs on it, with",
+            f"sudo nvidia-smi -mig 0{node.only(on)}",
+            observed="on",
+            expected="off",
+        )
+    pending = [
+        gpu for gpu in node.gpus if gpu["mig_pending"] is not None and gpu["mig_pending"] is not bool(gpu["mig"])
+    ]
+    if pending:
+        yield node.finding(
+            "gpu.mig.pending",
+            "warn",
+            f"MIG of {node.named(pending)} will be {'on' if pending[0]['mig_pending'] else 'off'} after the next reset",
+            "Reset now, while nothing runs, with",
+            f"sudo nvidia-smi --gpu-reset{node.only(pending)}",
+        )
+
+
+def compute_mode(node: GpuNode) -> Iterator[Finding]:
+    by_mode = defaultdict(list)
+    for gpu in node.gpus:
+        if gpu["compute_mode"] and gpu["compute_mode"] != "Default":
+            by_mode[gpu["compute_mode"]].append(gpu)
+    for mode, gpus in by_mode.items():
+        nobody = "prohibited" in mode.lower()
+        means = "no process may compute" if nobody else "one process at a time may compute on each"
+        yield node.finding(
+            "gpu.compute_mode",
+            "fail" if nobody else "warn",
+            f"the compute mode of {node.named(gpus)} is {mode}: {means}",
+            "Set it back with",
+            f"sudo nvidia-smi -c 0{node.only(gpus)}",
+            observed=mode,
+            expected="Default",
+        )
+
+
+def clocks(node: GpuNode) -> Iterator[Finding]:
+    slow = [gpu for gpu in node.gpus if _below(gpu["clocks"]["set"], gpu["clocks"]["set_default"])]
+    if slow:
+        now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
+        yield node.finding(
+            "gpu.clocks.lowered",
+            "warn",
+            f"the clock of {node.named(slow)} was set to {now} MHz, and {usual} MHz are usual",
+            "Set it back with",
+            f"sudo nvidia-smi -rac{node.only(slow)}",
+            observed=f"{now} MHz",
+            expected=f"{usual} MHz",
+        )
+
+
+def power(node: GpuNode) -> Iterator[Finding]:
+    low = [gpu for gpu in node.gpus if _below(gpu["power"]["limit"], gpu["power"]["default"])]
+    if low:
+        now, usual = low[0]["power"]["limit"], low[0]["power"]["default"]
+        yield node.finding(
+            "gpu.power.lowered",
+            "warn",
+            f"{node.named(low)} may draw {now:.0f} W, and {usual:.0f} W are usual: a slow GPU makes all others wait",
+            "If nobody meant it, set it back with",
+            f"sudo nvidia-smi -pl {usual:.0f}{node.only(low)}",
+            observed=f"{now:.0f} W",
+            expected=f"{usual:.0f} W",
+        )
+
+
+def _below(now: float | None, usual: float | None) -> bool:
+    return bool(now and usual and now < usual * TOLERANCE)
+
+
+def mixed(node: GpuNode) -> Iterator[Finding]:
+    by_name: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for gpu in node.gpus:
+        by_name[gpu["name"] or "an unknown model"].append(gpu)
+    if len(by_name) > 1:
+        kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
+        yield node.finding(
+            "gpu.model.mixed",
+            "warn",
+            f"its GPUs are not of one model: {kinds}",
+            "Every step waits for the slowest; choose the like ones, or accept it",
+            observed=few(sorted(by_name)),
+            expected="one model",
+        )
+    for name, gpus in by_name.items():
+        versions = defaultdict(list)
+        for gpu in gpus:
+            if gpu["vbios"]:
+                versions[str(gpu["vbios"])].append(gpu)
+        if len(versions) > 1:
+            usual = max(versions, key=lambda version: len(versions[version]))
+            odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
+            yield node.finding(
+                "gpu.vbios.mixed",
+                "warn",
+                f"the VBIOS of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, and {usual} on "
+                f"its other {name}",
+                "Bring them to one version with the maker's tool",
+                observed=few(sorted(versions)),
+                expected="one version",
+            )
+
+
+def inforom(node: GpuNode) -> Iterator[Finding]:
+    said = [line for line in node.facts["smi"]["notes"].splitlines() if "infoROM is corrupted" in line]
+    if said:
+        where = few([line.rpartition("at gpu ")[2] for line in said if "at gpu " in line])
+        yield node.finding(
+            "gpu.inforom.corrupt",
+            "warn",
+            f"the infoROM of {where or 'a GPU'} is corrupt: what it says of its own past cannot be trusted",
+            "Have it looked at by its maker",
+            evidence=evidence("nvidia-smi", few(said)),
+        )
+
+
+RULES = (persistence, mig, compute_mode, clocks, power, mixed, inforom)

@@ -1,0 +1,185 @@
+"""NVLink: every link of every GPU, and whether each pair of GPUs reaches each other over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..gpu_models import model_of
+from ..verdict import evidence
+from ..words import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..verdict import Finding
+    from .gpu_node import GpuNode
+
+# A rate is printed with three digits; a link that has trained lower is far below.
+TOLERANCE = 0.98
+
+FINDINGS = {
+    "nvlink.inactive": Entry(
+        "the state of every NVLink",
+        "fails when a model of which the number is known has fewer active ones, or when some of a GPU's links are down "
+        "that are up on its neighbours; a model with bridges may have none",
+        "Look at the fabric manager, then reset the GPUs; if the link stays down, have the GPU or its board replaced",
+    ),
+    "nvlink.slow": Entry(
+        "the rate of every active NVLink",
+        "it is more than 2 % below that of the model",
+        "Reset the GPU; if it stays, have it replaced",
+    ),
+    "nvlink.errors": Entry(
+        "replay and recovery errors of every NVLink, since the driver was loaded",
+        "one or more (NVIDIA DCGM's limit). CRC errors are not counted: they matter at 100 a second only (DCGM)",
+        "Run dcgmi diag -r 3; if it grows, have the GPU or its board looked at",
+    ),
+    "nvlink.pair": Entry(
+        "nvidia-smi topo -m",
+        "two GPUs reach each other over PCIe or the processors, where others of the node do over NVLink",
+        "Look at the links of both, and at the fabric manager",
+    ),
+}
+
+
+def skips(node: GpuNode) -> list[dict[str, str]]:
+    if not any(gpu["nvlinks"] for gpu in node.gpus):
+        return [{"id": "nvlink", "why": "the driver tells of no NVLink on these GPUs"}]
+    return []
+
+
+def inactive(node: GpuNode) -> Iterator[Finding]:
+    if not any(gpu["nvlinks"] for gpu in node.gpus):
+        # A driver that says nothing of links on a board that has them would hide a fault.
+        yield from _silent(node)
+        return
+    most = max(len(_active(gpu)) for gpu in node.gpus)
+    for gpu in node.gpus:
+        model = model_of(gpu["name"])
+        active = _active(gpu)
+        wanted = model.links if model and model.links is not None else most
+        if len(active) >= wanted:
+            continue
+        down = [link["link"] for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable")]
+        which = f": {few([str(number) for number in down])} {'is' if len(down) == 1 else 'are'} down" if down else ""
+        yield node.finding(
+            "nvlink.inactive",
+            "fail",
+            f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
+            "Look at the fabric manager and the kernel log, then reset the GPUs; look again with",
+            f"nvidia-smi nvlink -s -i {gpu['index']}",
+            observed=f"{len(active)} active",
+            expected=f"{wanted} active",
+            evidence=evidence("nvidia-smi nvlink -s", few([f"Link {number}: <inactive>" for number in down])),
+        )
+
+
+def _silent(node: GpuNode) -> Iterator[Finding]:
+    linked = [gpu for gpu in node.gpus if (model := model_of(gpu["name"])) and model.links]
+    # One GPU alone, as a cloud rents it, has nobody to be linked to.
+    if len(linked) < 2 or "nvlink" in node.facts["skipped"]:
+        return
+    yield node.finding(
+        "nvlink.inactive",
+        "fail",
+        f"no NVLink of {node.named(linked)} is up",
+        "Look at the fabric manager and the kernel log with",
+        "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink",
+        observed="none active",
+        expected=f"{model_links(linked)} active on each",
+    )
+
+
+def model_links(gpus: Sequence[dict[str, Any]]) -> int:
+    model = model_of(gpus[0]["name"])
+    return (model.links if model else None) or 0
+
+
+def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+    return [link for link in gpu["nvlinks"] if link["state"] in ("active", "sleeping")]
+
+
+def slow(node: GpuNode) -> Iterator[Finding]:
+    for gpu in node.gpus:
+        rates = [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
+        if not rates:
+            continue
+        model = model_of(gpu["name"])
+        wanted = model.rate if model else max(rates)
+        low = [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted * TOLERANCE]
+        if low:
+            numbers = few([str(link["link"]) for link in low])
+            yield node.finding(
+                "nvlink.slow",
+                "warn",
+                f"NVLink {numbers} of {node.named([gpu])} carries {min(link['gbs'] for link in low):g} GB/s, "
+                f"and {wanted:g} GB/s are usual",
+                "Reset the GPU, and look again with",
+                f"nvidia-smi nvlink -s -i {gpu['index']}",
+                observed=f"{min(link['gbs'] for link in low):g} GB/s",
+                expected=f"{wanted:g} GB/s",
+            )
+
+
+def errors(node: GpuNode) -> Iterator[Finding]:
+    for gpu in node.gpus:
+        bad = [link for link in gpu["nvlinks"] if link["replay"] or link["recovery"]]
+        if bad:
+            shown = few(
+                [
+                    f"link {link['link']}: {link['replay'] or 0} replays, {link['recovery'] or 0} recoveries"
+                    for link in bad
+                ]
+            )
+            yield node.finding(
+                "nvlink.errors",
+                "warn",
+                f"{node.named([gpu])} has had errors on {plural(len(bad), 'NVLink')} since its driver was loaded",
+                "See whether they grow under load with",
+                f"nvidia-smi nvlink -e -i {gpu['index']}",
+                observed=shown,
+                expected="0",
+                evidence=evidence("nvidia-smi nvlink -e", shown),
+            )
+
+
+def pairs(node: GpuNode) -> Iterator[Finding]:
+    """Pairs that are not linked on a node where most are; a board of bridged pairs has only some, and is left alone."""
+    topology = node.facts["topology"]
+    if topology is None:
+        return
+    names = sorted(name for name in topology["between"] if name.startswith("GPU"))
+    ways = {
+        (one, other): topology["between"][one].get(other, "")
+        for one in names
+        for other in names
+        if one < other and topology["between"][one].get(other)
+    }
+    linked = [way for way in ways.values() if way.startswith("NV")]
+    if len(linked) * 2 <= len(ways):
+        return
+    usual = max(set(linked), key=linked.count)
+    odd = {pair: way for pair, way in ways.items() if way != usual}
+    if not odd:
+        return
+    unlinked = {pair: way for pair, way in odd.items() if not way.startswith("NV")}
+    if not unlinked and len(odd) * 4 > len(ways):
+        # The direct links of a V100 or a P100 are one or two for each pair, by design.
+        return
+    involved = [name for pair in odd for name in pair]
+    culprit = max(sorted(set(involved)), key=involved.count)
+    shown = few([f"{one}-{other} {way}" for (one, other), way in odd.items()])
+    yield node.finding(
+        "nvlink.pair",
+        "fail" if unlinked else "warn",
+        f"{plural(len(odd), 'pair')} of its GPUs, most often with {culprit}, do not have the {usual} of the others",
+        "Look at the links of that GPU, and at the fabric manager, with",
+        f"nvidia-smi nvlink -s -i {culprit.removeprefix('GPU')}",
+        observed=shown,
+        expected=usual,
+        evidence=evidence("nvidia-smi topo -m", shown),
+    )
+
+
+RULES = (inactive, slow, errors, pairs)
