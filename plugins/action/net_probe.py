@@ -1,0 +1,187 @@
+"""Has all nodes call each other, and judges what came of it; documented in library/net_probe.py."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.plugins.action import ActionBase
+
+from muster.net_probe import judge, links, names, quality, schedule
+from muster.net_probe.cluster import FIRST_UNPRIVILEGED, Cluster
+from muster_connection import connect
+from muster_messages import Messages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster_messages import Answer
+
+PROGRAM = ROOT / "roles/health/files/probe_node.py"
+SERVE_TIMEOUT = 30.0
+# A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
+PROBE_TIMEOUT = 30.0
+PROBE_TIMEOUT_PER_NODE = 0.5
+PAIR_TIMEOUT = 30.0
+END_TIMEOUT = 5.0
+SAMPLES = 3  # ephemeral ports: the first, the last, and one in between
+PACKETS = 200  # per link; of many nodes so many that a node sends no more than this in all
+PACKETS_IN_ALL = 6000
+FEWEST_PACKETS = 60
+MOMENT = 0.1  # seconds that one stream lasts
+LONGER = 0.5  # that a slow one is measured again
+AGAIN = 24  # slow links that are measured again: more than that are told as they are
+
+
+class ActionModule(ActionBase):
+    """Contacts every node at once, each by the connection that the inventory gives it."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(
+            {"plan": {"type": "dict", "required": True}, "throughput": {"type": "bool", "default": True}}
+        )
+        task_vars = task_vars or {}
+        plan = options["plan"]
+        in_play, alive = task_vars["ansible_play_hosts_all"], task_vars["ansible_play_hosts"]
+        probe = Probe(
+            plan,
+            {name: wish for name, wish in plan["wishes"].items() if name in in_play},
+            {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
+        )
+        program = PROGRAM.read_text(encoding="utf-8")
+        probe.begin(Messages({name: connect(self, name, task_vars, program) for name in probe.asked}))
+        try:
+            probe.call()
+            if options["throughput"]:
+                probe.measure()
+        finally:
+            probe.end()
+        return {**result, "changed": False, **judge.result(probe.cluster())}
+
+
+class Probe:
+    """One probe of the network: the messages to all nodes, and what they answered."""
+
+    def __init__(
+        self, plan: Mapping[str, Any], wishes: Mapping[str, Mapping[str, Any]], left_out: dict[str, str]
+    ) -> None:
+        self.plan = plan
+        self.wishes = wishes
+        self.left_out = {name: why for name, why in left_out.items() if name in wishes}
+        self.asked = [name for name in wishes if name not in self.left_out]
+        self.token = secrets.token_hex(16)
+        self.why: dict[str, str] = dict(self.left_out)
+        self.served: dict[str, dict[str, Any]] = {}
+        self.probed: dict[str, dict[str, Any]] = {}
+        self.rates: dict[tuple[str, str], float] = {}
+
+    def begin(self, messages: Messages) -> None:
+        self.messages = messages
+        messages.open()
+        for name in self.asked:
+            wish = self.wishes[name]
+            message = {"token": self.token, "node": name, "port": wish["port"], "samples": SAMPLES}
+            messages.ask(name, "serve", message)
+        self.served = self.gather("serve", self.asked, SERVE_TIMEOUT)
+
+    def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, dict[str, Any]]:
+        """The answers to one verb; who gave none is remembered with the reason."""
+        answers = self.messages.gather(verb, nodes, timeout, lambda _: None)
+        found = {}
+        for name in nodes:
+            answer: Answer | None = answers.get(name)
+            if answer is None:
+                self.why.setdefault(name, f"it did not answer within {timeout:.0f} s")
+            elif answer.data is None:
+                self.why.setdefault(name, answer.error)
+            else:
+                found[name] = answer.data
+        return found
+
+    def call(self) -> None:
+        """Every node calls every other; those that could not be asked are called all the same."""
+        peers = [self.peer(name) for name in self.wishes]
+        packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
+        for name in self.served:
+            others = [peer for peer in peers if peer["node"] != name]
+            self.messages.ask(name, "probe", {"token": self.token, "packets": packets, "peers": others})
+        timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.wishes)
+        self.probed = self.gather("probe", list(self.served), timeout)
+
+    def peer(self, name: str) -> dict[str, Any]:
+        wish, served = self.wishes[name], self.served.get(name)
+        ports = [wish["port"], *(served["ephemeral"] if served else [])]
+        if served and served["holder"] and self.plan["port"] < FIRST_UNPRIVILEGED:
+            ports = served["ephemeral"]  # only root may listen there: what is told of it is that it was skipped
+        called = names.names_of(name, served["hostname"]) if served else []
+        return {"node": name, "address": wish["address"], "ports": ports, "names": called}
+
+    def measure(self) -> None:
+        """Bulk streams between pairs, one after the other; what seems slow is measured again, and for longer."""
+        usable = {(link.origin, link.target) for link in self.cluster().links if "ok" in link.ports.values()}
+        self.pairs(schedule.calls(list(self.wishes), usable), MOMENT)
+        slow = quality.suspects(self.cluster())
+        pairs = {tuple(sorted(pair)) for pair in slow if pair in usable or pair[::-1] in usable}
+        if 0 < len(pairs) <= AGAIN:
+            ways = [way for one, other in sorted(pairs) for way in [(one, other), (other, one)] if way in usable]
+            first = {frozenset(way): way for way in reversed(ways)}
+            self.pairs(schedule.again(list(first.values())), LONGER)
+
+    def pairs(self, calls: dict[str, list[str]], seconds: float) -> None:
+        ports = {(link.origin, link.target): port for link in self.cluster().links for port in good_ports(link)}
+        for name, called in calls.items():
+            own = self.served[name]
+            message = {
+                "token": self.token,
+                "node": name,
+                "port": own["port"] or own["ephemeral"][0],
+                "seconds": seconds,
+                "peers": [
+                    {"node": peer, "address": self.wishes[peer]["address"], "port": ports[name, peer]}
+                    for peer in called
+                ],
+            }
+            self.messages.ask(name, "pair", message)
+        answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.wishes), lambda _: None)
+        for name, answer in answers.items():
+            for peer, seen in (answer.data or {}).get("pairs", {}).items():
+                for pair, rate in (((name, peer), seen.get("there")), ((peer, name), seen.get("back"))):
+                    if rate is not None:
+                        self.rates[pair] = max(rate, self.rates.get(pair, 0.0))
+
+    def end(self) -> None:
+        for name, served in self.served.items():
+            self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
+        self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)
+
+    def cluster(self) -> Cluster:
+        nodes = [
+            links.Node(
+                name,
+                wish["address"],
+                wish["interface"],
+                self.served.get(name),
+                self.why.get(name, ""),
+                self.probed.get(name, {}).get("names", {}),
+                tuple(self.probed.get(name, {}).get("asked", ())),
+            )
+            for name, wish in self.wishes.items()
+        ]
+        found = links.between(nodes, self.probed)
+        for link in found:
+            link.rate = self.rates.get((link.origin, link.target))
+        plan = self.plan
+        return Cluster(nodes, found, plan["head"], plan["port"], plan["participants"], self.left_out)
+
+
+def good_ports(link: links.Link) -> list[int]:
+    return [port for port, outcome in link.ports.items() if outcome == "ok"]

@@ -1,0 +1,90 @@
+"""Everything that the probe has to say: findings, what could not be told, and the shape that is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import Finding, add_up
+from ..words import plural
+from . import names, quality, reach
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .links import Link
+
+FINDINGS = {
+    "net.links": Entry(
+        "all of the calls between the nodes",
+        "never: it is the pass of a node that calls and is called by all others without a finding",
+        "Nothing is to be done",
+    ),
+    "net.probe.failed": Entry(
+        "whether the node could be asked to call the others",
+        "the probe could not be run there (unknown)",
+        "Mend what the message says, then run again",
+    ),
+}
+
+
+def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
+    """The findings, and what was skipped and why."""
+    found = [
+        Finding(
+            "net.probe.failed",
+            "unknown",
+            node.name,
+            f"the network could not be looked at from it: {node.why}",
+            fix={"text": "Mend that, then run again"},
+        )
+        for node in cluster.nodes
+        if node.why and node.name not in cluster.left_out
+    ]
+    found += [*names.judge(cluster), *reach.judge(cluster), *quality.judge(cluster)]
+    odd = {name for finding in found for name in (finding.node, finding.peer)}
+    for node in cluster.nodes:
+        links = [
+            link for link in cluster.links if node.name in (link.origin, link.target) and both_serve(link, cluster)
+        ]
+        if node.name not in odd and links and all(link.outcome == "ok" for link in links):
+            found.append(
+                Finding(
+                    "net.links", "pass", node.name, f"all is well with its {plural(len(links), 'link')} to other nodes"
+                )
+            )
+    return found, skips(cluster)
+
+
+def both_serve(link: Link, cluster: Cluster) -> bool:
+    return cluster.node(link.origin).served is not None and cluster.node(link.target).served is not None
+
+
+def skips(cluster: Cluster) -> list[dict[str, str]]:
+    found = [{"id": "net", "node": name, "why": why} for name, why in cluster.left_out.items()]
+    if len(cluster.nodes) < 2:
+        found.append({"id": "net", "why": "there is only one node, and so no link"})
+    for node in cluster.nodes:
+        if node.served is None:
+            continue
+        if node.interfaces is None:
+            found.append({"id": "net.interface", "node": node.name, "why": "the program ip (iproute2) is missing"})
+        if node.served["holder"] and cluster.privileged_port:
+            why = f"only root may listen on port {cluster.port}: {node.served['holder']}"
+            found.append({"id": "net.master_port", "node": node.name, "why": why})
+    return found
+
+
+def result(cluster: Cluster) -> dict[str, Any]:
+    """What net_probe returns."""
+    findings, skipped = judge(cluster)
+    return {
+        "network": {
+            "schema": 1,
+            "nodes": cluster.names,
+            "port": cluster.port,
+            "links": [link.as_dict() for link in cluster.links],
+        },
+        "findings": [finding.as_dict() for finding in findings],
+        # What was skipped is in the verdict alone: a result with such a key is a skipped task to Ansible.
+        "verdict": add_up(findings, skipped=skipped),
+    }

@@ -1,0 +1,174 @@
+"""What all nodes saw of each other, one `Link` for every ordered pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# From good to bad.
+OUTCOMES = ("ok", "not_tried", "refused", "prohibited", "dropped", "no_route", "foreign", "wrong_host")
+UNREACHABLE = ("EHOSTUNREACH", "ENETUNREACH", "EACCES", "EPERM", "EHOSTDOWN", "ENONET")
+# The kernel asks three times, once a second, who has an address before it gives up.
+AT_ONCE = 0.9
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the probe. served: what `serve` told, None where nothing answers calls there; why: the reason.
+
+    named: {name: {addresses, seconds}} as the node resolves them; asked: the names it was asked for.
+    """
+
+    name: str
+    address: str
+    interface: str
+    served: Mapping[str, Any] | None
+    why: str = ""
+    named: Mapping[str, Any] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
+
+    @property
+    def interfaces(self) -> dict[str, Any] | None:
+        return self.served["interfaces"] if self.served else None
+
+    def carrier(self, address: str) -> str:
+        """The interface that has this address, or ""."""
+        found = (name for name, seen in (self.interfaces or {}).items() if address in seen["addresses"])
+        return next(found, "")
+
+    @property
+    def speed(self) -> int | None:
+        """Mbit/s of the training interface, where it is a real one: what a virtual one says of itself means nothing."""
+        carrier = self.carrier(self.address)
+        if self.served is None or carrier not in self.served["physical"]:
+            return None
+        speed: int | None = self.served["interfaces"][carrier]["speed"]
+        return speed
+
+
+@dataclass
+class Link:
+    """The way from one node to another, as the first one saw it; None is not measured.
+
+    ports: {port: outcome}. lost of sent: small packets. path_mtu: the largest packet that came through; hole: packets
+    above it did not, though smaller ones did. offset: seconds that the other's clock is ahead.
+    """
+
+    origin: str
+    target: str
+    ports: dict[int, str] = field(default_factory=dict)
+    rtt: float | None = None
+    sent: int | None = None
+    lost: int | None = None
+    path_mtu: int | None = None
+    hole: bool = False
+    offset: float | None = None
+    source: str | None = None
+    interface: str | None = None
+    rate: float | None = None
+    answered_by: str = ""
+    error: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return max(self.ports.values(), key=OUTCOMES.index, default="not_tried")
+
+    @property
+    def loss(self) -> float | None:
+        if self.sent is None or self.lost is None:
+            return None
+        return self.lost / (self.sent + self.lost)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of network.json."""
+        return {
+            "from": self.origin,
+            "to": self.target,
+            "ports": {str(port): outcome for port, outcome in self.ports.items()},
+            "outcome": self.outcome,
+            "rtt_ms": None if self.rtt is None else round(self.rtt * 1000, 3),
+            "loss": None if self.loss is None else round(self.loss, 4),
+            "path_mtu": self.path_mtu,
+            "gbps": None if self.rate is None else round(self.rate / 1e9, 3),
+            "offset_ms": None if self.offset is None else round(self.offset * 1000, 3),
+            "source": self.source,
+            "interface": self.interface,
+        }
+
+
+def classify(entry: Mapping[str, Any], target: str, seen: Mapping[str, Any]) -> str:
+    """What came of one call. entry: {error, seconds, greeting?}; seen: all that was seen of this link.
+
+    "No route to host" is said of two things: of an address that nobody has, and by a firewall that forbids. The first
+    takes the kernel some seconds to find out, and leaves a trace in its table of neighbours.
+    """
+    error = entry["error"]
+    if not error:
+        greeting = entry.get("greeting")
+        if greeting is None:
+            return "foreign"
+        return "ok" if greeting == target else "wrong_host"
+    if error == "ECONNREFUSED":
+        return "refused"
+    if error in UNREACHABLE:
+        if seen.get("route_error") or seen.get("neighbour") == "failed" or entry["seconds"] > AT_ONCE:
+            return "no_route"
+        return "prohibited"
+    if error in ("ETIMEDOUT", "EAGAIN", "EINPROGRESS"):
+        # A neighbour that does not even say who it is has lost no packet: it is not there.
+        return "no_route" if seen.get("neighbour") == "failed" else "dropped"
+    return "dropped"
+
+
+def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
+    """What one node saw of another. seen: an entry of `links` of the node's `probe`."""
+    found = Link(origin.name, target.name)
+    if seen is None:
+        return found
+    found.ports = {int(port): classify(entry, target.name, seen) for port, entry in seen["ports"].items()}
+    greetings = [entry.get("greeting") for entry in seen["ports"].values()]
+    found.answered_by = next((name for name in greetings if name not in (None, target.name)), "") or ""
+    found.source = seen.get("source")
+    found.interface = origin.carrier(found.source) or None if found.source else None
+    found.error = str(seen.get("error", ""))
+    found.sent, found.lost = seen.get("sent"), seen.get("lost")
+    found.rtt = seen["rtt_us"] / 1e6 if seen.get("rtt_us") else None
+    found.offset = offset(seen.get("clock", []))
+    if seen.get("full_size"):
+        found.path_mtu = seen["pmtu"]
+    elif seen.get("sizes"):
+        found.path_mtu, found.hole = edge(seen["sizes"])
+    return found
+
+
+def offset(exchanges: list[list[float]]) -> float | None:
+    """How far the other clock is ahead, by the exchange that took the least time (RFC 5905, section 8)."""
+    if not exchanges:
+        return None
+    sent, heard, answered, received = min(exchanges, key=lambda times: times[3] - times[0] - (times[2] - times[1]))
+    return ((heard - sent) + (answered - received)) / 2
+
+
+def edge(sizes: list[dict[str, Any]]) -> tuple[int | None, bool]:
+    """The largest size that came through, and whether it is a black hole: all below pass, and none above.
+
+    Where large ones pass that smaller ones did not, packets are lost by chance, and nothing is said of their size.
+    """
+    passed = [entry["mtu"] for entry in sizes if entry["passes"]]
+    failed = [entry["mtu"] for entry in sizes if not entry["passes"]]
+    if not passed or not failed or max(passed) > min(failed):
+        return (max(passed) if passed else None), False
+    return max(passed), True
+
+
+def between(nodes: list[Node], probed: Mapping[str, Mapping[str, Any]]) -> list[Link]:
+    """One link for every ordered pair, in the order of the inventory. probed: {node: result of its `probe`}."""
+    return [
+        link(origin, target, probed.get(origin.name, {}).get("links", {}).get(target.name))
+        for origin in nodes
+        for target in nodes
+        if origin is not target
+    ]

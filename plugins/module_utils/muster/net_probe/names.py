@@ -1,0 +1,216 @@
+"""Addresses, interfaces and names: does each node have what the inventory says, and do all mean the same by a name."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+from .. import inspect_node
+from ..catalogue_entry import Entry
+from ..verdict import Finding, evidence
+from ..words import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .cluster import Cluster
+    from .links import Node
+
+SLOW_NAME = 1.0  # seconds: files answer in milliseconds, a name server that is there in some more
+HOSTS = "Write the nodes into /etc/hosts with"
+NETWORK = "ansible-playbook site.yml --tags network"
+BY_HAND = "a launch of Muster names addresses; torchrun by hand, mpirun and ssh go by names"
+
+FINDINGS = {
+    "net.address.duplicate": Entry(
+        "the addresses of all interfaces of all nodes",
+        "a node has the cluster_address of another one (fail): whoever calls it may reach either",
+        "Take the address off the node that the inventory does not give it",
+    ),
+    "net.name.loopback": Entry(
+        "what the node's own hostname resolves to on it",
+        "an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
+        " without GLOO_SOCKET_IFNAME then tells the others that address, and with c10d nobody hosts the store",
+        f"{HOSTS}: {NETWORK}",
+    ),
+    "net.name.missing": Entry(
+        "what the hostnames of the node itself and of all others resolve to on it",
+        f"one resolves to nothing (warn): {BY_HAND}",
+        f"{HOSTS}: {NETWORK}",
+    ),
+    "net.name.wrong": Entry(
+        "what the hostnames, and the short names in the inventory, of all nodes resolve to on each node",
+        f"one resolves to an address that this node does not have (warn): {BY_HAND}",
+        f"Correct /etc/hosts or the name server, or: {NETWORK}",
+    ),
+    "net.name.slow": Entry(
+        "how long the names of the nodes take to resolve",
+        f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it connects",
+        "Write the nodes into /etc/hosts, or mend the name servers in /etc/resolv.conf",
+    ),
+    "net.hostname.same": Entry(
+        "the hostname of every node",
+        "two nodes have the same (warn): c10d then takes both for the host of the store",
+        "Give each node a hostname of its own",
+    ),
+}
+
+
+def judge(cluster: Cluster) -> Iterator[Finding]:
+    for node in cluster.nodes:
+        if node.served is not None:
+            yield from own(node, cluster)
+            if node.asked:
+                yield from resolved(node, cluster)
+    yield from duplicates(cluster)
+    yield from same_hostname(cluster)
+
+
+def own(node: Node, cluster: Cluster) -> Iterator[Finding]:
+    """The same rules as for `inspect`, which looks before the network is set up: address, interface, ways."""
+    interfaces = node.interfaces
+    if interfaces is None:
+        return
+    ways = {
+        cluster.node(link.target).address: {"interface": link.interface}
+        for link in cluster.links
+        if link.origin == node.name and link.interface
+    }
+    seen = {
+        "interfaces": {name: {**entry, "state": entry["state"].lower()} for name, entry in interfaces.items()},
+        "ways": ways,
+    }
+    subject = inspect_node.Node(
+        node.name,
+        {"cluster_address": node.address, "cluster_interface": node.interface},
+        {"network": seen, "skipped": {}},
+        peers={other.name: other.address for other in cluster.nodes if other.address in ways},
+    )
+    yield from inspect_node.address(subject)
+    yield from inspect_node.ways(subject)
+
+
+def names_of(node: str, hostname: str) -> list[str]:
+    """Names that should lead to a node: its hostname, and the one in the inventory unless it is one for the outside."""
+    return list(dict.fromkeys([hostname, *([node] if "." not in node else [])]))
+
+
+def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
+    for entry in cluster.nodes:
+        if entry.served is None:
+            continue
+        for name in names_of(entry.name, entry.served["hostname"]):
+            seen = node.named.get(name)
+            if seen is not None and seen["addresses"]:
+                yield from right(node, entry, name, seen["addresses"])
+    missing = [name for name in node.asked if name in node.named and not node.named[name]["addresses"]]
+    hostnames = {entry.served["hostname"] for entry in cluster.nodes if entry.served}
+    missing = [name for name in missing if name in hostnames]
+    if missing:
+        yield Finding(
+            "net.name.missing",
+            "warn",
+            node.name,
+            f"{few(missing)} {'leads' if len(missing) == 1 else 'lead'} to no address on it ({BY_HAND})",
+            observed="no address",
+            expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
+            evidence=evidence("getaddrinfo", ", ".join(missing)),
+            fix={"text": HOSTS, "command": NETWORK},
+        )
+    slow = [name for name in node.asked if node.named.get(name, {"seconds": SLOW_NAME})["seconds"] >= SLOW_NAME]
+    if slow:
+        yield Finding(
+            "net.name.slow",
+            "warn",
+            node.name,
+            f"it waits for the name server: {few(slow)} took longer than {SLOW_NAME:.0f} s",
+            observed=f"{SLOW_NAME:.0f} s and more",
+            expected="milliseconds",
+            evidence=evidence("getaddrinfo", ", ".join(slow)),
+            fix={
+                "text": "Mend the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
+                "command": NETWORK,
+            },
+        )
+
+
+def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[Finding]:
+    """Whether a name leads, on one node, to the node that is meant."""
+    loopback = [address for address in addresses if ipaddress.ip_address(address.partition("%")[0]).is_loopback]
+    more: dict[str, Any] = {
+        "observed": ", ".join(addresses),
+        "expected": meant.address,
+        "evidence": evidence(f"getaddrinfo({name})", ", ".join(addresses)),
+    }
+    if meant is node:
+        if loopback:
+            yield Finding(
+                "net.name.loopback",
+                "warn",
+                node.name,
+                f"its own name {name} leads to {loopback[0]}: Gloo tells that to the others unless it is given an"
+                " interface, and with the rendezvous c10d nobody hosts the store",
+                fix={"text": HOSTS, "command": NETWORK},
+                **more,
+            )
+            return
+    elif loopback:
+        addresses = [address for address in addresses if address not in loopback]
+    has = {address for seen in (meant.interfaces or {}).values() for address in seen["addresses"]} | {meant.address}
+    if not any(address.partition("%")[0] in has for address in addresses):
+        yield Finding(
+            "net.name.wrong",
+            "warn",
+            node.name,
+            f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"
+            f" ({BY_HAND})",
+            peer=None if meant is node else meant.name,
+            fix={
+                "text": f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
+                "command": f"ansible {node.name} -m ansible.builtin.command -a 'grep -w {name} /etc/hosts'",
+            },
+            **more,
+        )
+
+
+def duplicates(cluster: Cluster) -> Iterator[Finding]:
+    for owner in cluster.nodes:
+        for node in cluster.nodes:
+            carrier = node.carrier(owner.address)
+            if node is owner or not carrier:
+                continue
+            yield Finding(
+                "net.address.duplicate",
+                "fail" if {owner.name, node.name} & set(cluster.participants) else "warn",
+                node.name,
+                f"its {carrier} has {owner.address} as well, which is the address of {owner.name} in the inventory",
+                peer=owner.name,
+                observed=f"{owner.address} on {node.name} {carrier}",
+                expected=f"{owner.address} on {owner.name} alone",
+                evidence=evidence("ip -json address", f"{carrier}: {owner.address}"),
+                fix={
+                    "text": "Take it off, there and in what sets it at boot, or correct cluster_address",
+                    "command": f"sudo ip address del {owner.address} dev {carrier}",
+                },
+            )
+
+
+def same_hostname(cluster: Cluster) -> Iterator[Finding]:
+    nodes: dict[str, list[str]] = {}
+    for node in cluster.nodes:
+        if node.served is not None:
+            nodes.setdefault(node.served["hostname"], []).append(node.name)
+    for hostname, names in nodes.items():
+        for name in names if len(names) > 1 else []:
+            others = [other for other in names if other != name]
+            yield Finding(
+                "net.hostname.same",
+                "warn",
+                name,
+                f"it calls itself {hostname}, as {few(others)} {'does' if len(others) == 1 else 'do'}",
+                peer=others[0] if len(others) == 1 else None,
+                observed=hostname,
+                expected="a hostname of its own",
+                evidence=evidence("gethostname", hostname),
+                fix={"text": "Give it a name of its own", "command": "sudo hostnamectl set-hostname NAME"},
+            )

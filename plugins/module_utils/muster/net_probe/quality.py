@@ -1,0 +1,252 @@
+"""How good are the ways between the nodes: packet sizes, losses, speed, delay, and how far the clocks are apart."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ..catalogue_entry import Entry
+from ..verdict import Finding, evidence
+from ..words import few
+from .blame import Share, blame, couples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .blame import Pair
+    from .cluster import Cluster
+    from .links import Link, Node
+
+# By Mathis et al. (1997) TCP gets MSS / RTT * 1.22 / sqrt(p): with 1 % lost and 0.1 ms on the way, 1.4 Gbit/s at most.
+# Three packets at least: a single one may be lost by chance on any network.
+LOSS = 0.01
+LOST = 3
+# A third of what the others do is no spread of measurements of a tenth of a second any more; what is slower was
+# measured twice, the second time for longer.
+SLOW = 1 / 3
+# More than this a single stream of this program does not send on every processor, whatever the link can do.
+ONE_STREAM = 10_000  # Mbit/s
+# The shortest of many round trips: neither load nor chance makes it this much longer than that of the other links.
+FAR = 10
+FAR_SECONDS = 0.005
+# Tried: with c10d a clock 20 s behind makes the node vanish from the rendezvous, and the rest trains without it.
+CLOCK = 1.0
+COMPARED = 3  # nodes from which on there is something to compare a link with
+
+FINDINGS = {
+    "net.path_mtu.black_hole": Entry(
+        "packets of the full size of the connection, and where they stall, packets of many sizes side by side",
+        "small packets come through and larger ones vanish without an error (fail): init works, the first large"
+        " collective hangs",
+        "Set the same MTU on every node and on all that is between them, not above what comes through",
+    ),
+    "net.loss": Entry(
+        "200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
+        " (TCP_INFO)",
+        f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
+        "Look at cables, transceivers, the counters of the switch port, and duplex",
+    ),
+    "net.throughput.slow": Entry(
+        "one stream of a tenth of a second in each direction, between one pair after the other; what is slow, once"
+        " more for longer",
+        "it gets less than a third of what the median link gets, or of what a physical interface of up to 10 Gbit/s"
+        " says it has (warn)",
+        "Look at the negotiated speed, the cable and the switch port, and for traffic control",
+    ),
+    "net.latency.high": Entry(
+        "the shortest round trip that the kernel saw",
+        f"it is {FAR} times that of the median link, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
+        "Look at the way with tracepath: a tunnel, or another site",
+    ),
+    "net.clock.offset": Entry(
+        "the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
+        f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d, 15 s"
+        " make a node vanish, and logs are in the wrong order before that",
+        "Have the clock set",
+    ),
+}
+
+
+def judge(cluster: Cluster) -> Iterator[Finding]:
+    for rule in (black_holes, losses, slow, far, clocks):
+        yield from rule(cluster)
+
+
+def by_pair(links: list[Link]) -> dict[Pair, Link]:
+    return {(link.origin, link.target): link for link in links}
+
+
+def black_holes(cluster: Cluster) -> Iterator[Finding]:
+    tested = by_pair([link for link in cluster.links if link.path_mtu is not None or link.hole])
+    bad = {pair: link for pair, link in tested.items() if link.hole}
+    for share in blame(cluster.names, bad, tested):
+        largest = min(bad[pair].path_mtu or 0 for pair in share.links)
+        mtus = "; ".join(f"{name} {mtu(cluster.node(name))}" for name in [share.node, *share.peers[:8]])
+        launched = any(set(pair) <= set(cluster.participants) for pair in share.links)
+        yield Finding(
+            "net.path_mtu.black_hole",
+            "fail" if launched else "warn",
+            share.node,
+            f"packets of more than {largest} bytes vanish on the way {ways(share)}, and smaller ones come through: a"
+            " launch starts, and hangs at its first large message",
+            observed=f"{largest} bytes",
+            expected=f"{mtu(cluster.node(share.node))} bytes",
+            peer=share.peer,
+            evidence=evidence(
+                "packets of many sizes (net_probe)", f"largest that came through: {largest}; MTU: {mtus}"
+            ),
+            fix={
+                "text": "Set the same MTU on all nodes and on what is between them; to see where it ends",
+                "command": f"ansible {share.links[0][0]} -m ansible.builtin.command -a 'ping -c 2 -M do -s"
+                f" {largest - 28 + 1} {cluster.node(share.links[0][1]).address}'",
+            },
+        )
+
+
+def mtu(node: Node) -> str:
+    carrier = node.carrier(node.address)
+    return str((node.interfaces or {}).get(carrier, {}).get("mtu") or "unknown")
+
+
+def losses(cluster: Cluster) -> Iterator[Finding]:
+    tested = by_pair([link for link in cluster.links if link.loss is not None])
+    bad = {pair: link for pair, link in tested.items() if (link.lost or 0) >= LOST and (link.loss or 0) >= LOSS}
+    for share in blame(cluster.names, bad, tested):
+        lost = sum(bad[pair].lost or 0 for pair in share.links)
+        sent = sum((bad[pair].sent or 0) + (bad[pair].lost or 0) for pair in share.links)
+        yield Finding(
+            "net.loss",
+            "warn",
+            share.node,
+            f"{lost / sent:.0%} of the packets are lost on the way {ways(share)}",
+            observed=f"{lost} of {sent} packets",
+            expected="none",
+            peer=share.peer,
+            evidence=evidence(
+                "retransmissions of paced packets (TCP_INFO)", told(share, bad, lambda link: f"{link.lost}")
+            ),
+            fix={
+                "text": "Look at the cable, the switch port and the interface's error counters",
+                "command": f"ansible {share.node} -m ansible.builtin.command -a 'ip -statistics link'",
+            },
+        )
+
+
+def nominal(cluster: Cluster, link: Link) -> float | None:
+    """Bits per second that a stream can be expected to get, where both ends have real interfaces of known speed."""
+    speeds = [cluster.node(name).speed for name in (link.origin, link.target)]
+    known = [speed for speed in speeds if speed is not None]
+    return min(*known, ONE_STREAM) * 1e6 if len(known) == 2 else None
+
+
+def suspects(cluster: Cluster) -> dict[Pair, float]:
+    """Links that get less than can be expected, each with that."""
+    measured = by_pair([link for link in cluster.links if link.rate is not None])
+    usual = median(link.rate or 0.0 for link in measured.values()) if measured else 0.0
+    found = {}
+    for pair, link in measured.items():
+        wanted = [expected for expected in (usual, nominal(cluster, link)) if expected]
+        # Of two nodes' two directions, the faster one is the only thing to compare with.
+        if len(cluster.names) < COMPARED:
+            wanted.append(max(other.rate or 0.0 for other in measured.values()))
+        if (link.rate or 0.0) < SLOW * max(wanted, default=0.0):
+            found[pair] = max(wanted)
+    return found
+
+
+def slow(cluster: Cluster) -> Iterator[Finding]:
+    measured = by_pair([link for link in cluster.links if link.rate is not None])
+    bad = suspects(cluster)
+    for share in blame(cluster.names, bad, measured):
+        got = median((measured[pair].rate or 0.0) for pair in share.links)
+        wanted = median(bad[pair] for pair in share.links)
+        yield Finding(
+            "net.throughput.slow",
+            "warn",
+            share.node,
+            f"a stream gets {gbps(got)} on the way {ways(share)}, where {gbps(wanted)} can be expected",
+            observed=gbps(got),
+            expected=gbps(wanted),
+            peer=share.peer,
+            evidence=evidence("one stream after the other", told(share, measured, lambda link: gbps(link.rate or 0.0))),
+            fix={
+                "text": "Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
+                "command": f"ansible {share.node} -m ansible.builtin.command -a 'tc -statistics qdisc'",
+            },
+        )
+
+
+def far(cluster: Cluster) -> Iterator[Finding]:
+    measured = by_pair([link for link in cluster.links if link.rtt is not None])
+    if len(cluster.names) < COMPARED:
+        return
+    usual = median(link.rtt or 0.0 for link in measured.values()) if measured else 0.0
+    bad = {
+        pair: link
+        for pair, link in measured.items()
+        if (link.rtt or 0.0) > FAR * usual and (link.rtt or 0.0) > usual + FAR_SECONDS
+    }
+    for share in couples(cluster.names, blame(cluster.names, bad, measured)):
+        got = median(bad[pair].rtt or 0.0 for pair in share.links if pair in bad)
+        yield Finding(
+            "net.latency.high",
+            "warn",
+            share.node,
+            f"a packet needs {got * 1000:.1f} ms to {few(share.peers)} and back; elsewhere {usual * 1000:.1f} ms",
+            observed=f"{got * 1000:.1f} ms",
+            expected=f"{usual * 1000:.1f} ms",
+            peer=share.peer,
+            evidence=evidence("the kernel's shortest round trip (TCP_INFO)", f"{got * 1000:.3f} ms"),
+            fix={
+                "text": "See which way the packets take",
+                "command": f"ansible {share.node} -m ansible.builtin.command -a 'tracepath -n"
+                f" {cluster.node(share.peers[0]).address}'",
+            },
+        )
+
+
+def clocks(cluster: Cluster) -> Iterator[Finding]:
+    measured = by_pair([link for link in cluster.links if link.offset is not None])
+    bad = {pair: link for pair, link in measured.items() if abs(link.offset or 0.0) >= CLOCK}
+    for share in couples(cluster.names, blame(cluster.names, bad, measured)):
+        ahead = median(ahead_of(share.node, bad[pair]) for pair in share.links)
+        direction = "ahead of" if ahead > 0 else "behind"
+        others = f"that of {share.peer}" if share.way == "pair" else f"those of {few(share.peers)}"
+        yield Finding(
+            "net.clock.offset",
+            "warn",
+            share.node,
+            f"its clock is {abs(ahead):.1f} s {direction} {others}",
+            observed=f"{ahead:+.3f} s",
+            expected=f"less than {CLOCK:.0f} s",
+            peer=share.peer,
+            evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
+            fix={
+                "text": "Have it set; whether it is, is shown by",
+                "command": f"ansible {share.node} -m ansible.builtin.command -a 'chronyc tracking'",
+            },
+        )
+
+
+def ahead_of(node: str, link: Link) -> float:
+    """Seconds that the node's clock is ahead of the other end's."""
+    offset = link.offset or 0.0
+    return offset if link.target == node else -offset
+
+
+def told(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
+    return "; ".join(f"{pair[0]} -> {pair[1]}: {value(links[pair])}" for pair in share.links[:8])
+
+
+def ways(share: Share) -> str:
+    names = few(share.peers)
+    return {
+        "to": f"from {names} to it",
+        "from": f"from it to {names}",
+        "both": f"between it and {names}",
+        "pair": f"from {names} to it",
+    }[share.way]
+
+
+def gbps(rate: float) -> str:
+    return f"{rate / 1e9:.2f} Gbit/s" if rate < 1e10 else f"{rate / 1e9:.0f} Gbit/s"

@@ -1,0 +1,53 @@
+"""Which pairs of nodes measure throughput, so that no node takes part in two measurements at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+ALL_PAIRS = 16  # nodes up to which every pair is measured
+SAMPLED_ROUNDS = 8  # of many nodes, each meets as many others
+
+
+def rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """Return rounds of disjoint pairs in which every node meets every other once: the circle method."""
+    circle: list[str | None] = [*nodes] if len(nodes) % 2 == 0 else [*nodes, None]
+    half = len(circle) // 2
+    found = []
+    for _ in range(len(circle) - 1):
+        facing = zip(circle[:half], reversed(circle[half:]), strict=True)
+        found.append([(one, other) for one, other in facing if one is not None and other is not None])
+        circle = [circle[0], circle[-1], *circle[1:-1]]
+    return found
+
+
+def sample(every: list[list[tuple[str, str]]], wanted: int) -> list[list[tuple[str, str]]]:
+    """Return so many of the rounds, spread evenly."""
+    if len(every) <= wanted:
+        return every
+    return [every[number * len(every) // wanted] for number in range(wanted)]
+
+
+def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return whom each node calls, in order. usable: the links, as (from, to), over which a call comes through."""
+    chosen = rounds(nodes)
+    if len(nodes) > ALL_PAIRS:
+        chosen = sample(chosen, SAMPLED_ROUNDS)
+    found: dict[str, list[str]] = {node: [] for node in nodes}
+    for pair in (pair for entries in chosen for pair in entries):
+        ways = [way for way in (pair, pair[::-1]) if way in usable]
+        if ways:
+            # The one that has called less often.
+            caller, called = min(ways, key=lambda way: len(found[way[0]]))
+            found[caller].append(called)
+    return {node: peers for node, peers in found.items() if peers}
+
+
+def again(pairs: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the calls for measuring these pairs once more."""
+    found: dict[str, list[str]] = {}
+    for caller, called in pairs:
+        found.setdefault(caller, []).append(called)
+    return found
