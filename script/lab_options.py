@@ -35,6 +35,7 @@ ORDER = (
     "health",
     "launch",
     "ddp_smoke",
+    "report",
 )
 # The sandbox has an inventory of its own.
 NOT_FOR_A_LAB = ("sandbox",)

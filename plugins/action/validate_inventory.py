@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
-from muster.inventory import Inventory, Node, controller, problems
+from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems
 from muster_origin import clear_secrets
 from muster_vars import controller_file, load_roles, project_root, read_node
 
@@ -45,9 +46,11 @@ class ActionModule(ActionBase):
         _, arguments = self.validate_argument_spec({"connects": {"type": "bool", "default": True}})
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
         found = list(controller.is_recent(*VERSIONS))
-        if not found:
-            found = problems(read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"]))
         result["changed"] = False
+        if not found:
+            inventory = read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"])
+            found = problems(inventory)
+            result.update(cluster_of(inventory))
         if found:
             count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
             lines = [f"The inventory has {count}, and no node was contacted."]
@@ -57,6 +60,16 @@ class ActionModule(ActionBase):
                 # Nor can the project's own output plugin show a result there.
                 self._display.error(result["msg"], wrap_text=False)
         return result
+
+
+def cluster_of(inventory: Inventory) -> dict[str, Any]:
+    """Which cluster this is, and where its artifacts are kept; nothing where that is among the problems."""
+    for node in inventory.nodes[:1]:
+        name, kept = node.text("cluster_name"), node.text("cluster_artifacts_dir")
+        if kept and re.fullmatch(CLUSTER_NAME, name):
+            names = [one.name for one in inventory.nodes]
+            return {"cluster": {"name": name, "folder": str(Path(kept).absolute() / name), "nodes": names}}
+    return {}
 
 
 def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, connects: bool) -> Inventory:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+
+from muster_reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,9 +61,6 @@ SPEAKING_ACTIONS = (
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
-# What ssh says where the host key is not the one that is known, or none is.
-UNTRUSTED = "Host key verification failed"
-FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
 # Parts of a result that are for programs, or that the message says already.
 FOR_PROGRAMS = (
     "verdict",
@@ -200,12 +202,8 @@ class CallbackModule(DefaultCallback):
             self._artifacts = content.get("artifacts", "")
 
     def _note_failure(self, result: Any) -> None:
-        message = str(result.result.get("msg", "")).strip().splitlines()
         name = self._last_task_name or result.task.get_name().strip()
-        why = message[0] if message else "failed"
-        if UNTRUSTED in "".join(message):
-            why = FIRST_CONTACT
-        self._failures[result.host.get_name()] = f"'{name}': {why}"
+        self._failures[result.host.get_name()] = f"'{name}': {reason(result.result).splitlines()[0]}"
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
         if self._display.verbosity < 1:
@@ -220,15 +218,22 @@ class CallbackModule(DefaultCallback):
         # A failure that a rescue dealt with is none in the end.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
-        line, color = self._last_line()
+        try:
+            page = REPORTER.end(ended.keys())
+        except Exception as error:
+            page = None
+            self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
+        line, color = self._last_line(str(page) if page else "")
         if line:
             self._display.display(f"\n{line}", color=color)
 
-    def _last_line(self) -> tuple[str, str]:
+    def _last_line(self, page: str) -> tuple[str, str]:
         """One line that a person understands, and its colour; ('', '') when there is nothing to say."""
+        where = f" ({_short(page)})" if page else ""
         if self._verdict is not None:
             status = str(self._verdict["status"])
-            where = f" ({_short(self._artifacts)}/verdict.json)" if self._artifacts else ""
+            if self._artifacts and not page:
+                where = f" ({_short(self._artifacts)}/verdict.json)"
             color = {
                 "healthy": constants.COLOR_OK,
                 "degraded": constants.COLOR_WARN,
@@ -240,9 +245,8 @@ class CallbackModule(DefaultCallback):
             tail = f" But before: {'; '.join(others)}" if others else ""
             return f"{status.upper()}: {self._verdict['summary']}{where}{tail}", color
         if self._failures:
-            return "STOPPED: " + "; ".join(
-                f"{host} at {why}" for host, why in self._failures.items()
-            ), constants.COLOR_ERROR
+            stops = "; ".join(f"{host} at {why}" for host, why in self._failures.items())
+            return f"STOPPED: {stops}{where}", constants.COLOR_ERROR
         return "", ""
 
 

@@ -98,11 +98,16 @@ def last_bytes(text: str, count: int) -> str:
 
 
 def write_json(path: Path, value: Any, *, private: bool = False) -> None:
+    """Write a value; see write_text."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.touch(mode=0o600 if private else 0o666)
-    fresh.write_text(json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.write_text(text, encoding="utf-8", errors="replace")
     fresh.replace(path)
 
 

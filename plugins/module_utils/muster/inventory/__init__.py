@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from . import addresses, controller, firewall, gpu_parts, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
-from .values import CLUSTER_WIDE
+from .values import CLUSTER_NAME, CLUSTER_WIDE
 
 if TYPE_CHECKING:
     from .model import Rule
 
-__all__ = ["CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "controller", "problems"]
+__all__ = ["CLUSTER_NAME", "CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "controller", "problems"]
 
 RULES: tuple[Rule, ...] = (
     controller.versions_are_recent,

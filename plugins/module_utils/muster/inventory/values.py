@@ -63,6 +63,7 @@ _NAMED = (
         'Write a branch such as "580", an exact version such as "580.159.04", or nothing',
     ),
 )
+CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( .*)?")
 
 
@@ -103,7 +104,7 @@ def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
 def names_are_plain(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         name = node.text("cluster_name")
-        if "cluster_name" in node.variables and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
+        if "cluster_name" in node.variables and not re.fullmatch(CLUSTER_NAME, name):
             yield Problem(
                 node.name,
                 f"cluster_name is {name!r}, which cannot be used in paths and unit names",

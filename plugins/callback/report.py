@@ -1,0 +1,82 @@
+"""Tells the reporter what happens; see DOCUMENTATION."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+
+from muster_reporter import REPORTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCUMENTATION = """
+    name: report
+    type: notification
+    short_description: Gives each run an id, and writes its report page at every ending
+    description:
+      - A run is one ansible-playbook that looked at nodes, launched something, or failed. Its artifacts are in
+        artifacts/<cluster>/<run>/, and C(report.html) there is its page.
+      - Trouble of its own is one warning, and never the run's.
+    requirements:
+      - enable in configuration
+"""
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "report"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._works = True
+
+    def _tell(self, tell: Callable[[], Any]) -> None:
+        """Whatever goes wrong here, the run goes on."""
+        if not self._works:
+            return
+        try:
+            tell()
+        except Exception as error:
+            self._works = False
+            self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._tell(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._tell(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        self._tell(lambda: REPORTER.took(result.result))
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        self._tell(lambda: REPORTER.took(result.result))
+        if not ignore_errors:
+            self._failed(result, unreachable=False)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        if not result.task.ignore_unreachable:
+            self._failed(result, unreachable=True)
+
+    def _failed(self, result: Any, *, unreachable: bool) -> None:
+        self._tell(
+            lambda: REPORTER.failed(
+                result.host.get_name(),
+                result.task.name or result.task.action,
+                result.result,
+                once=bool(result.task.run_once) and not unreachable,
+                unreachable=unreachable,
+            )
+        )
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._tell(lambda: REPORTER.end({*stats.failures, *stats.dark}))

@@ -1,0 +1,61 @@
+"""The report page: from the artifacts of a run, as read from their JSON, to what the page shows.
+
+All decisions about the page are made here, and the template (roles/report/templates/report.html.j2) only writes them
+down. Nothing here is markup, except paths of SVG, which hold numbers alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import checks, links, past, training, versions, words
+from .artifacts import Artifacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Artifacts", "outcome", "page"]
+
+
+def outcome(kept: Artifacts) -> dict[str, Any]:
+    """What came of the run, for run.json: the pages of later runs tell it from there."""
+    head = words.headline(kept.run, kept.verdict)
+    sentence = f"{head['node']}: {head['sentence']}" if head["node"] else head["sentence"]
+    return {"status": head["status"], "sentence": sentence, "figures": past.figures(kept)}
+
+
+def page(kept: Artifacts) -> dict[str, Any]:
+    """What the page shows, part by part; a part is None where this run has nothing to say about it."""
+    nodes = kept.nodes()
+    return {
+        "run": about(kept),
+        "head": words.headline(kept.run, kept.verdict),
+        "causes": words.causes(kept.verdict),
+        "stops": words.stops(kept.run),
+        "checks": checks.grid(kept, nodes),
+        "links": links.maps(kept.network),
+        "versions": versions.table(kept.health),
+        "training": training.launch(kept),
+        "past": past.table(kept.history, kept.run.get("id", "")),
+        "skipped": checks.skipped(kept, nodes),
+    }
+
+
+def about(kept: Artifacts) -> Mapping[str, Any]:
+    """The run itself: what was typed, when, and for how long."""
+    run = kept.run
+    return {
+        "id": run.get("id", ""),
+        "cluster": run.get("cluster", ""),
+        "nodes": len(kept.nodes()),
+        "began": words.moment(str(run.get("began", ""))),
+        "lasted": words.duration(run.get("seconds")),
+        "command": run.get("command", ""),
+        "check": bool(run.get("check")),
+        "options": run.get("options", {}),
+        "steps": [
+            {"name": step["name"], "lasted": words.duration(step["seconds"])}
+            for step in run.get("steps", [])
+            if step["seconds"] >= 0.5
+        ],
+    }

@@ -1,0 +1,42 @@
+"""What a run left in its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NO_NODES = ("controller", "localhost", "cluster")  # what findings and failures may speak of instead
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Each part as it is in its file, and empty where there is none.
+
+    run, verdict, plan, smoke, network: the files of those names. health: by node. logs: the files of each node, as
+    paths from the run's folder. history: the run.json of every run of this cluster that is kept, this one among them,
+    the newest first.
+    """
+
+    run: Mapping[str, Any] = field(default_factory=dict)
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+    health: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
+
+    def nodes(self) -> list[str]:
+        """Every node that is spoken of: in the order of the inventory, as far as that is known."""
+        named = [
+            *self.run.get("nodes", []),
+            *self.network.get("nodes", []),
+            *(entry["node"] for entry in self.plan.get("nodes", [])),
+            *self.health,
+            *(finding["node"] for finding in self.verdict.get("findings", [])),
+            *(failure["node"] for failure in self.run.get("failures", [])),
+        ]
+        return [name for name in dict.fromkeys(named) if name not in NO_NODES]

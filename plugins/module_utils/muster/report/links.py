@@ -1,0 +1,277 @@
+"""What lies between the nodes: one map for each measure, rows are where it comes from, columns where it goes to.
+
+A cell is CELL wide. Of a small cluster each cell is an element with a text of its own; of a large one all cells of a
+colour are one path, so that two hundred nodes are some hundred kilobytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .words import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+CELL = 10
+EACH_UP_TO = 24  # nodes: cells of their own, with a text that a pointer shows
+TEXT_UP_TO = 10  # nodes: figures are written into the cells
+LABELS = 26  # names beside a map, at most
+LONGEST = 16  # characters of a name
+PAIRS = 40  # bad pairs that are listed
+
+# What a connection came to: its colour, how it is told, and the sign in a small map.
+OUTCOMES = {
+    "ok": ("good", "reached", "✓"),
+    "refused": ("bad2", "refused: nothing listens", "R"),
+    "dropped": ("bad3", "no answer: dropped on the way", "D"),
+    "prohibited": ("bad4", "prohibited by a firewall", "P"),
+    "no_route": ("bad5", "no route", "N"),
+    "wrong_host": ("bad6", "another machine answered", "W"),
+    "foreign": ("bad1", "a foreign process answered", "F"),
+    "not_tried": ("none", "not tried", ""),
+}
+FLOOR_MS = 0.25  # below it, differences between round trips are those of the processors
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A class of values: its colour, what it means, and whether it is bad."""
+
+    css: str
+    label: str
+    bad: bool = False
+
+
+UNMEASURED = Shade("none", "not measured")
+Read = tuple[Shade, str, str]  # the shade, what is written into the cell, and what a pointer shows
+
+
+def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The maps, and the pairs that do not reach each other."""
+    nodes = [str(name) for name in network.get("nodes", [])]
+    place = {name: index for index, name in enumerate(nodes)}
+    cells = {
+        (place[link["from"]], place[link["to"]]): link
+        for link in network.get("links", [])
+        if link["from"] in place and link["to"] in place
+    }
+    if len(nodes) < 2 or not cells:
+        return None
+    drawn = [draw("Reachability", "Does a launch's port answer?", nodes, cells, reached)]
+    for key, title, about, reader in (
+        ("rtt_ms", "Round trip", "milliseconds", slow),
+        ("gbps", "Throughput", "Gb/s, from row to column", narrow),
+        ("loss", "Loss", "of what was sent", lossy),
+        ("path_mtu", "Path MTU", "bytes", small),
+    ):
+        values = [link[key] for link in cells.values() if link.get(key) is not None]
+        # Loss and MTU are worth a map only where they are not the same everywhere.
+        if values and (key in ("rtt_ms", "gbps") or len(set(values)) > 1):
+            drawn.append(draw(title, about, nodes, cells, reader(values)))
+    bad = [
+        {"from": link["from"], "to": link["to"], "what": _outcome(link)[1], "ports": _ports(link)}
+        for link in cells.values()
+        if _outcome(link)[0] not in ("good", "none")
+    ]
+    return {
+        "count": len(nodes),
+        "port": network.get("port", ""),
+        "maps": drawn,
+        "pairs": bad[:PAIRS],
+        "more": len(bad[PAIRS:]),
+    }
+
+
+# ---------------------------------------------------------------- what a cell is
+
+
+def reached(link: Mapping[str, Any]) -> Read:
+    css, text, sign = _outcome(link)
+    return Shade(css, text, css not in ("good", "none")), sign, f"{text}{_tail(_ports(link))}"
+
+
+def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
+    usual = max(median(values), FLOOR_MS)
+    limits = (2 * usual, 5 * usual, 20 * usual)
+    shades = (
+        Shade("good", f"up to {number(limits[0])} ms"),
+        Shade("bad1", f"up to {number(limits[1])} ms"),
+        Shade("bad2", f"up to {number(limits[2])} ms", bad=True),
+        Shade("bad3", f"more than {number(limits[2])} ms", bad=True),
+    )
+    return _reader("rtt_ms", " ms", lambda value: shades[sum(value > limit for limit in limits)])
+
+
+def narrow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
+    usual = median(values)
+    limits = (0.8 * usual, 0.6 * usual, 0.3 * usual)
+    shades = (
+        Shade("good", f"{number(limits[0])} Gb/s and more"),
+        Shade("bad1", f"{number(limits[1])} Gb/s and more"),
+        Shade("bad2", f"{number(limits[2])} Gb/s and more", bad=True),
+        Shade("bad3", f"less than {number(limits[2])} Gb/s", bad=True),
+    )
+    return _reader("gbps", " Gb/s", lambda value: shades[sum(value < limit for limit in limits)])
+
+
+def lossy(_values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
+    shades = (
+        Shade("good", "none"),
+        Shade("bad1", "up to 0.1 %"),
+        Shade("bad2", "up to 1 %", bad=True),
+        Shade("bad3", "more than 1 %", bad=True),
+    )
+
+    def shade(value: float) -> Shade:
+        return shades[(value > 0) + (value > 0.001) + (value > 0.01)]
+
+    return _reader("loss", " %", shade, scale=100)
+
+
+def small(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
+    most = max(values)
+    shades = (Shade("good", number(most)), Shade("bad2", f"less than {number(most)}", bad=True))
+    return _reader("path_mtu", "", lambda value: shades[value < most])
+
+
+def _reader(
+    key: str, unit: str, shade_of: Callable[[float], Shade], scale: float = 1
+) -> Callable[[Mapping[str, Any]], Read]:
+    def read(link: Mapping[str, Any]) -> Read:
+        value = link.get(key)
+        if value is None:
+            return UNMEASURED, "", UNMEASURED.label
+        text = number(value * scale)
+        return shade_of(value), text, f"{text}{unit}"
+
+    return read
+
+
+# ---------------------------------------------------------------- how it is drawn
+
+
+def draw(
+    title: str,
+    about: str,
+    nodes: Sequence[str],
+    cells: Mapping[tuple[int, int], Mapping[str, Any]],
+    read: Callable[[Mapping[str, Any]], Read],
+) -> dict[str, Any]:
+    """One map: its cells or paths, its names, and which colours it has."""
+    count = len(nodes)
+    seen = {pair: read(link) for pair, link in sorted(cells.items())}
+    shades = {pair: shade for pair, (shade, _, _) in seen.items()}
+    rows = _culprits(shades, count, 0)
+    columns = _culprits(shades, count, 1)
+    size = max(5.2, count * CELL / 48)  # of the letters
+    gutter = round(min(LONGEST, max(len(name) for name in nodes)) * size * 0.62 + size, 1)
+    return {
+        "title": title,
+        "about": about,
+        "side": count * CELL,
+        "gutter": gutter,
+        "letters": round(size, 1),
+        "rows": _labels(nodes, rows, size),
+        "columns": _labels(nodes, columns, size),
+        "cells": _each(nodes, seen) if count <= EACH_UP_TO else [],
+        "paths": [] if count <= EACH_UP_TO else _paths(shades, count),
+        "figures": count <= TEXT_UP_TO,
+        "legend": _legend(shades),
+        "hint": _hint(title, [nodes[index] for index in rows], [nodes[index] for index in columns]),
+    }
+
+
+def _each(nodes: Sequence[str], seen: Mapping[tuple[int, int], Read]) -> list[dict[str, Any]]:
+    return [
+        {
+            "x": column * CELL,
+            "y": row * CELL,
+            "css": shade.css,
+            "text": text,
+            "title": f"{nodes[row]} → {nodes[column]}: {told}",
+        }
+        for (row, column), (shade, text, told) in seen.items()
+    ]
+
+
+def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str, str]]:
+    """All cells of a colour as one path; neighbours in a row are one rectangle."""
+    parts: dict[str, list[str]] = {}
+    for row in range(count):
+        column = 0
+        while column < count:
+            shade = shades.get((row, column))
+            begin = column
+            while column < count and shades.get((row, column)) == shade:
+                column += 1
+            if shade is not None:
+                wide = (column - begin) * CELL
+                parts.setdefault(shade.css, []).append(f"M{begin * CELL} {row * CELL}h{wide}v{CELL}h-{wide}z")
+    return [{"css": css, "d": "".join(pieces)} for css, pieces in sorted(parts.items())]
+
+
+def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) -> list[int]:
+    """The nodes of which more than half of a row (axis 0) or column (axis 1) is bad."""
+    all_, bad = [0] * count, [0] * count
+    for pair, shade in shades.items():
+        all_[pair[axis]] += shade is not UNMEASURED
+        bad[pair[axis]] += shade.bad
+    return [index for index in range(count) if bad[index] * 2 > all_[index]]
+
+
+def _labels(nodes: Sequence[str], culprits: Sequence[int], size: float) -> list[dict[str, Any]]:
+    """As many names as there is room for; those that matter first."""
+    apart = max(math.ceil(size * 1.15 / CELL), math.ceil(len(nodes) / LABELS))
+    placed: list[int] = []
+    for index in (*culprits, *range(0, len(nodes), apart)):
+        if all(abs(index - other) >= math.ceil(size * 1.15 / CELL) for other in placed):
+            placed.append(index)
+    return [
+        {
+            "at": round((index + 0.5) * CELL, 1),
+            "name": nodes[index] if len(nodes[index]) <= LONGEST else f"{nodes[index][: LONGEST - 1]}…",
+            "bad": index in culprits,
+        }
+        for index in sorted(placed)
+    ]
+
+
+def _legend(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, Any]]:
+    counts: dict[Shade, int] = {}
+    for shade in shades.values():
+        counts[shade] = counts.get(shade, 0) + 1
+    order = ("good", "bad1", "bad2", "bad3", "bad4", "bad5", "bad6", "none")
+    return [
+        {"css": shade.css, "label": shade.label, "count": counts[shade]}
+        for shade in sorted(counts, key=lambda shade: order.index(shade.css))
+    ]
+
+
+def _hint(title: str, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """In words what the eye sees; of two nodes neither is blamed."""
+    both = [name for name in rows if name in columns]
+    parts = [f"{name} in both directions" for name in both[:3]]
+    parts += [f"what comes from {name}" for name in rows if name not in both][:3]
+    parts += [f"what goes to {name}" for name in columns if name not in both][:3]
+    return f"{title}: {', '.join(parts)}" if parts else ""
+
+
+def _outcome(link: Mapping[str, Any]) -> tuple[str, str, str]:
+    outcome = link.get("outcome")
+    return OUTCOMES["not_tried"] if outcome is None else OUTCOMES.get(outcome, ("bad3", str(outcome), "?"))
+
+
+def _ports(link: Mapping[str, Any]) -> str:
+    """The ports by what came of them: "29500 ok; 40001, 40002 dropped"."""
+    groups: dict[str, list[str]] = {}
+    for port, outcome in (link.get("ports") or {}).items():
+        groups.setdefault(str(outcome), []).append(str(port))
+    return "; ".join(f"{', '.join(ports)} {outcome.replace('_', ' ')}" for outcome, ports in groups.items())
+
+
+def _tail(text: str) -> str:
+    return f" ({text})" if text else ""

@@ -1,0 +1,82 @@
+"""Earlier runs of this cluster, and where one was slower than those before it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .words import WORDS, duration, moment, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .artifacts import Artifacts
+
+SHOWN = 30
+COMPARED = 5  # runs before it that were laid out alike
+MARKS = {"healthy": "pass", "degraded": "warn", "failed": "fail", "stopped": "fail"}
+DROP = 0.85  # of what they had in the middle
+
+
+def figures(kept: Artifacts) -> dict[str, Any]:
+    """What is kept of a run in its run.json, for the table of runs: small, so that many can be read."""
+    throughput = [link["gbps"] for link in kept.network.get("links", []) if link.get("gbps") is not None]
+    head = {
+        "nodes": len(kept.plan.get("nodes", [])) or len(kept.network.get("nodes", [])) or None,
+        "world_size": kept.plan.get("world_size"),
+        "backend": kept.plan.get("backend"),
+        "samples_per_second": kept.smoke.get("samples_per_second"),
+        "loss_last": kept.smoke.get("loss_last"),
+        "gbps": median(throughput) if throughput else None,
+    }
+    return {name: value for name, value in head.items() if value is not None}
+
+
+def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]] | None:
+    """The newest runs first, each against those before it; None where this is the only one."""
+    if len(history) < 2:
+        return None
+    most = max((_speed(run) or 0.0 for run in history[:SHOWN]), default=0.0)
+    rows = []
+    for place, run in enumerate(history[:SHOWN]):
+        kept = run.get("figures") or {}
+        speed = _speed(run)
+        status = str(run.get("status", "unknown"))
+        rows.append(
+            {
+                "id": run.get("id", ""),
+                "this": run.get("id", "") == this,
+                "began": moment(str(run.get("began", ""))),
+                "lasted": duration(run.get("seconds")),
+                "playbook": str(run.get("playbook", "")) + (" --check" if run.get("check") else ""),
+                "mark": MARKS.get(status, "unknown"),
+                "word": WORDS.get(status, WORDS["unknown"]),
+                "sentence": str(run.get("sentence", "")),
+                "ranks": kept.get("world_size", ""),
+                "speed": number(speed),
+                "part": round(100 * speed / most, 1) if speed and most else 0,
+                "drop": dropped(run, history[place + 1 :]),
+                "gbps": number(kept.get("gbps")),
+                "page": bool(run.get("page")),
+            }
+        )
+    return rows
+
+
+def dropped(run: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
+    """By how much it is slower than earlier runs that were laid out alike; "" where it is not, or is not known."""
+    speed, layout = _speed(run), _layout(run)
+    alike = [other for other in (_speed(one) for one in earlier if _layout(one) == layout) if other][:COMPARED]
+    if not speed or not alike or speed >= DROP * median(alike):
+        return ""
+    return f"{100 - 100 * speed / median(alike):.0f} % less"
+
+
+def _speed(run: Mapping[str, Any]) -> float | None:
+    value = (run.get("figures") or {}).get("samples_per_second")
+    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+
+
+def _layout(run: Mapping[str, Any]) -> tuple[Any, ...]:
+    kept = run.get("figures") or {}
+    return kept.get("nodes"), kept.get("world_size"), kept.get("backend")

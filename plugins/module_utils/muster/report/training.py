@@ -1,0 +1,108 @@
+"""The launch: who had which ranks, and how the training went."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .words import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .artifacts import Artifacts
+
+WIDTH, HEIGHT = 600, 150  # of a curve, in its own units
+SLOW = 0.8  # of what the ranks have in the middle
+POINTS = 400  # of a curve; more cannot be seen
+
+
+def launch(kept: Artifacts) -> dict[str, Any] | None:
+    """The plan's ranks, with what each node's reported where they did; None where nothing was launched."""
+    plan, smoke = kept.plan, kept.smoke
+    if not plan.get("nodes"):
+        return None
+    reports: dict[str, list[Mapping[str, Any]]] = {}
+    for rank in smoke.get("ranks", []):
+        reports.setdefault(str(rank.get("from_node")), []).append(rank)
+    speeds = [
+        rank["samples_per_second"] for rank in smoke.get("ranks", []) if _is_number(rank.get("samples_per_second"))
+    ]
+    usual = median(speeds) if speeds else 0.0
+    steps = smoke.get("steps", [])
+    return {
+        "world_size": plan.get("world_size", ""),
+        "backend": plan.get("backend", ""),
+        "master": f"{plan.get('master_addr', '')}:{plan.get('master_port', '')}",
+        "speed": number(smoke.get("samples_per_second")),
+        "first": number(smoke.get("loss_first")),
+        "last": number(smoke.get("loss_last")),
+        "measured": bool(reports),
+        "nodes": [_node(entry, reports.get(entry["node"], []), usual, kept.logs) for entry in plan["nodes"]],
+        "curves": [
+            drawn
+            for drawn in (
+                curve("Loss", "", steps, "loss"),
+                curve("Throughput", "samples/s", steps, "samples_per_second"),
+            )
+            if drawn
+        ],
+    }
+
+
+def _node(
+    entry: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]], usual: float, logs: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    speeds = [rank["samples_per_second"] for rank in ranks if _is_number(rank.get("samples_per_second"))]
+    losses = [rank["loss_last"] for rank in ranks if _is_number(rank.get("loss_last"))]
+    slowest = min(speeds, default=None)
+    return {
+        "node": entry["node"],
+        "node_rank": entry["node_rank"],
+        "ranks": span(entry["ranks"]),
+        "address": entry["address"],
+        "interface": entry.get("interface") or "",
+        "devices": ", ".join(sorted({str(rank.get("device", "")).partition(":")[0] for rank in ranks})),
+        "loss": number(losses[0]) if losses else "",
+        "speed": number(slowest),
+        "slow": slowest is not None and slowest < SLOW * usual,
+        "silent": [rank for rank in entry["ranks"] if rank not in {one.get("rank") for one in ranks}] if ranks else [],
+        "logs": list(logs.get(entry["node"], [])),
+    }
+
+
+def span(ranks: Sequence[int]) -> str:
+    """0-7: the ranks of a node follow each other."""
+    return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
+
+
+def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any] | None:
+    """A line over the steps, from zero up; None where there are not two points."""
+    points = [(step["step"], step[key]) for step in steps if _is_number(step.get("step")) and _is_number(step.get(key))]
+    if len(points) < 2:
+        return None
+    points = points[:: -(-len(points) // POINTS)] + points[-1:]
+    (begin, first), (end, last) = points[0], points[-1]
+    end = max(end, begin + 1)
+    top = max(value for _, value in points) or 1.0
+    places = [
+        f"{(step - begin) / (end - begin) * WIDTH:.1f},{HEIGHT - max(value, 0) / top * HEIGHT:.1f}"
+        for step, value in points
+    ]
+    return {
+        "title": title,
+        "unit": unit,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "points": " ".join(places),
+        "area": f"0,{HEIGHT} {' '.join(places)} {WIDTH},{HEIGHT}",
+        "top": number(top),
+        "begin": begin,
+        "end": end,
+        "told": f"from {number(first)} at step {begin} to {number(last)} at step {end}",
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,166 @@
+"""The sentences of the page: what came of the run, why, and what to type."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from muster.words import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WORDS = {
+    "healthy": "Healthy",
+    "degraded": "Degraded",
+    "failed": "Failed",
+    "unknown": "Unknown",
+    "stopped": "Stopped",
+}
+# Of a finding, the worst first; and the class of its colour.
+MARKS = {"fail": "fail", "unknown": "unknown", "warn": "warn", "skipped": "skipped", "pass": "pass"}
+WORST = tuple(MARKS)
+SHOWN = 30  # causes that are unfolded; the others are one click away
+NODES_SHOWN = 12
+
+
+def mark(status: Any) -> str:
+    """The class of a status. What is none of ours is not known."""
+    return MARKS.get(str(status), "unknown")
+
+
+def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, str]:
+    """The verdict in one sentence, the node it is about, and what to type next."""
+    status = str(verdict.get("status", ""))
+    failures = run.get("failures", [])
+    if failures and status in ("", "healthy", "degraded"):
+        first = failures[0]
+        more = f" (and {plural(len(failures) - 1, 'other node')})" if len(failures) > 1 else ""
+        return {
+            "status": "stopped",
+            "word": WORDS["stopped"],
+            "node": first["node"],
+            "sentence": f"at “{first['task']}”{more}: {_first_line(first['why'])}",
+            "advice": "When that is mended, run it again: what is done already is not done twice",
+            "command": str(run.get("command", "")),
+        }
+    head = {"status": status, "word": WORDS.get(status, ""), "node": "", "advice": "", "command": ""}
+    if status not in WORDS:
+        return {**head, "status": "unknown", "word": WORDS["unknown"], "sentence": "Nothing was looked at."}
+    head["sentence"] = str(verdict.get("summary", ""))
+    worst = next(iter(_sorted(verdict.get("findings", []))), None)
+    if status == "healthy" or worst is None:
+        return head
+    fix = worst.get("fix") or {}
+    return {
+        **head,
+        "node": worst["node"],
+        "sentence": worst["summary"],
+        "advice": fix.get("text", ""),
+        "command": fix.get("command", ""),
+    }
+
+
+def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was found that is not as it should be, worst first; the nodes that one sentence holds for stand together."""
+    groups: dict[tuple[str, ...], dict[str, Any]] = {}
+    for finding in _sorted(verdict.get("findings", [])):
+        fix = finding.get("fix") or {}
+        key = (finding["id"], finding["status"], finding["summary"], fix.get("text", ""), fix.get("command", ""))
+        cause = groups.setdefault(
+            key,
+            {
+                "id": finding["id"],
+                "anchors": [],
+                "mark": mark(finding["status"]),
+                "nodes": [],
+                "summary": finding["summary"],
+                "observed": finding.get("observed") or "",
+                "expected": finding.get("expected") or "",
+                "advice": fix.get("text", ""),
+                "command": fix.get("command", ""),
+                "proofs": [],
+            },
+        )
+        name = f"{finding['node']} → {finding['peer']}" if finding.get("peer") else finding["node"]
+        cause["nodes"].append(name)
+        cause["anchors"].append(anchor(finding["id"], finding["node"]))
+        cause["proofs"] += [
+            {"source": proof.get("source", ""), "text": proof.get("text", "")}
+            for proof in finding.get("evidence") or []
+        ]
+    if not groups:
+        return None
+    shown = list(groups.values())
+    linked: set[str] = set()
+    for cause in shown:
+        names = list(dict.fromkeys(cause["nodes"]))
+        cause["nodes"], cause["more_nodes"] = names[:NODES_SHOWN], names[NODES_SHOWN:]
+        cause["proofs"] = cause["proofs"][:NODES_SHOWN]
+        cause["anchors"] = [name for name in dict.fromkeys(cause["anchors"]) if name not in linked]
+        linked.update(cause["anchors"])
+    counts = {status: sum(cause["mark"] == status for cause in shown) for status in ("fail", "unknown", "warn")}
+    return {"counts": counts, "first": shown[:SHOWN], "rest": shown[SHOWN:]}
+
+
+def stops(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where the run stopped: the same reason on many nodes once."""
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for failure in run.get("failures", []):
+        why = str(failure["why"]).replace(failure["node"], "…") if len(run["failures"]) > 1 else str(failure["why"])
+        stop = groups.setdefault(
+            (failure["task"], why),
+            {
+                "task": failure["task"],
+                "why": str(failure["why"]),
+                "nodes": [],
+                "lost": bool(failure.get("unreachable")),
+            },
+        )
+        stop["nodes"].append(failure["node"])
+    return list(groups.values())
+
+
+def anchor(identity: str, node: str) -> str:
+    """The name that a place of the page is linked by."""
+    return "f-" + re.sub(r"[^A-Za-z0-9]+", "-", f"{identity} {node}")
+
+
+def moment(text: str) -> str:
+    """2026-11-21T21:48:58+00:00 for people."""
+    found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?(?:\.\d+)?(Z|[+-]\d\d:\d\d)?$", text)
+    if found is None:
+        return text
+    zone = found[3] or ""
+    return f"{found[1]} {found[2]}" + (" UTC" if zone in ("Z", "+00:00") else f" {zone}" if zone else "")
+
+
+def duration(seconds: Any) -> str:
+    if not isinstance(seconds, (int, float)):
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def number(value: Any) -> str:
+    """A measured value with three digits that matter, and no more."""
+    if not isinstance(value, (int, float)):
+        return ""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    text = f"{value:.3g}"
+    return f"{value:.4f}".rstrip("0") if "e" in text else text
+
+
+def _sorted(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    bad = [finding for finding in findings if finding["status"] not in ("pass", "skipped")]
+    return sorted(bad, key=lambda finding: WORST.index(mark(finding["status"])))
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), "failed")

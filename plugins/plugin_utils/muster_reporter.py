@@ -1,0 +1,169 @@
+"""What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
+
+There is one Reporter in ansible-playbook. The callback report tells it what happens, and whichever callback comes to
+the end first has the page written: the last line on the screen (callback road) names it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import muster_runs
+from muster.inventory.secrets import is_secret
+from muster.plan import MASK, SECRET_NAME, masked_url
+from muster_page import PAGE, write_page
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+# What ssh says where the host key is not the one that is known, or none is.
+UNTRUSTED = "Host key verification failed"
+FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
+# They look at nothing that a report could tell of, or write one themselves.
+WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
+LONGEST_REASON = 4000  # characters
+EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
+
+
+class Reporter:
+    """began, and then play, took and failed as things happen, and end."""
+
+    def __init__(self) -> None:
+        self.run: dict[str, Any] = {}
+        self.cluster_folder: Path | None = None
+        self.folders: list[Path] = []
+        self.failures: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.clock = 0.0
+        self.page: Path | None = None
+        self.ended = False
+
+    def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
+        """A playbook begins: options are those of the command line, as Ansible has them."""
+        self.clock = time.monotonic()
+        tags = [tag for tag in options.get("tags") or () if tag != "all"]
+        self.run = {
+            "schema": 1,
+            "id": muster_runs.begin(),
+            "cluster": "",
+            "playbook": Path(playbook).name,
+            "command": command_line(playbook, options, tags),
+            "check": bool(options.get("check")),
+            "tags": tags,
+            "limit": options.get("subset") or "",
+            "began": now(),
+            "options": {},
+            "nodes": [],
+        }
+
+    def play(self, name: str, extra_vars: Mapping[str, Any]) -> None:
+        self.end_of_step()
+        self.steps.append({"name": name, "seconds": 0.0, "began": time.monotonic()})
+        self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
+
+    def took(self, result: Mapping[str, Any]) -> None:
+        """A task has told something, well or not: which cluster this is, or where it has put its artifacts."""
+        cluster = result.get("cluster")
+        if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
+            self.cluster_folder = Path(cluster["folder"])
+            self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
+        if isinstance(result.get("artifacts"), str) and muster_runs.RUN_ID.match(Path(result["artifacts"]).name):
+            folder = Path(result["artifacts"])
+            self.folders += [folder] if folder not in self.folders else []
+
+    def failed(self, host: str, task: str, result: Mapping[str, Any], *, once: bool, unreachable: bool) -> None:
+        if isinstance(result.get("verdict"), dict):
+            return  # the verdict says it, and more
+        node = EVERYBODY if once or host == "localhost" else host
+        why = reason(result)
+        self.failures.append({"node": node, "task": task, "why": why, "unreachable": unreachable, "host": host})
+
+    def end_of_step(self) -> None:
+        if self.steps:
+            self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
+
+    def end(self, failed_hosts: Collection[str]) -> Path | None:
+        """Write the page; whoever asks once more gets the same answer. A failure that a rescue dealt with is none."""
+        if self.ended or not self.run:
+            return self.page
+        self.ended = True
+        self.end_of_step()
+        failures = [failure for failure in self.failures if failure.pop("host") in failed_hosts]
+        self.run.update(
+            ended=now(), seconds=round(time.monotonic() - self.clock, 1), failures=failures, steps=self.steps
+        )
+        for folder in self.own_folders(failures):
+            # Who attaches to a launch of another run adds to that one's page.
+            earlier = {} if folder.name == self.run["id"] else muster_runs.read_json(folder / "run.json")
+            self.page = write_page(folder, earlier or {**self.run, "id": folder.name})
+        return self.page
+
+    def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
+        """The folders that have a page: of a run that looked at something, launched something, or failed."""
+        if self.cluster_folder is None or Path(self.run["playbook"]).stem in WITHOUT_A_PAGE:
+            return []
+        own = self.cluster_folder / self.run["id"]
+        others = [folder for folder in self.folders if folder != own and folder.is_dir()]
+        if failures and not own.is_dir() and not others:
+            muster_runs.run_folder(self.cluster_folder)
+        return [folder for folder in (own, *others) if folder.is_dir()]
+
+
+REPORTER = Reporter()
+
+
+def reason(result: Mapping[str, Any]) -> str:
+    """Why a task failed, for people."""
+    items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
+    told: list[Mapping[str, Any]] = [*items] or [result]
+    parts = [str(part.get(key) or "").strip() for part in told for key in ("msg", "stderr")]
+    text = "\n".join(dict.fromkeys(part for part in parts if part))
+    if UNTRUSTED in text:
+        return FIRST_CONTACT
+    return text[:LONGEST_REASON] or "failed"
+
+
+def command_line(playbook: str, options: Mapping[str, Any], tags: list[str]) -> str:
+    """What was typed, without the values of -e: they may be secret, and the page shows them masked."""
+    words = ["ansible-playbook", short(playbook)]
+    for source in options.get("inventory") or ():
+        words += ["-i", source if "," in source else short(source)]
+    words += ["--tags", ",".join(tags)] if tags else []
+    words += ["--limit", str(options["subset"])] if options.get("subset") else []
+    words += ["--check"] if options.get("check") else []
+    return shlex.join(words)
+
+
+def short(path: str) -> str:
+    """The path from here, where it lies below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def shown(name: str, value: Any) -> Any:
+    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
+    if isinstance(value, bool) or value is None:
+        return value
+    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
+    if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
+        return MASK
+    if isinstance(value, dict):
+        return {str(key): shown(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(name, entry) for entry in value]
+    if isinstance(value, (int, float)):
+        return value
+    text = re.sub(r"\s+", " ", str(value))
+    return MASK if is_secret(name, text) else masked_url(text)[:200]
+
+
+def now() -> str:
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+__all__ = ["FIRST_CONTACT", "PAGE", "REPORTER", "UNTRUSTED", "Reporter", "reason"]
