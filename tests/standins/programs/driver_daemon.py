@@ -35,6 +35,9 @@ def complaint() -> str:
 
 
 def main() -> None:
+    if "--version" in sys.argv and NAME == "nv-fabricmanager":
+        sys.stdout.write(f"Fabric Manager version is : {VERSION}\n")
+        return
     why = complaint()
     if why:
         sys.exit(f"{NAME}: {why}")

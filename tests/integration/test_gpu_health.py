@@ -1,0 +1,148 @@
+"""What playbooks/health.yml says of GPUs: stand-ins, with one thing wrong on one of two nodes at a time.
+
+Each fault is first seen by the node's own tools. With --nodes=node1,node2 the nodes are taken as they are: molecule
+looks through this file at what it has converged.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_cluster import FOLDER, versions
+from gpu_node import put_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gpu_cluster import GpuCluster
+    from machines import Machine
+
+OF_GPUS = ("gpu.", "nvlink.", "fabric_manager.")
+SLOT = "/sys/bus/pci/devices/0000:1d:00.0"
+# A line as it comes from the real one where a board's information is damaged; everything else is as ever.
+WARNING = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
+# What is wrong, the command on the node that shows it and what it says, and the findings that must follow.
+FAULTS: dict[str, tuple[dict[str, Any], str, str, set[str]]] = {
+    "a GPU is lost": (
+        {"lost": [5]},
+        f"nvidia-smi -L | grep -c ^GPU; od -An -tx1 -N4 {SLOT}/config",
+        "7\n ff ff ff ff\n",
+        {"gpu.lost"},
+    ),
+    "an NVLink is inactive": (
+        {"inactive_links": {"2": [7]}},
+        "nvidia-smi nvlink -s | grep -c inactive",
+        "1\n",
+        {"nvlink.inactive"},
+    ),
+    "a row remap is pending": (
+        {"remap_pending": [3]},
+        "nvidia-smi -q -x | grep -c '<remapped_row_pending>Yes'",
+        "1\n",
+        {"gpu.remap.pending"},
+    ),
+    "nvidia-smi hangs": (
+        {"hangs": True},
+        "timeout 1 nvidia-smi -L; echo $?",
+        "124\n",
+        {"gpu.smi.hangs"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def nodes(gpu_cluster: GpuCluster) -> Iterator[list[Machine]]:
+    yield gpu_cluster.nodes
+    for node in gpu_cluster.nodes:
+        put_scenario(node.container)
+
+
+@pytest.fixture(scope="module")
+def said(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dict[str, set[str]]]:
+    """Look at the nodes' health; return which findings there are of the GPUs of each."""
+    folder = tmp_path_factory.mktemp("artifacts")
+
+    def look() -> dict[str, set[str]]:
+        wishes = {"health_gate": "warn", "cluster_artifacts_dir": str(folder)}
+        result = gpu_cluster.play("playbooks/health.yml", extravars=wishes)
+        assert result.rc == 0, result.stdout
+        return {node.name: of_gpus(folder / FOLDER.name / "latest", node.name) for node in gpu_cluster.nodes}
+
+    return look
+
+
+def of_gpus(run: Path, name: str) -> set[str]:
+    """Return the findings of a node's GPUs that are no good news."""
+    found: list[dict[str, Any]] = json.loads((run / f"health/{name}.json").read_text())["findings"]
+    return {entry["id"] for entry in found if entry["id"].startswith(OF_GPUS) and entry["status"] != "pass"}
+
+
+@contextmanager
+def wrong(node: Machine, **scenario: Any) -> Iterator[None]:
+    put_scenario(node.container, **scenario)
+    try:
+        yield
+    finally:
+        put_scenario(node.container)
+
+
+def shown(node: Machine, command: str) -> str:
+    return node.inside("sh", "-c", command, check=False).stdout
+
+
+def test_healthy_gpus_are_not_spoken_of(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+    for node in nodes:
+        assert shown(node, "nvidia-smi -L | grep -c H100") == "8\n"
+    assert said() == {"node1": set(), "node2": set()}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_on_its_node(
+    fault: str, nodes: list[Machine], said: Callable[[], dict[str, set[str]]]
+) -> None:
+    scenario, command, answer, expected = FAULTS[fault]
+    assert shown(nodes[1], command) != answer
+    with wrong(nodes[1], **scenario):
+        assert shown(nodes[1], command) == answer
+        found = said()
+    assert found["node1"] == set()
+    assert expected <= found["node2"]
+
+
+def test_a_warning_before_the_answer_is_no_fault(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+    with wrong(nodes[1], says_first=WARNING):
+        assert shown(nodes[1], "nvidia-smi -q -x | head -1") == WARNING
+        assert said() == {"node1": set(), "node2": set()}
+
+
+def test_another_fabric_manager_is_named(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+    package = "nvidia-fabricmanager"
+    driver = versions(nodes[1])[package]
+    listed = shown(nodes[1], f"apt-cache madison {package}").splitlines()
+    other = next(version for line in listed if (version := line.split("|")[1].strip()) != driver)
+    install(nodes[1], package, other)
+    try:
+        assert versions(nodes[1])[package] == other
+        assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "failed\n"
+        found = said()
+    finally:
+        install(nodes[1], package, driver)
+    assert found["node1"] == set()
+    assert "fabric_manager.version" in found["node2"]
+
+
+def test_healthy_again_they_are_not_spoken_of(nodes: list[Machine], said: Callable[[], dict[str, set[str]]]) -> None:
+    assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "active\n"
+    assert said() == {"node1": set(), "node2": set()}
+
+
+def install(node: Machine, package: str, version: str) -> None:
+    """As somebody would who knows of that package only."""
+    options = "-qq -y --allow-downgrades --allow-change-held-packages --no-install-recommends"
+    command = f"DEBIAN_FRONTEND=noninteractive apt-get {options} install {package}={version}"
+    node.inside("sh", "-c", f"{command} && systemctl restart {package}; true")

@@ -1,0 +1,282 @@
+"""What playbooks/health.yml says of a healthy cluster, of one with faults, and of one that cannot be looked at wholly.
+
+PyTorch is a stand-in here (standin_wheels.py). Links between nodes with faults are in test_net_faults.py, GPUs in
+test_gpu_health.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import until
+from machines import NODES
+from outside import PAYLOADS, listeners
+from paths import ARTIFACTS
+from snapshot import differences, take
+from standin_wheels import make_wheels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+ROOT = "/opt/muster-test-health"
+WHEELS = "/srv/muster-test-health-wheels"
+USUAL, OTHER = "2.0.0", "2.1.0"
+PORT = 29500
+METRICS = "/var/lib/muster-test-metrics"
+LATE = "/usr/local/bin/late-python"
+LAUNCHES = "/var/lib/muster/launches"
+RANK = "muster-test-rank"
+LOGIND = "/etc/systemd/logind.conf.d/90-muster.conf"
+REMOVES = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """On which node it is, what brings it about, what succeeds only while it is on, and what takes it away."""
+
+    node: str
+    does: str
+    proof: str
+    undo: str
+
+
+def switch(version: str) -> str:
+    """Make another of the environments of a node the one that launches take."""
+    same = f'grep -q "{version}+cpu" $env/lib/python3*/site-packages/torch/version.py'
+    return f"for env in {ROOT}/envs/*; do if {same}; then ln -sfn $env {ROOT}/current; fi; done"
+
+
+# By the finding that names it.
+FAULTS = {
+    "node.disk.small": Fault(
+        "node1",
+        f"mkdir -p {LAUNCHES}; mount -t tmpfs -o size=64k tmpfs {LAUNCHES}; yes >{LAUNCHES}/log || true",
+        f"! echo one line more >{LAUNCHES}/more",
+        f"umount {LAUNCHES}",
+    ),
+    "os.remove_ipc": Fault(
+        "node2",
+        f"mv {LOGIND} /run/muster-test-logind; systemctl restart systemd-logind",
+        f"{REMOVES} | grep -qx 'b true'",
+        f"mv /run/muster-test-logind {LOGIND}; systemctl restart systemd-logind",
+    ),
+    "job.stale": Fault(
+        "node3",
+        f"systemd-run --quiet --collect --unit={RANK} --uid=muster"
+        f" --setenv=RANK=2 --setenv=MASTER_PORT={PORT} --setenv=TORCHELASTIC_RUN_ID=forgotten sleep 600",
+        f"tr '\\0' '\\n' </proc/$(systemctl show --value -p MainPID {RANK})/environ | grep -qx RANK=2",
+        f"systemctl stop {RANK}",
+    ),
+    "versions.torch.differ": Fault(
+        "node2",
+        switch(OTHER),
+        f"{ROOT}/current/bin/python -c 'import torch; assert torch.__version__ == \"{OTHER}+cpu\"'",
+        switch(USUAL),
+    ),
+    "net.clock.offset": Fault(
+        "node3",
+        "true",
+        f"test $(({LATE} -I -S -c 'import time; print(int(time.time()))') - $(date +%s))) -gt 60",
+        "true",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """How a look at the cluster's health ended, and what is kept of it."""
+
+    result: Result
+    run: Path
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        kept: dict[str, Any] = json.loads((self.run / "verdict.json").read_text())
+        return kept
+
+    @property
+    def bad(self) -> dict[str, set[str]]:
+        """The nodes of each finding that is no good news."""
+        found: dict[str, set[str]] = {}
+        for finding in self.verdict["findings"]:
+            if finding["status"] != "pass":
+                found.setdefault(finding["id"], set()).add(finding["node"])
+        return found
+
+    @property
+    def refusal(self) -> str:
+        return str(self.result.results("Refuse a launch that something stands against")["localhost"]["msg"])
+
+
+class Clinic:
+    """Nodes with the ground and a stand-in of PyTorch on them, and where what is found of them is kept."""
+
+    def __init__(self, play: Play, folder: Path) -> None:
+        self.play = play
+        self.folder = folder
+        self.variables = {"pytorch_root": ROOT, "cluster_artifacts_dir": str(folder), "health_throughput": False}
+
+    def look(self, *, check: bool = False, limit: str | None = None, **variables: Any) -> Visit:
+        wishes = {**self.variables, **variables}
+        result = self.play("playbooks/health.yml", extravars=wishes, check=check, limit=limit)
+        return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
+
+
+@pytest.fixture(scope="module")
+def nodes(ground: list[Machine]) -> dict[str, Machine]:
+    return dict(zip(NODES, ground, strict=True))
+
+
+@pytest.fixture(scope="module")
+def clinic(nodes: dict[str, Machine], play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+    folder = tmp_path_factory.mktemp("health")
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    make_wheels(wheels)
+    for machine in nodes.values():
+        machine.inside("rm", "-rf", ROOT, WHEELS)
+        subprocess.run(["podman", "cp", str(wheels), f"{machine.container}:{WHEELS}"], check=True, capture_output=True)
+        machine.inside("chmod", "-R", "a+rX", WHEELS)
+    from_here = {
+        "pytorch_root": ROOT,
+        "pytorch_offline_dir": WHEELS,
+        "pytorch_packages": [],
+        "pytorch_lock": str(folder / "pytorch.lock.txt"),
+    }
+    for version, limit in ((OTHER, "node2"), (USUAL, None)):
+        wishes = {**from_here, "cluster_torch_version": version}
+        result = play("playbooks/pytorch.yml", extravars=wishes, limit=limit)
+        assert result.rc == 0, result.stdout
+    for machine in nodes.values():
+        # The stand-in of torch brings no programs.
+        program = "printf '#!/bin/sh\\nexit 1\\n' >$env/bin/torchrun; chmod 755 $env/bin/torchrun"
+        machine.inside("sh", "-ec", f"for env in {ROOT}/envs/*; do {program}; done; mkdir -p {METRICS}")
+    late = (PAYLOADS / "late_python.sh").read_text()
+    install = ["podman", "exec", "--interactive", nodes["node3"].container]
+    subprocess.run([*install, "install", "-m", "755", "/dev/stdin", LATE], input=late.encode(), check=True)
+    yield Clinic(play, folder / "artifacts")
+    for machine in nodes.values():
+        machine.inside("rm", "-rf", ROOT, WHEELS, METRICS, LATE)
+
+
+@pytest.fixture(scope="module")
+def healthy(clinic: Clinic) -> Visit:
+    """Nothing is wrong, and the metrics are asked for."""
+    return clinic.look(health_prometheus_dir=METRICS)
+
+
+@pytest.fixture(scope="module")
+def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine]) -> Visit:
+    """Every fault is on at the same time."""
+    late = f"{{{{ '{LATE}' if inventory_hostname == 'node3' else '/usr/bin/python3' }}}}"
+    with ExitStack() as on:
+        for fault in FAULTS.values():
+            on.enter_context(injected(nodes[fault.node], fault))
+        return clinic.look(health_gate="warn", health_prometheus_dir=METRICS, ansible_python_interpreter=late)
+
+
+@contextmanager
+def injected(machine: Machine, fault: Fault) -> Iterator[None]:
+    if fault.does != "true":
+        assert machine.inside("sh", "-c", fault.proof, check=False).returncode != 0, "it is on already"
+    machine.inside("sh", "-ec", fault.does)
+    try:
+        assert machine.inside("sh", "-c", fault.proof, check=False).returncode == 0, "it is not on"
+        yield
+    finally:
+        machine.inside("sh", "-ec", fault.undo)
+
+
+def metrics(machine: Machine) -> str:
+    return machine.inside("cat", f"{METRICS}/muster_health.prom").stdout
+
+
+def test_a_healthy_cluster_yields_no_finding(healthy: Visit) -> None:
+    assert healthy.result.rc == 0, healthy.result.stdout
+    assert healthy.bad == {}
+    assert healthy.verdict["status"] == "healthy"
+
+
+def test_a_look_is_no_change(healthy: Visit, sick: Visit) -> None:
+    assert healthy.result.changed == []
+    assert sick.result.changed == []
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_on_its_node(name: str, sick: Visit) -> None:
+    assert sick.bad[name] == {FAULTS[name].node}
+
+
+def test_nothing_else_is_named(sick: Visit) -> None:
+    assert sick.bad.keys() == FAULTS.keys()
+
+
+def test_what_fails_is_told_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
+    assert sick.result.rc == 0, sick.result.stdout
+    assert sick.verdict["status"] == "degraded"
+
+
+def test_the_metrics_say_the_same(sick: Visit, nodes: dict[str, Machine]) -> None:
+    text = metrics(nodes["node1"])
+    assert re.search(r'^muster_check_status\{check="node\.disk\.small",peer=""\} [12]$', text, re.MULTILINE), text
+    assert "job.stale" not in text
+
+
+def test_healthy_again_it_yields_no_finding(sick: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
+    again = clinic.look(health_prometheus_dir=METRICS)
+    assert again.result.rc == 0, again.result.stdout
+    assert again.bad == {}
+    assert "node.disk.small" not in metrics(nodes["node1"])
+
+
+def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+    head = nodes["node1"]
+    before = take(head)
+    with listeners(head, [PORT]):
+        checked = clinic.look(check=True)
+        refused = clinic.look()
+        told = clinic.look(health_gate="warn")
+    assert differences(before, take(head)) == []
+    assert [visit.result.rc == 0 for visit in (checked, refused, told)] == [True, False, True], told.result.stdout
+    for visit in (checked, refused, told):
+        assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
+        assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
+        assert (visit.run / "report.html").stat().st_size
+    assert refused.verdict["status"] == "failed"
+    assert f"{PORT}" in refused.refusal
+    assert refused.refusal.startswith("node1")
+    assert told.verdict["status"] == "degraded"
+
+
+def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+    dead = nodes["node3"]
+    dead.podman("stop", "--time=0")
+    try:
+        visit = clinic.look()
+    finally:
+        dead.podman("start")
+        until(dead.ssh_answers, 40, f"{dead.name} is back")
+    assert visit.result.rc != 0
+    assert visit.bad["node.unreachable"] == {"node3"}
+    assert set.union(*visit.bad.values()) == {"node3"}, visit.bad
+    assert "node3" in visit.refusal
+    # The living were looked at.
+    assert sorted(path.stem for path in (visit.run / "health").iterdir()) == ["node1", "node2"]
+
+
+def test_a_node_that_is_left_out_is_skipped_with_the_reason(clinic: Clinic) -> None:
+    visit = clinic.look(limit="localhost,node1,node2")
+    assert visit.result.rc == 0, visit.result.stdout
+    assert visit.bad == {}
+    left_out = {"id": "node", "node": "node3", "why": "--limit leaves it out"}
+    assert left_out in visit.verdict["coverage"]["skipped"]
