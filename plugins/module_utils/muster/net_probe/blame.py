@@ -41,13 +41,16 @@ def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair])
     if len({node for link in tested for node in link}) > 2:
         whole = [node for node in nodes if all(is_bad(node, way, left, tested) for way in ("to", "from"))]
         # When most nodes are cut off from each other, none of them is the odd one.
-        crosses = whole if 2 * len(whole) < len(nodes) else []
-        for ways, candidates in ((("to", "from"), crosses), (("to",), nodes), (("from",), nodes)):
-            for node in candidates:
-                if all(is_bad(node, way, left, tested) for way in ways):
-                    mine = [link for link in left if any(link in of(node, way, left) for way in ways)]
-                    left = [link for link in left if link not in mine]
-                    found.append(Share(node, "both" if len(ways) > 1 else ways[0], tuple(mine)))
+        for node in whole if 2 * len(whole) < len(nodes) else []:
+            mine = [link for link in left if node in link]
+            left = [link for link in left if node not in link]
+            found.append(Share(node, "both", tuple(mine)))
+        while suspects := [(node, way) for way in ("to", "from") for node in nodes if is_bad(node, way, left, tested)]:
+            # Where two would explain the same link, the one that explains more.
+            node, way = max(suspects, key=lambda suspect: len(of(suspect[0], suspect[1], left)))
+            mine = of(node, way, left)
+            left = [link for link in left if link not in mine]
+            found.append(Share(node, way, tuple(mine)))
     for node in nodes:
         mine = of(node, "to", left)
         if mine:

@@ -111,7 +111,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
             "net.name.missing",
             "warn",
             node.name,
-            f"{few(missing)} {'leads' if len(missing) == 1 else 'lead'} to no address on it ({BY_HAND})",
+            f"{few(missing)} cannot be resolved on it ({BY_HAND})",
             observed="no address",
             expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
             evidence=evidence("getaddrinfo", ", ".join(missing)),

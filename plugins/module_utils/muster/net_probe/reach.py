@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from .links import Link
 
 BUSY = "muster-probe"  # an earlier probe's process, see roles/health/files/probe_node.py
-# What happened, as the end of a sentence, and what does such a thing.
+# What becomes of a call, and what may do such a thing.
 SAYS = {
-    "dropped": ("gets no answer", "a firewall drops it without a word"),
-    "refused": ("is refused at once, though something listens there", "a firewall rejects it"),
-    "prohibited": ("is told that there is no way, though the host is there", "a firewall forbids it"),
-    "no_route": ("finds no way", "no host has this address, or there is no route to it"),
-    "foreign": ("is answered by another program", "something else takes the connection"),
+    "dropped": "gets no answer, as when a firewall drops it",
+    "refused": "is refused though something listens there, as when a firewall rejects it",
+    "prohibited": "is told that there is no way though the host is there, as when a firewall forbids it",
+    "unreachable": "finds no way, as when no host has the address",
+    "foreign": "is answered by another program than the one that listens there",
 }
-FIREWALL = "Let the nodes in, in a firewall or security group before the node too, or have it done with"
+SAID_AS = {"no_route": "unreachable"}
+FIREWALL = "Let the nodes in, on the node and in whatever filters before it; on the node it is done by"
 NETWORK = "ansible-playbook site.yml --tags network"
 
 
 def fires(outcome: str) -> str:
     return (
-        f"a call {SAYS[outcome][0]}: most of a node's links name the node, a single one the pair. fail where both"
+        f"a call {SAYS[outcome]}: most of a node's links name the node, a single one the pair. fail where both"
         " take part in a launch (the master port on the head node alone), else warn"
     )
 
@@ -57,10 +58,10 @@ FINDINGS = {
     **{
         f"net.peer.{outcome}": Entry(
             "calls to all of these ports of a node",
-            f"every one of them fails alike: a call {SAYS[outcome][0]}",
+            f"every one of them fails alike: a call {SAYS[outcome]}",
             "Look at the address, the route and the firewalls on the way",
         )
-        for outcome in ("dropped", "refused", "prohibited", "foreign", "no_route")
+        for outcome in ("dropped", "refused", "prohibited", "foreign", "unreachable")
     },
     "net.address.wrong_host": Entry(
         "the name that the listener at a node's address gives of itself",
@@ -123,15 +124,17 @@ def kinds_of(link: Link, cluster: Cluster) -> list[str]:
     if "wrong_host" in link.ports.values():
         return ["net.address.wrong_host"]
     if len(set(link.ports.values())) == 1 and link.outcome != "ok" and len(link.ports) > 1:
-        return [f"net.peer.{link.outcome}"]
+        return [f"net.peer.{SAID_AS.get(link.outcome, link.outcome)}"]
     found = []
-    for port, outcome in link.ports.items():
-        if outcome in ("ok", "not_tried"):
+    for port, seen in link.ports.items():
+        if seen in ("ok", "not_tried"):
             continue
+        # Where other ports answer, there is a way.
+        outcome = "prohibited" if seen == "no_route" else seen
         if port != cluster.port:
-            found.append(f"net.ephemeral_ports.{outcome if outcome != 'no_route' else 'prohibited'}")
+            found.append(f"net.ephemeral_ports.{outcome}")
         elif not target.served["holder"]:
-            found.append(f"net.master_port.{outcome if outcome != 'no_route' else 'prohibited'}")
+            found.append(f"net.master_port.{outcome}")
     return list(dict.fromkeys(found))
 
 
@@ -166,18 +169,16 @@ def wrong_host(link: Link, cluster: Cluster) -> tuple[str, dict[str, str]]:
 
 
 def sentence(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
-    says, does = SAYS[kind.rpartition(".")[2]]
+    says = SAYS[kind.rpartition(".")[2]]
     ports = sorted({port for pair in share.links for port in concerned(kind, bad[pair], cluster.port)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any port that was tried"
     who = few(share.peers)
-    if share.way == "to":
-        return f"{who} cannot call it on {where}: a call {says}; {does}"
     if share.way == "from":
-        return f"it cannot call {who} on {where}: a call {says}; {does} on its way out"
+        return f"it cannot call {who} on {where}, though others can: a call {says}"
     if share.way == "both":
-        return f"neither can it call {who}, nor they it, on {where}: a call {says}; {does}"
-    alone = "" if len(cluster.nodes) == 2 else ", though others can"
-    return f"{who} cannot call it on {where}{alone}: a call {says}; {does}"
+        return f"neither can it call {who}, nor they it, on {where}: a call {says}"
+    alone = ", though others can" if share.way == "pair" and len(cluster.nodes) > 2 else ""
+    return f"{who} cannot call it on {where}{alone}: a call {says}"
 
 
 def concerned(kind: str, link: Link, master: int) -> list[int]:
@@ -201,7 +202,7 @@ def status(kind: str, share: Share, cluster: Cluster) -> str:
 
 def fix(outcome: str, cluster: Cluster, link: Link) -> dict[str, str]:
     address = cluster.node(link.target).address
-    if outcome == "no_route":
+    if outcome == "unreachable":
         return {
             "text": f"Compare cluster_address of {link.target} with what it has, and the route, with",
             "command": f"ansible {link.origin} -m ansible.builtin.command -a 'ip route get {address}'",
