@@ -14,6 +14,7 @@ from muster import firewall_table
 from muster.catalogue_entry import Entry
 from muster.firewall import openings, training_interface
 from muster.netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from muster.published import published
 from muster.verdict import Finding, evidence
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ def judge_cut_off(wish: Wish, look: Look, planned: Scene) -> list[Finding]:
 def judge_published(wish: Wish, look: Look) -> list[Finding]:
     """Ports that a container engine leads past the firewall, and that nobody allowed."""
     findings = []
-    for proto, (low, high), place in published(look):
+    for proto, (low, high), place in published(look.tables, look.listeners):
         packet = Packet(proto, STRANGER[4], low, training_interface(wish, look))
         if any(_lets_in(opening, packet) for opening in openings(wish, look)):
             continue
@@ -333,22 +334,6 @@ def judge_published(wish: Wish, look: Look) -> list[Finding]:
             )
         )
     return findings
-
-
-def published(look: Look) -> list[tuple[str, tuple[int, int], str]]:
-    """Every port that is led on to somewhere else: protocol, ports, and the chain that does it."""
-    found: dict[tuple[str, tuple[int, int]], str] = {}
-    for version, tables in look.tables.items():
-        for name, chain in tables.get("nat", {}).items():
-            for rule in chain.rules:
-                if rule.target == "DNAT" and rule.dports and not rule.destination.startswith(("127.", "::1")):
-                    tool = "ip6tables" if version == 6 else "iptables"
-                    for span in rule.dports:
-                        found.setdefault((rule.proto or "tcp", span), f"{tool} -t nat, chain {name}")
-    for listener in look.listeners:
-        if listener.process == "docker-proxy" and not listener.local_only:
-            found.setdefault((listener.proto, (listener.port, listener.port)), "docker-proxy")
-    return [(proto, span, place) for (proto, span), place in sorted(found.items())]
 
 
 # ---------------------------------------------------------------- services

@@ -1,0 +1,130 @@
+"""What sets variables behind a launch's back: files that NCCL reads, and what units and logins inherit."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..nccl_conf import HCA, IFNAME, is_debugging
+from ..plan import masked_env
+from ..verdict import evidence
+from .judged import Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .judged import Outcome
+
+# What may and must differ between nodes: the names of their own interfaces and adapters.
+OF_THE_NODE = (IFNAME, "GLOO_SOCKET_IFNAME", HCA, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS")
+# torch's own and others' that change what ranks do together.
+WORTH = re.compile(r"^(NCCL_|GLOO_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
+
+FINDINGS = {
+    "env.debugging": Entry(
+        reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
+        "/etc/environment and the environment of units, which a launch does not inherit",
+        fires="warn: they set a variable that NCCL's documentation keeps for debugging (NCCL_P2P_DISABLE, NCCL_ALGO, "
+        "NCCL_DEBUG=INFO and others)",
+        fix="Take it out; give it to one launch in launch_env",
+    ),
+    "env.launcher": Entry(
+        reads="/etc/environment and the environment of units",
+        fires="warn: PET_*, which torchrun reads as its own options: what is started by hand gets another plan",
+        fix="Take it out",
+    ),
+}
+
+
+def facts_of(host: Mapping[str, Any], inside: Mapping[str, Any] | None) -> dict[str, Any]:
+    """host: what muster_node/look_host.py brought back."""
+    return {
+        "unit": masked_env(_worth(inside["environment"])) if inside else {},
+        "login": masked_env(_worth(_assignments(host["environment"]))),
+        "nccl_conf": {
+            place: masked_env(conf(text))
+            for place, text in (
+                ("~/.nccl.conf", inside["nccl_conf"] if inside else None),
+                ("/etc/nccl.conf", host["nccl_conf"]),
+            )
+            if text is not None
+        },
+    }
+
+
+def _worth(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(variables.items()) if WORTH.match(name)}
+
+
+def _assignments(text: str) -> dict[str, str]:
+    """/etc/environment, as PAM reads it."""
+    found = {}
+    for line in text.splitlines():
+        name, sign, value = line.strip().removeprefix("export ").partition("=")
+        if sign and not name.startswith("#"):
+            found[name.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def conf(text: str) -> dict[str, str]:
+    """nccl.conf, as NCCL reads it: the first line for a variable counts (src/misc/param.cc)."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, sign, value = line.partition("=")
+        if sign and not line.startswith("#"):
+            found.setdefault(name, value)
+    return found
+
+
+def in_force(files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """What NCCL goes by: the user's file is read first, and a variable that is set stays."""
+    found: dict[str, str] = {}
+    for place in ("~/.nccl.conf", "/etc/nccl.conf"):
+        for name, value in files.get(place, {}).items():
+            found.setdefault(name, value)
+    return found
+
+
+def chosen_adapters(files: Mapping[str, Mapping[str, str]]) -> str:
+    """NCCL_IB_HCA, where a file sets it."""
+    return in_force(files).get(HCA, "")
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    seen = facts["environment"]
+    places = {**seen["nccl_conf"], "/etc/environment": seen["login"], "the environment of units": seen["unit"]}
+    for place, variables in places.items():
+        every = place.endswith(".conf")
+        for name, value in variables.items():
+            if not is_debugging(name, value):
+                continue
+            file = place.replace("~", f"~{wish['user']}")
+            out.warn(
+                "env.debugging",
+                f"{file} sets {name}={value}, which is for debugging alone, and "
+                + ("every launch runs with it" if every else "what is started by hand runs with it"),
+                "Take it out, and give it to the launch that needs it in launch_env",
+                f"grep -n {name} {file}" if place.startswith(("/", "~")) else "systemctl show-environment",
+                observed=f"{name}={value}",
+                expected="not set",
+                evidence=evidence(file, f"{name}={value}"),
+            )
+    for place in ("/etc/environment", "the environment of units"):
+        names = [name for name in places[place] if name.startswith("PET_")]
+        if names:
+            out.warn(
+                "env.launcher",
+                f"{place} sets {', '.join(names)}, which torchrun takes for its own options",
+                "Take it out",
+                f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show-environment",
+                observed=", ".join(f"{name}={places[place][name]}" for name in names),
+                expected="not set",
+            )
+    return out.outcome
+
+
+def shown(variables: Mapping[str, str]) -> str:
+    """Variables as one value to compare: those that are a node's own left out."""
+    return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)

@@ -1,0 +1,160 @@
+"""The interface that carries a launch's TCP: whether its link is up, whole, and free of errors."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from .judged import Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .judged import Outcome
+
+# Prometheus' own alerts for nodes (node-mixin, NodeNetworkReceiveErrs and NodeNetworkTransmitErrs) begin at 1 %.
+ERROR_PART = 0.01
+ENOUGH_PACKETS = 10_000
+WRONG = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "tx_carrier_errors")
+
+FINDINGS = {
+    "eth.link.down": Entry(
+        reads="operstate and carrier of the training interface and of what carries it",
+        fires="fail: the interface is down or has no carrier",
+        fix="Bring it up; look at the cable and the switch's port",
+    ),
+    "eth.link.duplex": Entry(
+        reads="duplex of the training interface's link",
+        fires="warn: half, as after a negotiation that failed: collisions make it slow",
+        fix="Let both ends negotiate, or fix both to the same",
+    ),
+    "eth.bond.degraded": Entry(
+        reads="/proc/net/bonding of the training interface",
+        fires="warn: one of its links is down, or they have different speeds",
+        fix="Look at that link's cable and port",
+    ),
+    "eth.errors": Entry(
+        reads="error counters of the training interface, at the beginning and at the end of the look",
+        fires="warn: they grow while looked at, or are 1 % of all packets since the start (Prometheus' node alerts)",
+        fix="Change the cable or the transceiver; look at the switch's counters too",
+    ),
+}
+
+
+def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """later: the counters of each link at the end of the look."""
+    return {
+        "name": look["name"],
+        "links": {name: _link(seen, later.get(name, {})) for name, seen in look["links"].items()},
+    }
+
+
+def _link(seen: Mapping[str, Any], later: Mapping[str, int]) -> dict[str, Any]:
+    speed = int(seen["speed"]) if seen["speed"].lstrip("-").isdigit() else -1
+    counters = seen["counters"]
+    return {
+        "mtu": int(seen["mtu"]) if seen["mtu"].isdigit() else None,
+        # A driver that does not know says -1 or 2^32 - 1; that of a virtual one says anything.
+        "speed": speed if 0 < speed < 2**31 and not seen["virtual"] else None,
+        "duplex": seen["duplex"],
+        "state": seen["operstate"],
+        "carrier": {"1": True, "0": False}.get(seen["carrier"]),
+        "carrier_changes": int(seen["carrier_changes"]) if seen["carrier_changes"].isdigit() else None,
+        "virtual": seen["virtual"],
+        "driver": seen["driver"],
+        "slaves": _slaves(seen["bond"]),
+        "packets": counters.get("rx_packets", 0) + counters.get("tx_packets", 0),
+        "errors": {name: counters[name] for name in WRONG if counters.get(name)},
+        "grown": {name: more for name in WRONG if (more := later.get(name, 0) - counters.get(name, 0)) > 0},
+    }
+
+
+def _slaves(bond: str) -> dict[str, dict[str, str]]:
+    """Return the links of a bond, from what the kernel's driver prints of it."""
+    found: dict[str, dict[str, str]] = {}
+    for part in bond.split("Slave Interface: ")[1:]:
+        name = part.split("\n", 1)[0].strip()
+        said = dict(re.findall(r"^(MII Status|Speed|Duplex): (.*)$", part, re.MULTILINE))
+        found[name] = {"state": said.get("MII Status", ""), "speed": said.get("Speed", "")}
+    return found
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    seen = facts["ethernet"]
+    if not seen["links"]:
+        return out.skip_all(FINDINGS, f"no interface here has {wish['address']}, so there is none to look at")
+    for name, link in seen["links"].items():
+        _up(out, name, link, seen["name"])
+        _errors(out, name, link)
+    bonds = {name: link["slaves"] for name, link in seen["links"].items() if link["slaves"]}
+    if not bonds:
+        out.skip(f"{seen['name']} is no bond", "eth.bond.degraded")
+    for name, slaves in bonds.items():
+        _bond(out, name, slaves)
+    return out.outcome
+
+
+def _up(out: Judged, name: str, link: Mapping[str, Any], training: str) -> None:
+    # A link of a bond that is down is told of the bond. Virtual ones are "unknown" while they work.
+    if name == training and (link["state"] == "down" or link["carrier"] is False):
+        out.fail(
+            "eth.link.down",
+            f"{name}, over which launches talk, " + ("is down" if link["state"] == "down" else "has no carrier"),
+            "Bring it up, and look at its cable and the switch's port",
+            f"sudo ip link set {name} up && ip -s link show {name}",
+            observed=link["state"] or "no carrier",
+            expected="up",
+        )
+    if link["duplex"] == "half":
+        out.warn(
+            "eth.link.duplex",
+            f"{name} talks or listens, and never both: its link is half duplex",
+            "Let both ends negotiate; what they agreed on is shown by",
+            f"sudo ethtool {name}",
+            observed="half",
+            expected="full",
+        )
+
+
+def _errors(out: Judged, name: str, link: Mapping[str, Any]) -> None:
+    worst = max(link["errors"].values(), default=0)
+    shown = ", ".join(f"{key} {value}" for key, value in link["errors"].items())
+    if link["grown"]:
+        grown = ", ".join(f"{key} by {value}" for key, value in link["grown"].items())
+        summary = f"errors of {name} grew within the second in which it was looked at: {grown}"
+    elif link["packets"] >= ENOUGH_PACKETS and worst >= ERROR_PART * link["packets"]:
+        summary = f"{name} has had errors with {worst / link['packets']:.1%} of its packets since the start: {shown}"
+    else:
+        return
+    out.warn(
+        "eth.errors",
+        summary,
+        "Change its cable or transceiver, and look at the switch's counters too",
+        f"sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
+        observed=shown,
+        expected="none",
+        evidence=evidence(f"/sys/class/net/{name}/statistics", shown),
+    )
+
+
+def _bond(out: Judged, name: str, slaves: Mapping[str, Mapping[str, str]]) -> None:
+    down = [each for each, said in slaves.items() if said["state"] != "up"]
+    speeds = {said["speed"] for said in slaves.values() if said["state"] == "up"}
+    if down:
+        summary = f"{name} runs without {', '.join(down)}, whose link is down"
+    elif len(speeds) > 1:
+        listed = ", ".join(f"{each} {said['speed']}" for each, said in slaves.items())
+        summary = f"the links of {name} have different speeds: {listed}"
+    else:
+        return
+    out.warn(
+        "eth.bond.degraded",
+        summary,
+        "Look at the cable and the switch's port of that link",
+        f"cat /proc/net/bonding/{name}",
+        observed=", ".join(down) or ", ".join(sorted(speeds)),
+        expected=f"{len(slaves)} links up, at one speed",
+    )

@@ -1,0 +1,197 @@
+"""Ranks that run or were left behind, who holds the port of the rendezvous, and ports open past the firewall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..listeners import parse_ss
+from ..netfilter import parse_save
+from ..published import published
+from ..verdict import evidence
+from .judged import Judged, age
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .judged import Outcome
+
+FINDINGS = {
+    "job.stale": Entry(
+        reads="processes with the variables of torchrun whose agent is gone (their parent is the first process)",
+        fires="fail: there are some on a node where ranks use GPUs, whose memory they hold; warn: elsewhere",
+        fix="End them by their process ids",
+    ),
+    "job.other": Entry(
+        reads="processes with the variables of torchrun that no launch of Muster's started",
+        fires="warn: another job runs here, and both get slower or fail",
+        fix="Wait for it, or end it",
+    ),
+    "job.stopped": Entry(
+        reads="the state of every rank",
+        fires="warn: one stands still (SIGSTOP, a debugger): all others wait for it",
+        fix="Let it go on, or end the job",
+    ),
+    "job.port.held": Entry(
+        reads="who listens on cluster_master_port",
+        fires="fail on the head node, warn on others: somebody who is no launch of Muster's",
+        fix="Stop it, or choose another cluster_master_port",
+    ),
+    "job.user.missing": Entry(
+        reads="the account of cluster_user",
+        fires="fail: it is not there, so that no launch can start",
+        fix="The step baseline makes it",
+    ),
+}
+ALSO = ("firewall.published",)
+
+
+def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
+    """looks: what muster_node/look_health.py brought back."""
+    look, rules = looks["jobs"], looks["published"]
+    heard = parse_ss(looks["listeners"]["ss"])
+    tables = {int(version): parse_save(text) for version, text in rules["rules"].items()}
+    return {
+        "processes": look["processes"],
+        "saw_all": look["saw_all"],
+        "port": [
+            {"address": each.address, "process": each.process, "pid": each.pid}
+            for each in heard
+            if each.proto == "tcp" and each.port == port
+        ],
+        "port_holders": looks["port_holders"],
+        "listeners_why": looks["listeners"]["why"],
+        "published": [
+            {"proto": proto, "low": span[0], "high": span[1], "place": place}
+            for proto, span, place in published(tables, heard)
+        ],
+        "published_why": rules["why"],
+    }
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    seen = facts["jobs"]
+    if facts["training_user"] is None:
+        out.fail(
+            "job.user.missing",
+            f"the training user {wish['user']} does not exist, and every launch runs as that one",
+            "Make it with",
+            "ansible-playbook site.yml --tags baseline",
+        )
+    if not seen["saw_all"]:
+        out.skip("only root may see what others' processes are", "job.stale", "job.other", "job.stopped")
+    else:
+        _processes(out, seen["processes"], wish)
+    _port(out, seen, wish)
+    _published(out, facts, wish)
+    return out.outcome
+
+
+def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, Any]) -> None:
+    foreign = [each for each in processes if not each["launch"]]
+    # Somebody who started them as ranks is gone, and the first process has taken them on.
+    stale = [each for each in foreign if each["rank"] and each["parent"] == 1]
+    if stale:
+        pids = " ".join(str(each["pid"]) for each in stale)
+        first = stale[0]
+        report = out.fail if wish["gpus"] else out.warn
+        report(
+            "job.stale",
+            f"{len(stale)} ranks of a job whose torchrun is gone are left (PID {', '.join(pids.split()[:4])} of "
+            f"{first['user']}, {age(first['age'])} old)",
+            "End them",
+            f"sudo kill -9 {pids}",
+            observed=pids,
+            expected="none",
+            evidence=evidence("/proc", "; ".join(f"{each['pid']}: {each['command']}" for each in stale[:3])),
+        )
+    others = [each for each in foreign if each not in stale]
+    if others:
+        first = min(others, key=lambda each: int(each["pid"]))
+        ranks = sum(bool(each["rank"]) for each in others)
+        out.warn(
+            "job.other",
+            f"a job that Muster has not started runs here: {ranks} ranks of {first['user']} (PID {first['pid']}, "
+            f"{first['command'][:80]}, for {age(first['age'])})",
+            "Wait for it, or end it",
+            f"ps -o pid,user,etime,args -p {','.join(str(each['pid']) for each in others[:8])}",
+            observed=f"{len(others)} processes",
+            expected="none",
+        )
+    stopped = [each for each in processes if each["rank"] and each["state"] in ("T", "t")]
+    if stopped:
+        pids = " ".join(str(each["pid"]) for each in stopped)
+        out.warn(
+            "job.stopped",
+            f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or 'that runs'} "
+            f"stands still (PID {pids}), and all others wait for it",
+            "Let it go on",
+            f"sudo kill -CONT {pids}",
+            observed="stopped",
+            expected="running",
+        )
+
+
+def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+    if seen["listeners_why"]:
+        out.skip(seen["listeners_why"], "job.port.held")
+        return
+    if not seen["port"]:
+        return
+    running = sorted({each["launch"] for each in seen["processes"] if each["launch"]})
+    holders = seen["port_holders"]
+    if running and any("muster-launch-" in holder["unit"] for holder in holders):
+        out.skip(f"the launch {', '.join(running)} runs, and the port is its own", "job.port.held")
+        return
+    who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
+    stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if each["unit"].endswith(".service")), "")
+    pids = " ".join(str(holder["pid"]) for holder in holders)
+    report = out.fail if wish["head"] else out.warn
+    report(
+        "job.port.held",
+        f"the port {wish['port']} (cluster_master_port) is held by {who}"
+        + ("" if wish["head"] else "; it would matter if this were the head node"),
+        "Stop it, or set cluster_master_port to another one",
+        stop or (f"sudo kill {pids}" if pids else f"sudo ss -lptn 'sport = :{wish['port']}'"),
+        observed=who,
+        expected="nobody",
+        evidence=evidence("ss -lntp", ", ".join(f"{each['address']} {each['process']}" for each in seen["port"])),
+    )
+
+
+def _holder(holder: Mapping[str, Any]) -> str:
+    unit = f", unit {holder['unit']}" if holder["unit"] else ""
+    command = holder["command"] or "no command line"
+    return f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({command[:100]}{unit})"
+
+
+def _published(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+    seen = facts["jobs"]
+    if seen["published_why"]:
+        out.skip(seen["published_why"], *ALSO)
+        return
+    if not facts["firewall"]["in_force"]:
+        out.skip("no firewall is in force here, so that there is nothing to get past", *ALSO)
+        return
+    for each in seen["published"]:
+        low, high, proto = each["low"], each["high"], each["proto"]
+        if any(allows(entry, proto, low, high) for entry in wish["allow"]):
+            continue
+        span = str(low) if low == high else f"{low}-{high}"
+        out.warn(
+            "firewall.published",
+            f"port {span}/{proto} is published past the firewall by {each['place']}: everybody reaches it",
+            f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
+            f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",
+            observed=each["place"],
+            expected="not published",
+        )
+
+
+def allows(entry: Mapping[str, Any], proto: str, low: int, high: int) -> bool:
+    """Whether an entry of firewall_allow lets everybody reach these ports."""
+    first, _, last = str(entry.get("port", "")).partition("-")
+    if entry.get("from") or not first.isdigit():
+        return False
+    return entry.get("proto", "tcp") in (proto, "any") and int(first) <= low and high <= int(last or first)

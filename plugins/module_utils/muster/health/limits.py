@@ -1,0 +1,138 @@
+"""What a launch's own unit lets its ranks have: locked memory, open files, stack, processes, processors.
+
+Looked at from inside such a unit, as the training user (muster_node/look_inside.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from .judged import Judged, gigabytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .judged import Outcome
+
+# What Linux gives where nobody has set anything: a rank with data loaders and a dozen peers uses that up.
+FEW_FILES = 1024
+# A rank with CUDA and NCCL has a hundred threads or two, and each of its data loaders some more.
+TASKS_OF_A_RANK = 1000
+BASELINE = "ansible-playbook site.yml --tags baseline"
+
+FINDINGS = {
+    "os.limits.memlock": Entry(
+        reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
+        fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
+        "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
+        fix="LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
+    ),
+    "os.limits.nofile": Entry(
+        reads="RLIMIT_NOFILE inside a unit like a launch's",
+        fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL's guide raises it to "
+        "131072, as sockets grow with the number of ranks",
+        fix="The step baseline raises it",
+    ),
+    "os.limits.stack": Entry(
+        reads="RLIMIT_STACK inside a unit like a launch's",
+        fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
+        "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
+        fix="Set DefaultLimitSTACK=8M:infinity for units",
+    ),
+    "os.limits.tasks": Entry(
+        reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
+        fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
+        fix="Raise the limit that is named",
+    ),
+    "os.limits.processors": Entry(
+        reads="cpu.max of the unit's cgroup and those above it",
+        fires="warn: the quota is less than one processor for each rank",
+        fix="Raise the quota, or lower cluster_nproc_per_node",
+    ),
+}
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    unit = facts["unit"]
+    if unit["way"] != "unit":
+        return out.skip_all(FINDINGS, unit["why"])
+    seen = unit["inside"]
+    _memlock(out, seen, facts, wish)
+    soft, hard = seen["limits"]["nofile"]
+    if soft is not None and soft <= FEW_FILES:
+        out.warn(
+            "os.limits.nofile",
+            f"a launch may have {soft} files and sockets open for each process",
+            "The step baseline raises it",
+            BASELINE,
+            observed=str(soft),
+            expected="65536",
+            evidence=evidence("RLIMIT_NOFILE in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),
+        )
+    _stack(out, seen, wish)
+    _tasks(out, seen, wish)
+    quota = seen["cgroup"]["cpus"]
+    if not seen["cgroup"]["seen"]:
+        out.skip("this machine has no cgroups of version 2 to read it from", "os.limits.processors")
+    elif quota is not None and quota < wish["nproc"]:
+        out.warn(
+            "os.limits.processors",
+            f"a launch gets {quota:g} processors here, less than one for each of {wish['nproc']} ranks",
+            "Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
+            "systemctl show --property=CPUQuotaPerSecUSec system.slice",
+            observed=f"{quota:g}",
+            expected=str(wish["nproc"]),
+        )
+    return out.outcome
+
+
+def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+    soft, hard = seen["limits"]["memlock"]
+    if wish["backend"] != "nccl":
+        out.skip("only RDMA locks memory, and Gloo does not use it", "os.limits.memlock")
+    elif not facts["rdma"]["active"]:
+        out.skip("only RDMA locks memory, and the node has no active RDMA port", "os.limits.memlock")
+    elif soft is not None:
+        container = facts["system"]["container"]
+        out.fail(
+            "os.limits.memlock",
+            f"a launch may lock {gigabytes(soft)} of memory, and RDMA needs all of its buffers locked",
+            "Start the container with --ulimit memlock=-1" if container else "The step baseline lifts the limit",
+            "" if container else BASELINE,
+            observed=str(soft),
+            expected="unlimited",
+            evidence=evidence("RLIMIT_MEMLOCK in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),
+        )
+
+
+def _stack(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+    soft, _ = seen["limits"]["stack"]
+    if wish["backend"] != "nccl":
+        out.skip("it matters to threads of NCCL alone", "os.limits.stack")
+    elif soft is None:
+        out.warn(
+            "os.limits.stack",
+            "the stack of a launch is unlimited, which leaves NCCL's threads with 2 MB; before 2.28 they can crash",
+            "Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then type",
+            "sudo systemctl daemon-reexec",
+            observed="unlimited",
+            expected="8192 kB",
+        )
+
+
+def _tasks(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+    limits = {"RLIMIT_NPROC": seen["limits"]["nproc"][0], "pids.max of the cgroup": seen["cgroup"]["pids"]}
+    least = {name: value for name, value in limits.items() if value is not None}
+    wanted = TASKS_OF_A_RANK * int(wish["nproc"])
+    if least and min(least.values()) < wanted:
+        name = min(least, key=lambda each: least[each])
+        out.warn(
+            "os.limits.tasks",
+            f"a launch may have {least[name]} threads here ({name}), and {wish['nproc']} ranks can want {wanted}",
+            f"Raise {name}",
+            observed=str(least[name]),
+            expected=str(wanted),
+        )

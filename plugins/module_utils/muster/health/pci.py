@@ -1,0 +1,208 @@
+"""How GPUs and RDMA adapters hang on the bus: what stands between them, and whether their links are whole."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from .judged import Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .judged import Outcome
+
+# PCI Express base specification: where extended capabilities begin, and the one of access control (ACS).
+FIRST_CAPABILITY = 0x100
+ACS = 0x000D
+# Of its control register: what sends requests and answers between devices up to the root.
+REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
+
+FINDINGS = {
+    "pci.acs.redirects": Entry(
+        reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
+        fires="warn: it redirects what one device sends another to the root of the bus: peer-to-peer traffic gets slow "
+        "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
+        fix="Switch ACS, or IO virtualisation, off in the firmware; setpci does it until the next start",
+    ),
+    "pci.iommu.translates": Entry(
+        reads="the type of each GPU's IOMMU group, the kernel's command line",
+        fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting "
+        "guide)",
+        fix="iommu=pt on the kernel's command line, or IO virtualisation off in the firmware",
+    ),
+    "pci.link.slow": Entry(
+        reads="link speed and width of RDMA adapters, and what they and the bridge above can",
+        fires="warn: slower or narrower than both ends can",
+        fix="Seat the adapter anew; look at the slot and the riser",
+    ),
+    "pci.aer": Entry(
+        reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
+        "kernel's log",
+        fires="warn: there are some",
+        fix="Seat the device anew; look at its slot, riser and power",
+    ),
+}
+
+
+def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "gpus": look["gpus"],
+        "adapters": look["adapters"],
+        "above": look["above"],
+        "devices": {slot: _device(seen) for slot, seen in look["devices"].items()},
+        "groups": look["groups"],
+        "iommus": look["iommus"],
+        "iommu_words": re.findall(r"\S*iommu\S*|pci=noacs", look["command_line"]),
+    }
+
+
+def _device(seen: Mapping[str, Any]) -> dict[str, Any]:
+    totals = {
+        kind: int(total[1])
+        for kind, text in seen["errors"].items()
+        if (total := re.search(r"^TOTAL_ERR\w* (\d+)", text, re.MULTILINE))
+    }
+    return {
+        "speed": _speed(seen["current_link_speed"]),
+        "width": _number(seen["current_link_width"]),
+        "max_speed": _speed(seen["max_link_speed"]),
+        "max_width": _number(seen["max_link_width"]),
+        "numa": _number(seen["numa_node"]),
+        "errors": totals,
+        "acs": acs(bytes.fromhex(seen["configuration"])),
+    }
+
+
+def _speed(text: str) -> float | None:
+    """16.0 GT/s PCIe."""
+    number = re.match(r"([\d.]+) GT/s", text)
+    return float(number[1]) if number else None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def acs(configuration: bytes) -> int | None:
+    """The control register of a device's ACS capability; -1 where it has none, None where that could not be read."""
+    if len(configuration) <= FIRST_CAPABILITY:
+        return None
+    place, seen = FIRST_CAPABILITY, set()
+    while place >= FIRST_CAPABILITY and place not in seen and place + 8 <= len(configuration):
+        seen.add(place)
+        header = struct.unpack_from("<I", configuration, place)[0]
+        if header & 0xFFFF == ACS:
+            return int(struct.unpack_from("<H", configuration, place + 6)[0])
+        place = header >> 20
+    return -1
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    seen = facts["pci"]
+    if not seen["above"]:
+        return out.skip_all(FINDINGS, "no GPU of NVIDIA and no RDMA adapter is on its bus")
+    if not wish["gpus"]:
+        return out.skip_all(FINDINGS, "cluster_gpus is 0, so that no launch uses what is on its bus")
+    virtual = facts["system"]["virtual"]
+    if virtual:
+        out.skip(f"inside {virtual} the bus is not the machine's own", "pci.acs.redirects", "pci.iommu.translates")
+    else:
+        _acs(out, seen, facts)
+        _iommu(out, seen)
+    _links(out, seen)
+    _errors(out, seen)
+    return out.outcome
+
+
+def _acs(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    between = list(_bridges(seen))
+    if not facts["looked_as"]["root"]:
+        out.skip("only root may read a bridge's configuration", "pci.acs.redirects")
+        return
+    if len(seen["above"]) < 2:
+        out.skip("there is one device, and nobody on the bus to talk to", "pci.acs.redirects")
+        return
+    redirecting = {slot: _redirects(seen["devices"][slot]["acs"]) for slot in between}
+    wrong = {slot: words for slot, words in redirecting.items() if words}
+    if wrong:
+        first = next(iter(wrong))
+        out.warn(
+            "pci.acs.redirects",
+            f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
+            "Switch ACS off in the firmware; until the next start each bridge is told by",
+            f"sudo setpci -s {first} ECAP_ACS+0x6.w=0000",
+            observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
+            expected="none",
+            evidence=evidence("ACS control", ", ".join(wrong)),
+        )
+
+
+def _redirects(control: int | None) -> list[str]:
+    return [] if control is None or control < 0 else [word for bit, word in REDIRECTS.items() if control & bit]
+
+
+def _bridges(seen: Mapping[str, Any]) -> Iterator[str]:
+    yield from dict.fromkeys(slot for above in seen["above"].values() for slot in above)
+
+
+def _iommu(out: Judged, seen: Mapping[str, Any]) -> None:
+    translated = [slot for slot, kind in seen["groups"].items() if kind.startswith("DMA")]
+    if translated:
+        words = " ".join(seen["iommu_words"])
+        out.warn(
+            "pci.iommu.translates",
+            f"the IOMMU translates every access of {len(translated)} GPUs, and slows what they send each other",
+            "Put iommu=pt on the kernel's command line, or switch IO virtualisation off in the firmware",
+            "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
+            observed=words or "translation",
+            expected="iommu=pt, or none",
+            evidence=evidence("/sys/kernel/iommu_groups/*/type", ", ".join(translated)),
+        )
+
+
+def _links(out: Judged, seen: Mapping[str, Any]) -> None:
+    for name, slot in seen["adapters"].items():
+        if slot not in seen["above"]:
+            continue
+        device = seen["devices"][slot]
+        upper = seen["devices"][seen["above"][slot][-1]] if seen["above"][slot] else {}
+        speed, width = (_least(device[key], upper.get(key)) for key in ("max_speed", "max_width"))
+        if (device["speed"] and speed and device["speed"] < speed) or (
+            device["width"] and width and device["width"] < width
+        ):
+            out.warn(
+                "pci.link.slow",
+                f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "
+                f"{speed:g} GT/s x{width:g}",
+                "Seat it anew, and look at its slot and riser",
+                f"sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'",
+                observed=f"{device['speed']:g} GT/s x{device['width']}",
+                expected=f"{speed:g} GT/s x{width:g}",
+            )
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [value for value in (one, other) if value]
+    return min(known) if known else None
+
+
+def _errors(out: Judged, seen: Mapping[str, Any]) -> None:
+    for slot, device in seen["devices"].items():
+        if slot in seen["gpus"]:
+            continue  # judged with the GPU itself
+        wrong = {kind: count for kind, count in device["errors"].items() if kind != "correctable" and count}
+        if wrong:
+            shown = ", ".join(f"{count} {kind}" for kind, count in wrong.items())
+            out.warn(
+                "pci.aer",
+                f"the device {slot} has had uncorrectable errors on its link since the start: {shown}",
+                "Seat it anew, and look at its slot, riser and power",
+                f"sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer",
+                observed=shown,
+                expected="none",
+            )

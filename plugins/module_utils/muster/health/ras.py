@@ -1,0 +1,68 @@
+"""What a running job of NCCL says of itself when it is asked (RAS, since NCCL 2.24)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..catalogue_entry import Entry
+from ..verdict import evidence
+from .judged import Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .judged import Outcome
+
+FINDINGS = {
+    "job.ras": Entry(
+        reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
+        fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
+        "it comes and goes while a job runs",
+        fix="Look at the processes that it names",
+    ),
+}
+# Sections have a title with a line of = below it.
+SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z. ()0-9]*)\n=+$", re.MULTILINE)
+
+
+def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+    errors = sections(look["text"]).get("Errors", "")
+    return {"asked": look["asked"], "why": look["why"], "errors": errors.strip()[:4000], "jobs": _jobs(look["text"])}
+
+
+def sections(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    marks = list(SECTION.finditer(text.replace("\r", "")))
+    for number, mark in enumerate(marks):
+        end = marks[number + 1].start() if number + 1 < len(marks) else len(text)
+        found[mark["title"].partition("(")[0].strip(" .")] = text[mark.end() : end]
+    return found
+
+
+def _jobs(text: str) -> str:
+    """The row of numbers below the job summary: nodes, processes per node, GPUs per process, processes, GPUs."""
+    row = re.search(r"^\s*(\d+(?:\s+[\d-]+){4})\s*$", sections(text).get("Job summary", ""), re.MULTILINE)
+    return " ".join(row[1].split()) if row else ""
+
+
+def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+    out = Judged(wish["node"])
+    seen = facts["ras"]
+    if not seen["asked"]:
+        return out.skip_all(FINDINGS, "no job of NCCL answers on this node")
+    if seen["why"]:
+        return out.skip_all(FINDINGS, f"what listens there gave no answer of NCCL's: {seen['why']}")
+    if seen["errors"]:
+        lines = [line.strip() for line in seen["errors"].splitlines() if line.strip()]
+        process = next((line for line in lines if line.startswith("Process ")), "")
+        out.warn(
+            "job.ras",
+            f"NCCL says of the job that runs: {lines[0]}" + (f", {process}" if process else ""),
+            "Look at the processes that it names; it is asked with",
+            "echo verbose status | nc localhost 28028",
+            observed=lines[0],
+            expected="no errors",
+            evidence=evidence("NCCL RAS", seen["errors"][:1000]),
+        )
+    return out.outcome

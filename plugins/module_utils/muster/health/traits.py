@@ -1,0 +1,84 @@
+"""What must be equal on every node, as short values that can be compared; None where it is unknown or means nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .environment import in_force, shown
+from .rdma import firmware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def traits(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, str | None]:
+    gpus = wish["gpus"] > 0 and wish["backend"] == "nccl"
+    return {
+        "os": _joined(facts["system"]["id"], facts["system"]["version"]),
+        "kernel": facts["system"]["kernel"] or None,
+        **_software(facts, gpus),
+        **_gpus(facts, gpus),
+        "hca_firmware": _firmware(facts) if gpus else None,
+        **_link(facts),
+        "environment": _environment(facts),
+        "nccl_conf": shown(in_force(facts["environment"]["nccl_conf"])) or "empty" if gpus else None,
+        "code": _code(facts),
+    }
+
+
+def _joined(*words: str) -> str | None:
+    return " ".join(word for word in words if word) or None
+
+
+def _software(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
+    inside = facts["unit"]["inside"] or {}
+    said = inside.get("torch", {}).get("said") or {}
+    torch, loaded = said.get("torch") or {}, said.get("loaded") or {}
+    nccl = (loaded.get("nccl") or {}).get("version") or (torch.get("nccl") or {}).get("version")
+    return {
+        "python": said.get("python_full"),
+        "torch": torch.get("version") or None,
+        "cuda": torch.get("cuda"),
+        "nccl": nccl if gpus else None,
+        "driver": (facts["driver"]["loaded"] or None) if gpus else None,
+    }
+
+
+def _gpus(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
+    """What the driver says of them, each value once."""
+    devices = facts["gpu"]["gpus"] if gpus else []
+    return {
+        "gpu_model": ", ".join(sorted({each["name"] for each in devices if each.get("name")})) or None,
+        "vbios": ", ".join(sorted({each["vbios"] for each in devices if each.get("vbios")})) or None,
+    }
+
+
+def _firmware(facts: Mapping[str, Any]) -> str | None:
+    known = [
+        f"{board} {', '.join(sorted(versions))}" for board, versions in firmware(facts["rdma"]["devices"]) if versions
+    ]
+    return "; ".join(known) or None
+
+
+def _link(facts: Mapping[str, Any]) -> dict[str, str | None]:
+    links = facts["ethernet"]["links"]
+    training = links.get(facts["ethernet"]["name"], {})
+    mtu = training.get("mtu")
+    # Of a bond or a VLAN the links below are meant: each of them has a speed, and the first one says which.
+    speed = next((link["speed"] for link in links.values() if link["speed"]), None)
+    return {"mtu": str(mtu) if mtu else None, "link_speed": f"{speed} Mbit/s" if speed else None}
+
+
+def _environment(facts: Mapping[str, Any]) -> str | None:
+    seen = facts["environment"]
+    if facts["unit"]["way"] != "unit":
+        return None
+    # Where nothing is set anywhere, that is a value too: another node with something set is the odd one.
+    return shown({**seen["login"], **seen["unit"]}) or "empty"
+
+
+def _code(facts: Mapping[str, Any]) -> str | None:
+    prints = facts["code"]
+    if not prints or any(not each["digest"] and each["why"] != "it is not there" for each in prints.values()):
+        return None
+    return "; ".join(f"{path} {each['digest'] or 'missing'}" for path, each in prints.items())

@@ -1,0 +1,57 @@
+"""A fingerprint of the code that a job runs: two nodes with the same have the same files with the same content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+MOST_FILES = 5000
+MOST_BYTES = 64_000_000
+SECONDS = 3.0
+# What tools write beside the code, and differs without meaning anything.
+LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".venv", "venv")
+
+
+def look(paths: list[str]) -> dict[str, Any]:
+    """Return {path: {digest, files, why}}; no digest where there is nothing, or too much to be read for a look."""
+    deadline = time.monotonic() + SECONDS
+    return {path: fingerprint(path, deadline) for path in paths}
+
+
+def fingerprint(path: str, deadline: float) -> dict[str, Any]:
+    top = Path(path)
+    if not top.exists():
+        return {"digest": "", "files": 0, "why": "it is not there"}
+    total = hashlib.sha256()
+    count = size = 0
+    for file in files(top):
+        try:
+            content = file.read_bytes() if file.is_file() else b""
+        except OSError as error:
+            return {"digest": "", "files": count, "why": f"{file}: {error.strerror}"}
+        count += 1
+        size += len(content)
+        if count > MOST_FILES or size > MOST_BYTES or time.monotonic() > deadline:
+            return {
+                "digest": "",
+                "files": count,
+                "why": f"it holds more than {MOST_FILES} files or {MOST_BYTES // 1_000_000} MB, or is slow to read",
+            }
+        name = str(file.relative_to(top)) if file != top else file.name
+        total.update(f"{name}\0{len(content)}\0".encode() + hashlib.sha256(content).digest())
+    return {"digest": total.hexdigest()[:16], "files": count, "why": ""}
+
+
+def files(top: Path) -> list[Path]:
+    if not top.is_dir():
+        return [top]
+    found: list[Path] = []
+    for folder, folders, names in os.walk(top):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        found += [Path(folder, name) for name in names if not name.endswith(".pyc")]
+        if len(found) > MOST_FILES:
+            break
+    return sorted(found)

@@ -1,0 +1,176 @@
+"""A look from inside the unit that a launch would run in, as the training user.
+
+It is piped into `python3 -I -S -` with a call of `answer` behind it, and prints one line that begins with @muster-look.
+What holds there differs from a login shell: limits come from systemd, and /etc/security, profiles and the environment
+of a login do not count. The wish is {torchrun, ask, depth, seconds}; ask is the program (look_torch.py) that the
+environment's own Python is asked with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MARK = "@muster-look "
+LIMITS = ("MEMLOCK", "NOFILE", "STACK", "NPROC", "CORE", "AS")
+# Names of shared memory that NCCL, Gloo's and torch's data loaders leave behind when they are killed.
+LEFT_BEHIND = ("nccl-", "torch_", "gloo-", "sem.mp-")
+VARIABLES = ("NCCL_", "GLOO_", "TORCH", "CUDA_", "UCX_", "OMP_", "MKL_", "KMP_", "LD_", "PET_", "PYTHON")
+CGROUP = "/sys/fs/cgroup"
+
+
+def main(wish: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "uid": os.getuid(),
+        "limits": {name.lower(): limit(name) for name in LIMITS},
+        "cpus": len(os.sched_getaffinity(0)),
+        "cgroup": cgroup(),
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)},
+        "nccl_conf": read(f"{home()}/.nccl.conf"),
+        "shm": room(shm_path()),
+        "left_behind": left_behind(),
+        "tmp": temporary(),
+        "torch": torch(wish),
+    }
+
+
+def shm_path() -> str:
+    return str(Path("/dev", "shm"))
+
+
+def home() -> str:
+    return str(Path.home())
+
+
+def read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def limit(name: str) -> list[int | None]:
+    """Soft and hard; None for none."""
+    return [
+        None if value == resource.RLIM_INFINITY else value
+        for value in resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+    ]
+
+
+def cgroup() -> dict[str, Any]:
+    """The narrowest of the limits that hold for this cgroup and those above it; None for none (cgroup v2 only)."""
+    line = next((line for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "")
+    path = line[3:].strip("/")
+    least: dict[str, Any] = {"pids": None, "memory": None, "cpus": None, "seen": False}
+    folder = Path(CGROUP, path)
+    while str(folder).startswith(CGROUP):
+        pids, memory, cpu = (read(f"{folder}/{name}.max") for name in ("pids", "memory", "cpu"))
+        least["seen"] = least["seen"] or pids is not None
+        for name, text in (("pids", pids), ("memory", memory)):
+            if text and text.strip().isdigit():
+                least[name] = min(int(text), least[name] or int(text))
+        words = (cpu or "").split()
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
+            share = int(words[0]) / int(words[1])
+            least["cpus"] = min(share, least["cpus"] or share)
+        if str(folder) == CGROUP:
+            break
+        folder = folder.parent
+    return least
+
+
+def room(path: str) -> dict[str, Any]:
+    try:
+        seen = os.statvfs(path)
+    except OSError as error:
+        return {"why": f"{path}: {error.strerror}"}
+    return {
+        "size": seen.f_blocks * seen.f_frsize,
+        "free": seen.f_bavail * seen.f_frsize,
+        "writable": os.access(path, os.W_OK) and not seen.f_flag & os.ST_RDONLY,
+    }
+
+
+def left_behind() -> list[dict[str, Any]]:
+    """Shared memory that looks like a rank's: {name, size, age, uid}."""
+    found = []
+    try:
+        entries = list(os.scandir(shm_path()))
+    except OSError:
+        return []
+    for entry in entries:
+        if not entry.name.startswith(LEFT_BEHIND):
+            continue
+        try:
+            seen = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        found.append(
+            {
+                "name": entry.name,
+                "size": seen.st_blocks * 512,
+                "age": round(time.time() - seen.st_mtime),
+                "uid": seen.st_uid,
+            }
+        )
+    return sorted(found, key=lambda each: each["name"])
+
+
+def temporary() -> dict[str, Any]:
+    """Where torchrun makes its log folders and Python its temporary files; it is looked for by writing there."""
+    try:
+        path = tempfile.gettempdir()
+    except OSError as error:
+        return {"path": "", "why": str(error.strerror)}
+    return {"path": path, **room(path)}
+
+
+def torch(wish: dict[str, Any]) -> dict[str, Any]:
+    """What the environment's own Python says of its torch, started as torchrun is: without a login's variables."""
+    binaries = Path(wish["torchrun"]).parent
+    python = next((path for name in ("python", "python3") if os.access(path := f"{binaries}/{name}", os.X_OK)), "")
+    there = Path(wish["torchrun"]).exists()
+    seen: dict[str, Any] = {"there": there, "usable": os.access(wish["torchrun"], os.X_OK), "python": python}
+    if not python:
+        return seen
+    environment = {
+        "PATH": f"{binaries}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": home(),
+    }
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            [python, "-I", "-", wish["depth"]],
+            input=wish["ask"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=wish["seconds"],
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        return {**seen, "why": f"it did not answer within {wish['seconds']:.0f} s", "hangs": True}
+    except OSError as error:
+        return {**seen, "why": f"{python}: {error.strerror}"}
+    seen["seconds"] = round(time.monotonic() - begun, 3)
+    for line in reversed(done.stdout.splitlines()):
+        if line.startswith("{"):
+            try:
+                return {**seen, "said": json.loads(line)}
+            except ValueError:
+                continue
+    said = done.stderr.strip().splitlines()
+    return {**seen, "why": f"{python} ended with {done.returncode}" + (f": {said[-1][:200]}" if said else "")}
+
+
+def answer(wish: str) -> None:
+    sys.stdout.write("\n" + MARK + json.dumps(main(json.loads(wish))) + "\n")
