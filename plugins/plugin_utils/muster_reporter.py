@@ -7,6 +7,7 @@ the end first has the page written: the last line on the screen (callback road) 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import shlex
 import time
@@ -27,6 +28,7 @@ FIRST_CONTACT = "its host key is not known here, or is another one than before: 
 # They look at nothing that a report could tell of, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
+SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
 EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
 
 
@@ -59,6 +61,7 @@ class Reporter:
             "began": now(),
             "options": {},
             "nodes": [],
+            "failures": [],
         }
 
     def play(self, name: str, extra_vars: Mapping[str, Any]) -> None:
@@ -67,7 +70,10 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has told something, well or not: which cluster this is, or where it has put its artifacts."""
+        """A task has told something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        if isinstance(result.get("verdict"), dict):
+            for failure in self.failures:
+                failure["before_verdict"] = True
         cluster = result.get("cluster")
         if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
             self.cluster_folder = Path(cluster["folder"])
@@ -80,8 +86,8 @@ class Reporter:
         if isinstance(result.get("verdict"), dict):
             return  # the verdict says it, and more
         node = EVERYBODY if once or host == "localhost" else host
-        why = reason(result)
-        self.failures.append({"node": node, "task": task, "why": why, "unreachable": unreachable, "host": host})
+        failure = {"node": node, "task": task, "why": reason(result), "unreachable": unreachable}
+        self.failures.append({**failure, "before_verdict": False, "host": host})
 
     def end_of_step(self) -> None:
         if self.steps:
@@ -95,7 +101,11 @@ class Reporter:
         self.end_of_step()
         failures = [failure for failure in self.failures if failure.pop("host") in failed_hosts]
         self.run.update(
-            ended=now(), seconds=round(time.monotonic() - self.clock, 1), failures=failures, steps=self.steps
+            command=" ".join([self.run["command"], *extra_words(self.run["options"])]),
+            ended=now(),
+            seconds=round(time.monotonic() - self.clock, 1),
+            failures=failures,
+            steps=[step for step in self.steps if step["seconds"] >= SHORTEST_STEP],
         )
         for folder in self.own_folders(failures):
             # Who attaches to a launch of another run adds to that one's page.
@@ -125,11 +135,11 @@ def reason(result: Mapping[str, Any]) -> str:
     text = "\n".join(dict.fromkeys(part for part in parts if part))
     if UNTRUSTED in text:
         return FIRST_CONTACT
-    return text[:LONGEST_REASON] or "failed"
+    return text.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
 
 
 def command_line(playbook: str, options: Mapping[str, Any], tags: list[str]) -> str:
-    """What was typed, without the values of -e: they may be secret, and the page shows them masked."""
+    """What was typed, but for -e."""
     words = ["ansible-playbook", short(playbook)]
     for source in options.get("inventory") or ():
         words += ["-i", source if "," in source else short(source)]
@@ -137,6 +147,12 @@ def command_line(playbook: str, options: Mapping[str, Any], tags: list[str]) -> 
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
     words += ["--check"] if options.get("check") else []
     return shlex.join(words)
+
+
+def extra_words(options: Mapping[str, Any]) -> list[str]:
+    """Each -e as it can be typed again; one with a secret is left out, for its user to add."""
+    words = [json.dumps({name: value}) for name, value in options.items()]
+    return [f"-e {shlex.quote(word)}" for word in words if MASK not in word]
 
 
 def short(path: str) -> str:

@@ -29,12 +29,12 @@ class Chromium:
     def __init__(self, program: str, folder: Path) -> None:
         to_read, write = os.pipe()
         read, to_write = os.pipe()
-        # It reads from file descriptor 3 and answers on 4.
+        # It reads from file descriptor 3 and answers on 4. Other shells know no descriptors above 9.
         command = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
         self.log = (folder / "chromium.log").open("wb")
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", command, program, *flags, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+            ["/bin/bash", "-c", command, program, *flags, f"--user-data-dir={folder / 'profile'}", "about:blank"],
             pass_fds=(to_read, to_write),
             stdin=subprocess.DEVNULL,
             stdout=self.log,
@@ -110,6 +110,12 @@ class Chromium:
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """A screenshot, of the whole page or of what a screen shows of it."""
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(data))
+
+    def print(self, path: Path) -> None:
+        """The page on paper, as PDF."""
+        data = self.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))
 

@@ -31,7 +31,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "run": about(kept),
         "head": words.headline(kept.run, kept.verdict),
         "causes": words.causes(kept.verdict),
-        "stops": words.stops(kept.run),
+        "stops": words.stops(kept.run, kept.verdict),
         "checks": checks.grid(kept, nodes),
         "links": links.maps(kept.network),
         "versions": versions.table(kept.health),
@@ -53,9 +53,5 @@ def about(kept: Artifacts) -> Mapping[str, Any]:
         "command": run.get("command", ""),
         "check": bool(run.get("check")),
         "options": run.get("options", {}),
-        "steps": [
-            {"name": step["name"], "lasted": words.duration(step["seconds"])}
-            for step in run.get("steps", [])
-            if step["seconds"] >= 0.5
-        ],
+        "steps": [{"name": step["name"], "lasted": words.duration(step["seconds"])} for step in run.get("steps", [])],
     }

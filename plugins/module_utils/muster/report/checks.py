@@ -69,7 +69,7 @@ def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, str]]:
     return [
         {
             "why": why,
-            "ids": ", ".join(sorted(ids)),
+            "ids": "" if ids == ["node"] else ", ".join(sorted(ids)),
             "nodes": "every node" if not names or len(names) == len(nodes) > 1 else few(names),
         }
         for why, (ids, names) in sorted(groups.items())

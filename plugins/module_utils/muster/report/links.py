@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from muster.net_probe.blame import MOST
+from muster.net_probe.quality import FAR, FAR_SECONDS, LOSS, SLOW
+
 from .words import number
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ FLOOR_MS = 0.25  # below it, differences between round trips are those of the pr
 
 @dataclass(frozen=True)
 class Shade:
-    """A class of values: its colour, what it means, and whether it is bad."""
+    """A class of values: its colour, what it means, and whether it is bad, by the same thresholds as the findings."""
 
     css: str
     label: str
@@ -96,11 +99,11 @@ def reached(link: Mapping[str, Any]) -> Read:
 
 def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
     usual = max(median(values), FLOOR_MS)
-    limits = (2 * usual, 5 * usual, 20 * usual)
+    limits = (2 * usual, 5 * usual, max(FAR * usual, usual + 1000 * FAR_SECONDS))
     shades = (
         Shade("good", f"up to {number(limits[0])} ms"),
         Shade("bad1", f"up to {number(limits[1])} ms"),
-        Shade("bad2", f"up to {number(limits[2])} ms", bad=True),
+        Shade("bad2", f"up to {number(limits[2])} ms"),
         Shade("bad3", f"more than {number(limits[2])} ms", bad=True),
     )
     return _reader("rtt_ms", " ms", lambda value: shades[sum(value > limit for limit in limits)])
@@ -108,11 +111,11 @@ def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
 
 def narrow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
     usual = median(values)
-    limits = (0.8 * usual, 0.6 * usual, 0.3 * usual)
+    limits = (0.6 * usual, 0.45 * usual, SLOW * usual)
     shades = (
         Shade("good", f"{number(limits[0])} Gb/s and more"),
         Shade("bad1", f"{number(limits[1])} Gb/s and more"),
-        Shade("bad2", f"{number(limits[2])} Gb/s and more", bad=True),
+        Shade("bad2", f"{number(limits[2])} Gb/s and more"),
         Shade("bad3", f"less than {number(limits[2])} Gb/s", bad=True),
     )
     return _reader("gbps", " Gb/s", lambda value: shades[sum(value < limit for limit in limits)])
@@ -122,12 +125,12 @@ def lossy(_values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
     shades = (
         Shade("good", "none"),
         Shade("bad1", "up to 0.1 %"),
-        Shade("bad2", "up to 1 %", bad=True),
+        Shade("bad2", "up to 1 %"),
         Shade("bad3", "more than 1 %", bad=True),
     )
 
     def shade(value: float) -> Shade:
-        return shades[(value > 0) + (value > 0.001) + (value > 0.01)]
+        return shades[(value > 0) + (value > LOSS / 10) + (value >= LOSS)]
 
     return _reader("loss", " %", shade, scale=100)
 
@@ -180,6 +183,7 @@ def draw(
         "cells": _each(nodes, seen) if count <= EACH_UP_TO else [],
         "paths": [] if count <= EACH_UP_TO else _paths(shades, count),
         "figures": count <= TEXT_UP_TO,
+        "large": count > EACH_UP_TO,
         "legend": _legend(shades),
         "hint": _hint(title, [nodes[index] for index in rows], [nodes[index] for index in columns]),
     }
@@ -215,12 +219,12 @@ def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str
 
 
 def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) -> list[int]:
-    """The nodes of which more than half of a row (axis 0) or column (axis 1) is bad."""
+    """The nodes of which most of a row (axis 0) or column (axis 1) is bad, as the findings blame them."""
     all_, bad = [0] * count, [0] * count
     for pair, shade in shades.items():
         all_[pair[axis]] += shade is not UNMEASURED
         bad[pair[axis]] += shade.bad
-    return [index for index in range(count) if bad[index] * 2 > all_[index]]
+    return [index for index in range(count) if bad[index] and bad[index] >= MOST * all_[index]]
 
 
 def _labels(nodes: Sequence[str], culprits: Sequence[int], size: float) -> list[dict[str, Any]]:

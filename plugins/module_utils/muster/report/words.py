@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from muster.verdict import Finding, told
 from muster.words import plural
 
 if TYPE_CHECKING:
@@ -35,12 +36,16 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, st
     failures = run.get("failures", [])
     if failures and status in ("", "healthy", "degraded"):
         first = failures[0]
-        more = f" (and {plural(len(failures) - 1, 'other node')})" if len(failures) > 1 else ""
+        more = f" (and {plural(len(failures) - 1, 'other')})" if len(failures) > 1 else ""
+        sentence = f"at “{first['task']}”{more}: {_first_line(first['why'])}"
+        # The others may have gone on without the nodes that failed, and come to a verdict.
+        went_on = all(failure.get("before_verdict") for failure in failures)
+        status = "degraded" if went_on else "stopped"
         return {
-            "status": "stopped",
-            "word": WORDS["stopped"],
+            "status": status,
+            "word": WORDS[status],
             "node": first["node"],
-            "sentence": f"at “{first['task']}”{more}: {_first_line(first['why'])}",
+            "sentence": f"{sentence} The others went on: {verdict['summary']}" if went_on else sentence,
             "advice": "When that is mended, run it again: what is done already is not done twice",
             "command": str(run.get("command", "")),
         }
@@ -103,10 +108,13 @@ def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"counts": counts, "first": shown[:SHOWN], "rest": shown[SHOWN:]}
 
 
-def stops(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where the run stopped: the same reason on many nodes once."""
+def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where the run stopped: the same reason on many nodes once, and nothing that was found and is told already."""
+    known = {f"{line}." for line in told([_finding(found) for found in _sorted(verdict.get("findings", []))])}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for failure in run.get("failures", []):
+        if known and known.issuperset(str(failure["why"]).splitlines()):
+            continue
         why = str(failure["why"]).replace(failure["node"], "…") if len(run["failures"]) > 1 else str(failure["why"])
         stop = groups.setdefault(
             (failure["task"], why),
@@ -160,6 +168,12 @@ def number(value: Any) -> str:
 def _sorted(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     bad = [finding for finding in findings if finding["status"] not in ("pass", "skipped")]
     return sorted(bad, key=lambda finding: WORST.index(mark(finding["status"])))
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    return Finding(
+        found["id"], mark(found["status"]), found["node"], found["summary"], fix=dict(found.get("fix") or {})
+    )
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,174 @@
+"""The page in a headless Chromium: what a person sees of it, by day and by night, on a desk, on a phone and on paper.
+
+Its pictures go to artifacts/screenshots.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import samples
+from chromium import Chromium, find
+from muster import report
+from muster_page import render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.report import Artifacts
+
+PICTURES = Path(__file__).parents[3] / "artifacts/screenshots"
+PAGES: dict[str, Artifacts] = {
+    "healthy": samples.healthy(3),
+    "failed": samples.failed(16),
+    "two_hundred": samples.failed(200),
+    "stopped": samples.stopped(2),
+    "hostile": samples.hostile(),
+}
+SEEN = "document.body.innerText"
+# Whether what is drawn there could be read: its text's colour against the first background behind it.
+CONTRASTS = """
+(() => {
+  const number = (text) => text.match(/[\\d.]+/g).map(Number);
+  const bright = (text) => number(text).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0);
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const color = getComputedStyle(element).backgroundColor;
+      if (number(color).length < 4 || number(color)[3] > 0) return color;
+    }
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || element.closest("svg")) continue;
+    const [one, other] = [bright(getComputedStyle(element).color), bright(behind(element))];
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < 4.5) low.push(`${element.tagName} ${element.className} ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(low)];
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    written = {}
+    for name, kept in PAGES.items():
+        written[name] = folder / f"{name}.html"
+        written[name].write_text(render(report.page(kept)), encoding="utf-8")
+    return written
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    program = find()
+    if program is None:
+        pytest.skip("no Chromium is installed: script/setup dev installs Debian's where it can be had")
+    chromium = Chromium(program, tmp_path_factory.mktemp("chromium"))
+    yield chromium
+    chromium.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_quiet_readable_and_asks_for_nothing(
+    browser: Chromium, pages: dict[str, Path], name: str, scheme: str
+) -> None:
+    browser.open(pages[name], scheme=scheme)
+    assert browser.noises == []
+    assert browser.asked_for == [pages[name].as_uri()]
+    assert browser.value("document.title") != ""
+    assert browser.value("document.documentElement.scrollWidth") <= 1280
+    assert browser.value(CONTRASTS) == []
+    if name != "hostile":
+        browser.picture(PICTURES / f"{name}_{scheme}.png")
+
+
+def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Path]) -> None:
+    colors = []
+    for scheme in ("light", "dark"):
+        browser.open(pages["healthy"], scheme=scheme)
+        color = browser.value("getComputedStyle(document.body).backgroundColor")
+        colors.append(sum(int(part) for part in color[4:-1].split(",")))
+    assert colors[0] > 3 * 200
+    assert colors[1] < 3 * 50
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=390, height=844)
+    assert browser.value("document.documentElement.scrollWidth") == 390
+    if name in ("healthy", "failed"):
+        browser.picture(PICTURES / f"{name}_phone.png")
+
+
+def test_the_failing_node_stands_on_top_with_its_next_command(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["failed"], width=390, height=844)
+    first = browser.value("document.querySelector('header').innerText")
+    assert "Failed" in first
+    assert "node3" in first
+    assert "ansible-playbook site.yml --tags network" in first
+    # All of it on the first screen of a phone.
+    assert browser.value("document.querySelector('header pre').getBoundingClientRect().bottom") < 844
+
+
+def test_the_culprits_column_is_red_and_nobody_elses(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["failed"])
+    red = "[...document.querySelectorAll('.map')[0].querySelectorAll('rect.bad3')]"
+    assert browser.value(f"{red}.length") == 15
+    assert browser.value(f"[...new Set({red}.map((cell) => cell.getAttribute('x')))]") == ["20"]
+    assert browser.value(
+        "[...document.querySelectorAll('.map')[0].querySelectorAll('text.bad')].map((one) => one.textContent)"
+    ) == ["node3"]
+    assert "Reachability: what goes to node3" in browser.value(SEEN)
+    assert "Throughput: what comes from node4" in browser.value(SEEN)
+
+
+def test_a_cell_of_the_grid_leads_to_what_was_found(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["failed"])
+    links = "[...document.querySelectorAll('table.grid a')]"
+    assert browser.value(f"{links}.length") == 4
+    assert browser.value(f"{links}.every((link) => document.getElementById(link.hash.slice(1)))")
+    assert browser.value("document.querySelectorAll('#causes .cause').length") == 4
+    assert "13 other nodes with nothing wrong" in browser.value(SEEN)
+
+
+def test_versions_launch_and_history_are_told(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["failed"])
+    assert "570.172.08 on node2" in browser.value("document.querySelector('#versions').innerText")
+    assert "30 % less" in browser.value("document.querySelector('#runs').innerText")
+    browser.open(pages["healthy"])
+    assert "24 ranks on 3 nodes, nccl, master 10.9.0.11:29500" in browser.value(SEEN)
+    assert browser.value("document.querySelectorAll('#launch polyline').length") == 2
+    assert "the link layer is InfiniBand" in browser.value("document.querySelector('#skipped').innerText")
+
+
+def test_what_machines_say_is_text_and_nothing_else(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["hostile"])
+    assert browser.value("document.querySelectorAll('script, img, iframe, object, style').length") == 1
+    assert samples.HOSTILE in browser.value("document.querySelector('header').innerText")
+    inline = (
+        "[...document.querySelectorAll('*')].some((one) => [...one.attributes].some((a) => a.name.startsWith('on')))"
+    )
+    assert browser.value(inline) is False
+    schemes = browser.value("[...new Set([...document.querySelectorAll('body a')].map((link) => link.protocol))]")
+    assert schemes == ["file:"]
+
+
+def test_two_hundred_nodes_are_less_than_three_megabytes(pages: dict[str, Path]) -> None:
+    assert pages["two_hundred"].stat().st_size < 3_000_000
+
+
+def test_it_can_be_printed(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["failed"], scheme="dark", media="print")
+    assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
+    # What a click would unfold is on the paper.
+    assert "no answer in 2 s" in browser.value(SEEN)
+    browser.print(PICTURES / "failed.pdf")
