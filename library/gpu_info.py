@@ -67,7 +67,8 @@ facts:
     gpus:
       description: >-
         Every GPU that the driver lists, with its name, uuid, slot, memory, ECC, remapped rows, PCIe link, clocks,
-        power, temperatures, reasons for lowered clocks, MIG, persistence, fabric, processes with owner and age, and NVLinks.
+        power, temperatures, reasons for lowered clocks, MIG, persistence, fabric, processes with owner and age, and
+        NVLinks.
       type: list
       elements: dict
       returned: always

@@ -128,13 +128,10 @@ findings:
   returned: always
   type: list
   elements: dict
-skipped:
-  description: "What was not looked at: C(id), and C(why)."
-  returned: always
-  type: list
-  elements: dict
 verdict:
-  description: "The findings added up: C(status), C(summary), C(coverage)."
+  description: >-
+    The findings added up: C(status), C(summary), and in C(coverage) the ids that were looked for (C(ran)) and those
+    that were not, each with C(why) (C(skipped)).
   returned: always
   type: dict
 """

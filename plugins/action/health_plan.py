@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WISHES = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
     *("cluster_gpu_model", "cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_run_root"),
-    *("cluster_quarantined", "cluster_backend", "cluster_launch_nodes"),
+    *("cluster_quarantined", "cluster_backend", "cluster_launch_nodes", "firewall_allow"),
 )
 
 
@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
         return {**result, "changed": False}
 
     def _plan(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        roles = load_roles(self._loader, "cluster", "pytorch")
+        roles = load_roles(self._loader, "cluster", "pytorch", "firewall")
         nodes: dict[str, dict[str, Any]] = {}
         for name in task_vars["groups"].get("gpu_nodes", []):
             reading = read_node(task_vars, self._templar, roles, name, WISHES)
@@ -90,6 +90,7 @@ class ActionModule(ActionBase):
                     "run_root": own["cluster_run_root"],
                     "code": options["code"],
                     "collective": options["collective"],
+                    "allow": own["firewall_allow"],
                 }
                 for name, own in nodes.items()
                 if not own["cluster_quarantined"]

@@ -43,18 +43,19 @@ class ActionModule(ActionBase):
         nodes = self._nodes(arguments, task_vars or {})
         health = cluster.judge(nodes, arguments["gate"])
         network = nodes.network.get("network", {})
-        verdict = add_up(health.findings, skipped=health.skipped)
+        verdict = add_up(health.findings, skipped=health.skipped, ran=health.ran)
         if verdict["status"] in ("healthy", "degraded"):
-            verdict["summary"] = table.summary(health.findings, network, len(nodes.looks))
+            verdict["summary"] = table.summary(health, network, len(nodes.looks))
         folder = run_folder(Path(nodes.plan["folder"]))
         for name, look in nodes.looks.items():
             own = [finding.as_dict() for finding in health.findings if finding.node == name]
-            kept = {"schema": 1, "node": name, **{key: look[key] for key in ("facts", "traits", "skipped")}}
-            write_json(folder / "health" / f"{name}.json", {**kept, "findings": own}, private=True)
+            kept = {"schema": 1, "node": name, "facts": look["facts"], "traits": look["traits"], "findings": own}
+            kept["skipped"] = look["verdict"]["coverage"]["skipped"]
+            write_json(folder / "health" / f"{name}.json", kept, private=True)
         write_json(folder / "network.json", network)
         result.update(
             changed=False,
-            msg=table.report(health.findings, health.skipped, network, len(nodes.looks)),
+            msg=table.report(health, network, len(nodes.looks)),
             verdict=add_verdict(folder, verdict),
             refusal=health.refusal,
             metrics={

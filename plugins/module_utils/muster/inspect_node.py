@@ -66,8 +66,8 @@ FINDINGS = {
         "Give it one",
     ),
     "gpu.count.differs": Entry(
-        "/sys/bus/pci/devices",
-        "fewer GPUs than cluster_gpus are on the bus (fail), or more (warn)",
+        "/sys/bus/pci/devices, and before a launch what the driver lists",
+        "there are fewer GPUs than cluster_gpus (fail), or more, which stay idle (warn)",
         "Correct cluster_gpus, or look for the missing one in dmesg",
     ),
     "gpu.driver.other": Entry(

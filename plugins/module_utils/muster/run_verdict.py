@@ -30,6 +30,7 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
     both = add_up(
         [Finding(**finding) for finding in (*kept, *later["findings"])],
         skipped=[dict(entry) for entry in {tuple(sorted(entry.items())): entry for entry in skipped}.values()],
+        ran=[name for one in (earlier, later) for name in one.get("coverage", {}).get("ran", [])],
     )
     # What a step says of itself says more than its worst finding.
     for step in (later, earlier if kept else {}):

@@ -7,7 +7,10 @@ Their shapes are the contract between modules, artifacts and reports: see `Findi
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
 
@@ -45,8 +48,16 @@ def evidence(source: str, text: str) -> list[dict[str, str]]:
     return [{"source": source, "text": text}]
 
 
-def add_up(findings: list[Finding], summary: str = "", skipped: list[dict[str, str]] | None = None) -> dict[str, Any]:
-    """The verdict: failed when anything failed, else unknown, degraded or healthy; never healthy without a look."""
+def add_up(
+    findings: list[Finding],
+    summary: str = "",
+    skipped: list[dict[str, str]] | None = None,
+    ran: Collection[str] = (),
+) -> dict[str, Any]:
+    """The verdict: failed when anything failed, else unknown, degraded or healthy; never healthy without a look.
+
+    ran: ids that were looked for, where that is known, beside those that were found.
+    """
     statuses = {finding.status for finding in findings}
     if "fail" in statuses:
         status = "failed"
@@ -61,7 +72,7 @@ def add_up(findings: list[Finding], summary: str = "", skipped: list[dict[str, s
         "status": status,
         "summary": summary or worst_summary(findings),
         "findings": [finding.as_dict() for finding in findings],
-        "coverage": {"ran": sorted({finding.id for finding in findings}), "skipped": skipped or []},
+        "coverage": {"ran": sorted({*ran, *(finding.id for finding in findings)}), "skipped": skipped or []},
     }
 
 

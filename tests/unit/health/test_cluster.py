@@ -16,13 +16,16 @@ CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
 
 def look(given: dict[str, Any], node: str) -> dict[str, Any]:
     findings = [{"node": node, "summary": "it is so", **finding} for finding in given.get("findings", [])]
-    return {"traits": given.get("traits", {}), "findings": findings, "skipped": given.get("skipped", [])}
+    coverage = {"ran": ["os.disk"], "skipped": given.get("skipped", [])}
+    return {"traits": given.get("traits", {}), "findings": findings, "verdict": {"coverage": coverage}}
 
 
 def judged(case: dict[str, Any]) -> cluster.Health:
     looks = {name: look(given or {}, name) for name, given in case["looks"].items()}
     plan = {"participants": case.get("participants", list(looks)), "quarantined": case.get("quarantined", [])}
-    network = {"findings": [], "skipped": [], **case.get("network", {})}
+    between = case.get("network", {})
+    coverage = {"ran": [], "skipped": between.get("skipped", [])}
+    network = {"findings": between.get("findings", []), "verdict": {"coverage": coverage}}
     nodes = cluster.Nodes(plan, looks, case.get("lost", {}), case.get("left_out", []), network)
     return cluster.judge(nodes, case.get("gate", "fail"))
 
@@ -72,10 +75,11 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
         {"id": "os.kernel_log", "node": "node2", "why": "dmesg is not there"},
     ]
     links = [{"rtt_ms": 0.2, "gbps": 9.4}, {"rtt_ms": 0.4, "gbps": None}, {"rtt_ms": None, "gbps": None}]
-    assert table.report(findings, skipped, {"links": links}, 2).splitlines() == [
+    health = cluster.Health(findings, skipped, {"a.c", "os.disk"}, "")
+    assert table.report(health, {"links": links}, 2).splitlines() == [
         "FAIL  node2: it is broken. Mend it with: mend",
         "warn  node1: it is slow",
-        "2 nodes, 2 kinds of check, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
+        "2 nodes, 3 kinds of check, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
         "skipped  every node: gpu, because it has no GPU",
         "skipped  node2: os.kernel_log, because dmesg is not there",
     ]

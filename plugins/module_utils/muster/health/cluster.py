@@ -38,10 +38,11 @@ class Nodes:
 
 @dataclass
 class Health:
-    """findings and skipped: as the verdict takes them. refusal: one sentence per cause, "" when a launch may begin."""
+    """findings, skipped, ran: as the verdict takes them. refusal: a sentence per cause, "" when a launch may begin."""
 
     findings: list[Finding]
     skipped: list[dict[str, str]]
+    ran: set[str]
     refusal: str
 
 
@@ -59,7 +60,7 @@ def judge(nodes: Nodes, gate: str) -> Health:
         [] if gate == "warn" else [one for one in findings if one.status == "fail" and {one.node, one.peer} & launched]
     )
     findings = [replace(one, status="warn") if one.status == "fail" and one not in against else one for one in findings]
-    return Health(findings, every_skip(nodes), "\n".join(f"{line}." for line in told(against)))
+    return Health(findings, every_skip(nodes), every_check(nodes), "\n".join(f"{line}." for line in told(against)))
 
 
 def every_finding(nodes: Nodes) -> list[Finding]:
@@ -84,5 +85,11 @@ def every_skip(nodes: Nodes) -> list[dict[str, str]]:
     skipped = [{"id": "node", "node": name, "why": "it is quarantined"} for name in nodes.plan["quarantined"]]
     skipped += [{"id": "node", "node": name, "why": "--limit leaves it out"} for name in nodes.left_out]
     for name, look in nodes.looks.items():
-        skipped += [{"node": name, **entry} for entry in look["skipped"]]
-    return skipped + list(nodes.network.get("skipped", []))
+        skipped += [{"node": name, **entry} for entry in look["verdict"]["coverage"]["skipped"]]
+    return [*skipped, *nodes.network.get("verdict", {}).get("coverage", {}).get("skipped", [])]
+
+
+def every_check(nodes: Nodes) -> set[str]:
+    """Ids of what was looked for, found or not."""
+    coverages = [one["verdict"]["coverage"] for one in (*nodes.looks.values(), nodes.network) if "verdict" in one]
+    return {name for coverage in coverages for name in coverage["ran"]}

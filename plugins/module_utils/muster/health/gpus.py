@@ -24,11 +24,6 @@ FINDINGS = {
         "it passes when none of them found anything, and is not told otherwise",
         "",
     ),
-    "gpu.count.differs": Entry(
-        "the GPUs that the driver lists, and cluster_gpus",
-        "fails with fewer than cluster_gpus; warns where some would stay idle",
-        "Correct cluster_gpus, or look for the missing one with sudo dmesg",
-    ),
     "gpu.lost": Entry(
         "the PCI bus in /sys, and the GPUs that nvidia-smi lists",
         "a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
@@ -66,6 +61,7 @@ FINDINGS = {
         "Run nvidia-smi on the node; what it says there is the cause",
     ),
 }
+ALSO = ("gpu.count.differs",)
 RULES = (*gpu_memory.RULES, *gpu_settings.RULES, *gpu_use.RULES, *nvlink.RULES, *fabric_manager.RULES)
 
 

@@ -46,7 +46,7 @@ OF_GPUS = (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 
 
 def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {findings, skipped, verdict}."""
+    """Return {findings, verdict}. A result with `skipped` in it would be that of a skipped task to Ansible."""
     findings: list[Finding] = []
     skipped: list[dict[str, str]] = []
     for each in (*(one.judge for one in JUDGES), _gpus, _code):
@@ -57,9 +57,8 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
     if not any(finding.status in ("fail", "warn", "unknown") for finding in findings):
         summary = f"nothing stands against it, of {len(looked)} things looked at"
         findings.append(Finding("node.health", "pass", wish["node"], summary))
-    verdict = add_up(findings, skipped=skipped)
-    verdict["coverage"]["ran"] = looked
-    return {"findings": [finding.as_dict() for finding in findings], "skipped": skipped, "verdict": verdict}
+    verdict = add_up(findings, skipped=skipped, ran=looked)
+    return {"findings": verdict["findings"], "verdict": verdict}
 
 
 def looked_at(findings: list[Finding], skipped: list[dict[str, str]]) -> list[str]:

@@ -10,28 +10,28 @@ from ..words import few, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..verdict import Finding
+    from .cluster import Health
 
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
-def report(findings: list[Finding], skipped: list[dict[str, str]], network: Mapping[str, Any], nodes: int) -> str:
+def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """What was found, the worst first; then what was looked at; then, in one line each, what was not, and why."""
     lines = []
     for status, mark in MARKS.items():
-        lines += [f"{mark}  {line}" for line in told([one for one in findings if one.status == status])]
-    lines.append(looked_at(findings, network, nodes))
-    return "\n".join([*lines, *not_looked_at(skipped, nodes)])
+        lines += [f"{mark}  {line}" for line in told([one for one in health.findings if one.status == status])]
+    lines.append(looked_at(health, network, nodes))
+    return "\n".join([*lines, *not_looked_at(health.skipped, nodes)])
 
 
-def summary(findings: list[Finding], network: Mapping[str, Any], nodes: int) -> str:
+def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """One line: nothing stands against a launch, and what it is that does not stand against it but is worth a look."""
-    warnings = told([one for one in findings if one.status == "warn"])
-    return "; ".join([f"nothing stands against a launch: {looked_at(findings, network, nodes)}", *warnings])
+    warnings = told([one for one in health.findings if one.status == "warn"])
+    return "; ".join([f"nothing stands against a launch: {looked_at(health, network, nodes)}", *warnings])
 
 
-def looked_at(findings: list[Finding], network: Mapping[str, Any], nodes: int) -> str:
-    ran = len({one.id for one in findings})
+def looked_at(health: Health, network: Mapping[str, Any], nodes: int) -> str:
+    ran = len({*health.ran, *(one.id for one in health.findings)})
     return f"{plural(nodes, 'node')}, {plural(ran, 'kind')} of check{links(network)}"
 
 
