@@ -49,8 +49,7 @@ def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
     folded = [row for row in rows if row not in bad] if len(rows) > FOLDED_FROM else []
     used = {cell["mark"] for row in rows for cell in row["cells"]}
     return {
-        "families": _families(columns),
-        "columns": [{"id": identity, "short": identity.partition(".")[2] or identity} for identity in columns],
+        "columns": _heads(columns),
         "rows": bad if folded else rows,
         "folded": folded,
         "legend": [
@@ -104,11 +103,17 @@ def _worst(cells: Sequence[Mapping[str, str]]) -> str:
     return next((status for status in WORST if status in marks and status != "skipped"), "unknown")
 
 
-def _families(columns: Sequence[str]) -> list[dict[str, Any]]:
-    families: dict[str, int] = {}
+def _heads(columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The columns' names in two parts; where another family begins there is a gap."""
+    heads = []
+    before = ""
     for identity in columns:
-        families[identity.partition(".")[0]] = families.get(identity.partition(".")[0], 0) + 1
-    return [{"name": name, "count": count} for name, count in families.items()]
+        family, dot, name = identity.partition(".")
+        heads.append(
+            {"id": identity, "family": f"{family}{dot}", "name": name, "begins": bool(before != family and before)}
+        )
+        before = family
+    return heads
 
 
 def _place(identity: str) -> tuple[int, str, str]:

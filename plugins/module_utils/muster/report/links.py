@@ -24,6 +24,7 @@ EACH_UP_TO = 24  # nodes: cells of their own, with a text that a pointer shows
 TEXT_UP_TO = 10  # nodes: figures are written into the cells
 LABELS = 26  # names beside a map, at most
 LONGEST = 16  # characters of a name
+LETTERS = 12.5  # pixels
 PAIRS = 40  # bad pairs that are listed
 
 # What a connection came to: its colour, how it is told, and the sign in a small map.
@@ -37,6 +38,8 @@ OUTCOMES = {
     "foreign": ("bad1", "a foreign process answered", "F"),
     "not_tried": ("none", "not tried", ""),
 }
+COLORS = ("good", "bad1", "bad2", "bad3", "bad4", "bad5", "bad6", "none")
+SPARSE = 0.2  # of the cells; fewer can hardly be seen
 FLOOR_MS = 0.25  # below it, differences between round trips are those of the processors
 
 
@@ -148,10 +151,14 @@ def _reader(
         value = link.get(key)
         if value is None:
             return UNMEASURED, "", UNMEASURED.label
-        text = number(value * scale)
-        return shade_of(value), text, f"{text}{unit}"
+        return shade_of(value), _brief(value * scale), f"{number(value * scale)}{unit}"
 
     return read
+
+
+def _brief(value: float) -> str:
+    """As few digits as fit into a cell."""
+    return f"{value:.{0 if value >= 100 or value == 0 else 1 if value >= 10 else 2}f}"
 
 
 # ---------------------------------------------------------------- how it is drawn
@@ -170,7 +177,8 @@ def draw(
     shades = {pair: shade for pair, (shade, _, _) in seen.items()}
     rows = _culprits(shades, count, 0)
     columns = _culprits(shades, count, 1)
-    size = max(5.2, count * CELL / 48)  # of the letters
+    pixels = max(20, min(44, 380 / count)) if count <= EACH_UP_TO else 800 / count  # of a cell, where there is room
+    size = LETTERS * CELL / pixels
     gutter = round(min(LONGEST, max(len(name) for name in nodes)) * size * 0.62 + size, 1)
     return {
         "title": title,
@@ -178,11 +186,13 @@ def draw(
         "side": count * CELL,
         "gutter": gutter,
         "letters": round(size, 1),
+        "apart": round(size / 3, 1),
         "rows": _labels(nodes, rows, size),
         "columns": _labels(nodes, columns, size),
         "cells": _each(nodes, seen) if count <= EACH_UP_TO else [],
         "paths": [] if count <= EACH_UP_TO else _paths(shades, count),
         "figures": count <= TEXT_UP_TO,
+        "width": round((count * CELL + gutter) * pixels / CELL),
         "large": count > EACH_UP_TO,
         "legend": _legend(shades),
         "hint": _hint(title, [nodes[index] for index in rows], [nodes[index] for index in columns]),
@@ -203,7 +213,10 @@ def _each(nodes: Sequence[str], seen: Mapping[tuple[int, int], Read]) -> list[di
 
 
 def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str, str]]:
-    """All cells of a colour as one path; neighbours in a row are one rectangle."""
+    """All cells of a colour as one path; neighbours in a row are one rectangle. Few cells are drawn larger."""
+    measured = {pair: shade for pair, shade in shades.items() if shade is not UNMEASURED}
+    if len(measured) < SPARSE * count * count:
+        return _dots(measured)
     parts: dict[str, list[str]] = {}
     for row in range(count):
         column = 0
@@ -216,6 +229,16 @@ def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str
                 wide = (column - begin) * CELL
                 parts.setdefault(shade.css, []).append(f"M{begin * CELL} {row * CELL}h{wide}v{CELL}h-{wide}z")
     return [{"css": css, "d": "".join(pieces)} for css, pieces in sorted(parts.items())]
+
+
+def _dots(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, str]]:
+    """Cells that lie far apart, three times as wide and high; the bad ones on top."""
+    parts: dict[str, list[str]] = {}
+    for (row, column), shade in shades.items():
+        x, y, wide = (column - 1) * CELL, (row - 1) * CELL, 3 * CELL
+        parts.setdefault(shade.css, []).append(f"M{x} {y}h{wide}v{wide}h-{wide}z")
+    order = [name for name in COLORS if name in parts]
+    return [{"css": css, "d": "".join(parts[css])} for css in order]
 
 
 def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) -> list[int]:
@@ -248,10 +271,9 @@ def _legend(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, Any]]:
     counts: dict[Shade, int] = {}
     for shade in shades.values():
         counts[shade] = counts.get(shade, 0) + 1
-    order = ("good", "bad1", "bad2", "bad3", "bad4", "bad5", "bad6", "none")
     return [
         {"css": shade.css, "label": shade.label, "count": counts[shade]}
-        for shade in sorted(counts, key=lambda shade: order.index(shade.css))
+        for shade in sorted(counts, key=lambda shade: COLORS.index(shade.css))
     ]
 
 
