@@ -1,0 +1,185 @@
+"""Faults of a network between nodes, put in for real and taken out again, each with a look that it is on.
+
+Rules of the packet filter go into a table of their own: what the role firewall and others keep is not touched.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from drill import until
+from outside import listeners, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from machines import Machine
+
+TABLE = "muster_fault"
+PORT = 29500
+EPHEMERAL = 40001
+# A Python whose clock goes wrong: the machines of the sandbox share one clock, which is this machine's own.
+CLOCK = "/usr/local/bin/muster-test-python"
+WRONG_CLOCK = """\
+#!/usr/bin/python3 -I
+import sys, time
+right = time.time
+time.time = lambda: right() + {seconds}
+code = sys.argv[sys.argv.index("-c") + 1]
+sys.argv = ["-c", *sys.argv[sys.argv.index("-c") + 2 :]]
+exec(code, {{"__name__": "__main__"}})
+"""
+
+
+@contextmanager
+def rules(machine: Machine, *wanted: str) -> Iterator[None]:
+    """Rules for what comes in, each of which must have met a packet by the end."""
+    lines = [f"add table inet {TABLE}"]
+    lines.append(f"add chain inet {TABLE} in {{ type filter hook input priority -10; }}")
+    lines += [f"add rule inet {TABLE} in {rule}" for rule in wanted]
+    machine.inside("nft", "\n".join(lines))
+    try:
+        yield
+        hits = [packets(rule) for rule in listed(machine)]
+        assert len(hits) == len(wanted)
+        assert all(hits), f"no packet has met some rule on {machine.name}: {hits}"
+    finally:
+        machine.inside("nft", f"delete table inet {TABLE}")
+
+
+def listed(machine: Machine) -> list[dict[str, list[dict[str, dict[str, int]]]]]:
+    shown = json.loads(machine.inside("nft", "--json", "list", "table", "inet", TABLE).stdout)["nftables"]
+    return [entry["rule"] for entry in shown if "rule" in entry]
+
+
+def packets(rule: dict[str, list[dict[str, dict[str, int]]]]) -> int:
+    return sum(part["counter"]["packets"] for part in rule["expr"] if "counter" in part)
+
+
+@contextmanager
+def shut(machine: Machine, caller: Machine, port: int, match: str, verdict: str, *, refused: bool) -> Iterator[None]:
+    """A port that is shut to a caller, as a scan of a real listener there shows; others still come through."""
+    with rules(machine, f"tcp dport {match} counter {verdict}"):
+        with listeners(machine, [port]):
+            seen = scan(caller, machine.address, port)
+            assert seen.open == []
+            assert bool(seen.refused) == refused
+            assert scan(caller, machine.address, 22).open == [22]
+        yield
+
+
+@contextmanager
+def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
+    """Nothing that this caller begins comes in; what the machine itself begins does."""
+    with rules(machine, f"ip saddr {caller.address} ct state new counter drop"):
+        with listeners(machine, [PORT]), listeners(caller, [PORT]):
+            assert scan(caller, machine.address, PORT).open == []
+            assert scan(machine, caller.address, PORT).open == [PORT]
+        yield
+
+
+@contextmanager
+def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterator[None]:
+    """Larger packets from these vanish, and nobody is told."""
+    addresses = ", ".join(caller.address for caller in callers)
+    with rules(machine, f"ip saddr {{ {addresses} }} meta length > {largest} counter drop"):
+        for size, arrives in ((largest, True), (largest + 1, False)):
+            assert echoes(callers[0], machine, size) == arrives
+        yield
+
+
+def echoes(caller: Machine, machine: Machine, size: int) -> bool:
+    """Whether one packet of this size, headers and all, comes back."""
+    ping = ["ping", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - 28), machine.address]
+    return caller.inside(*ping, check=False).returncode == 0
+
+
+@contextmanager
+def loss(machine: Machine, callers: list[Machine], percent: int) -> Iterator[None]:
+    """Some packets from these are lost, by chance."""
+    addresses = ", ".join(caller.address for caller in callers)
+    with rules(machine, f"ip saddr {{ {addresses} }} numgen random mod 100 < {percent} counter drop"):
+        caller = callers[0]
+        flood = ["ping", "-q", "-c", "400", "-i", "0.002", "-W", "1", machine.address]
+        received = caller.inside(*flood, check=False).stdout.split(" received")[0].rpartition(" ")[2]
+        assert 300 < int(received) < 400
+        yield
+
+
+@contextmanager
+def slow(machine: Machine, rate: str) -> Iterator[None]:
+    """What goes out is held back."""
+    wanted = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"]
+    machine.inside("tc", "qdisc", "add", "dev", "eth0", *wanted)
+    try:
+        yield
+        [shown] = json.loads(machine.inside("tc", "-json", "-statistics", "qdisc", "show", "dev", "eth0").stdout)
+        assert shown["kind"] == "tbf"
+        assert shown["overlimits"] > 0
+    finally:
+        machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
+
+
+@contextmanager
+def hosts_line(machine: Machine, name: str, address: str) -> Iterator[None]:
+    """The machine's /etc/hosts says something else of this name, before all other lines."""
+    before = machine.inside("cat", "/etc/hosts").stdout
+    others = "".join(
+        " ".join(word for word in line.split() if word != name) + "\n" for line in before.splitlines() if line.strip()
+    )
+    write(machine, "/etc/hosts", f"{address} {name}\n{others}")
+    try:
+        assert machine.inside("getent", "ahostsv4", name).stdout.split()[0] == address
+        yield
+    finally:
+        write(machine, "/etc/hosts", before)
+
+
+def write(machine: Machine, path: str, text: str) -> None:
+    machine.inside(
+        "python3", "-c", "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])", path, text
+    )
+
+
+@contextmanager
+def addresses(owners: dict[str, list[Machine]]) -> Iterator[None]:
+    """Further addresses on the machines' interfaces; one may be on several."""
+    given = [(address, machine) for address, machines in owners.items() for machine in machines]
+    try:
+        for address, machine in given:
+            machine.inside("ip", "address", "add", f"{address}/24", "dev", "eth0")
+        for address, machine in given:
+            assert address in machine.inside("ip", "-brief", "address", "show", "dev", "eth0").stdout
+        yield
+    finally:
+        for address, machine in given:
+            machine.inside("ip", "address", "delete", f"{address}/24", "dev", "eth0", check=False)
+
+
+@contextmanager
+def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
+    """A Python for this machine whose clock is ahead: its path."""
+    write(machine, CLOCK, WRONG_CLOCK.format(seconds=seconds))
+    try:
+        machine.inside("chmod", "755", CLOCK)
+        clock = [CLOCK, "-I", "-S", "-c", "import time; print(time.time())"]
+        right = float(machine.inside("python3", "-c", "import time; print(time.time())").stdout)
+        assert abs(float(machine.inside(*clock).stdout) - right - seconds) < 1.0
+        yield CLOCK
+    finally:
+        machine.inside("rm", CLOCK)
+
+
+def nothing_left(machines: list[Machine]) -> None:
+    """No process of a probe is left, and nothing on the master port."""
+
+    def gone() -> bool:
+        return not any(
+            machine.inside("sh", "-c", "grep -l -s -x muster-probe /proc/[0-9]*/comm", check=False).stdout
+            or machine.inside("ss", "-Hltn", f"sport = :{PORT}").stdout
+            for machine in machines
+        )
+
+    until(gone, 5, "the probe has ended on every node")

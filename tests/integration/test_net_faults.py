@@ -1,0 +1,192 @@
+"""Every fault of a network, really put in: the probe names what it is and the node where it is, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import net_faults
+from drill import listening, until
+from machines import NODES, find_machine
+from net_faults import EPHEMERAL, PORT
+from outside import listeners, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from machines import Machine, Play
+
+PLAYBOOK = "tests/integration/payloads/net_probe.yml"
+TASK = "Probe every link between two nodes"
+HEALTHY = 10  # times in a row
+
+
+class Network:
+    """The three nodes, and probes of what is between them."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.machines = [find_machine(name) for name in NODES]
+        self.node1, self.node2, self.node3 = self.machines
+
+    def probe(self, **wishes: Any) -> dict[str, Any]:
+        result = self.play(PLAYBOOK, **wishes)
+        assert result.rc == 0, result.stdout
+        assert not result.changed
+        return result.results(TASK)["localhost"]
+
+    def found(self, **variables: Any) -> set[str]:
+        """What was found, but for what passed, as "status id node" and the peer where there is one."""
+        return told(self.probe(extravars=variables))
+
+
+def told(probed: dict[str, Any]) -> set[str]:
+    return {
+        " ".join(filter(None, (one["status"], one["id"], one["node"], one.get("peer"))))
+        for one in probed["findings"]
+        if one["status"] != "pass"
+    }
+
+
+def for_node(name: str, value: str, others: str = "") -> str:
+    """A variable of one node, as a template that can be given for all of them."""
+    return f"{{{{ {value!r} if inventory_hostname == {name!r} else {others!r} }}}}"
+
+
+@pytest.fixture(scope="module")
+def network(ground: list[Machine], play: Play) -> Iterator[Network]:
+    network = Network(play)
+    yield network
+    net_faults.nothing_left(network.machines)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(network: Network) -> Iterator[None]:
+    yield
+    until(lambda: not any(PORT in listening(machine.container) for machine in network.machines), 5, "the port is free")
+
+
+def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -> None:
+    # What the nodes' number of forks is does not matter: the probe talks to all of them by itself.
+    wishes: list[dict[str, Any]] = [{"cmdline": "--forks 1"}, {"check": True}, *[{}] * (HEALTHY - 2)]
+    for wish in wishes:
+        probed = network.probe(**wish)
+        assert told(probed) == set()
+        assert probed["verdict"]["status"] == "healthy"
+        assert [one["node"] for one in probed["findings"]] == list(NODES)
+        links = probed["network"]["links"]
+        assert [(link["from"], link["to"]) for link in links] == [(a, b) for a in NODES for b in NODES if a != b]
+        for link in links:
+            assert len(link["ports"]) == 4
+            assert None not in link.values()
+            assert (link["outcome"], link["interface"], link["path_mtu"]) == ("ok", "eth0", 1500)
+            assert abs(link["offset_ms"]) < 100
+
+
+def test_a_dropped_master_port_stops_a_launch_on_the_head_node(network: Network) -> None:
+    with net_faults.shut(network.node1, network.node2, PORT, str(PORT), "drop", refused=False):
+        assert network.found(net_throughput=False) == {"fail net.master_port.dropped node1"}
+
+
+def test_a_rejected_master_port_elsewhere_is_told(network: Network) -> None:
+    with net_faults.shut(network.node2, network.node1, PORT, str(PORT), "reject with tcp reset", refused=True):
+        assert network.found(net_throughput=False) == {"warn net.master_port.refused node2"}
+
+
+def test_a_prohibited_port_is_no_missing_route(network: Network) -> None:
+    verdict = "reject with icmpx type admin-prohibited"
+    with net_faults.shut(network.node1, network.node3, PORT, str(PORT), verdict, refused=False):
+        assert network.found(net_throughput=False) == {"fail net.master_port.prohibited node1"}
+
+
+def test_closed_ephemeral_ports(network: Network) -> None:
+    match = "32768-60999 ct state new"
+    with net_faults.shut(network.node3, network.node1, EPHEMERAL, match, "drop", refused=False):
+        assert network.found(net_throughput=False) == {"fail net.ephemeral_ports.dropped node3"}
+
+
+def test_one_direction_of_one_link(network: Network) -> None:
+    with net_faults.one_way(network.node2, network.node1):
+        assert network.found(net_throughput=False) == {"fail net.peer.dropped node2 node1"}
+
+
+def test_a_black_hole(network: Network) -> None:
+    with net_faults.black_hole(network.node2, [network.node1, network.node3], 1237):
+        probed = network.probe(extravars={"net_throughput": False})
+    assert told(probed) == {"fail net.path_mtu.black_hole node2"}
+    sizes = {(link["from"], link["to"]): link["path_mtu"] for link in probed["network"]["links"]}
+    assert sizes["node1", "node2"] == sizes["node3", "node2"] == 1237
+    assert sizes["node2", "node1"] == sizes["node1", "node3"] == 1500
+
+
+def test_losses(network: Network) -> None:
+    with net_faults.loss(network.node2, [network.node1, network.node3], 8):
+        assert network.found(net_throughput=False) == {"warn net.loss node2"}
+
+
+def test_a_slow_link(network: Network) -> None:
+    with net_faults.slow(network.node3, "100mbit"):
+        probed = network.probe()
+    assert told(probed) == {"warn net.throughput.slow node3"}
+    rates = {(link["from"], link["to"]): link["gbps"] for link in probed["network"]["links"]}
+    assert rates["node3", "node1"] < 0.2
+    assert rates["node1", "node3"] > 1
+
+
+def test_a_wrong_line_in_the_hosts_file(network: Network) -> None:
+    with net_faults.hosts_line(network.node1, "node3", "192.0.2.3"):
+        assert network.found(net_throughput=False) == {"warn net.name.wrong node1 node3"}
+
+
+def test_a_hostname_that_leads_to_the_loopback(network: Network) -> None:
+    with net_faults.hosts_line(network.node2, "node2", "127.0.1.1"):
+        assert network.found(net_throughput=False) == {"warn net.name.loopback node2"}
+
+
+@pytest.mark.parametrize(("interface", "finding"), [("eth7", "net.interface.missing"), ("lo", "net.interface.other")])
+def test_an_interface_that_is_not_there_or_another_one(network: Network, interface: str, finding: str) -> None:
+    seen = network.node2.inside("ls", "/sys/class/net").stdout.split()
+    assert (interface in seen) == (interface == "lo")
+    found = network.found(net_throughput=False, cluster_interface=for_node("node2", interface))
+    assert found == {f"fail {finding} node2"}
+
+
+def test_an_address_on_two_nodes(network: Network) -> None:
+    prefix = network.node1.address.rpartition(".")[0]
+    further = {f"{prefix}.{number}": [machine] for number, machine in enumerate(network.machines, 111)}
+    training = f"{prefix}.11{{{{ inventory_hostname[-1] }}}}"
+    with net_faults.addresses(further):
+        assert network.found(net_throughput=False, cluster_address=training) == set()
+        with net_faults.addresses({f"{prefix}.112": [network.node3]}):
+            found = network.found(net_throughput=False, cluster_address=training)
+    assert "fail net.address.duplicate node3 node2" in found
+    # Who of the two hears a call is a matter of chance, but for the one that has the address twice removed.
+    assert {one.split()[1] for one in found} <= {"net.address.duplicate", "net.address.wrong_host"}
+
+
+def test_an_address_that_nobody_has(network: Network) -> None:
+    nobody = f"{network.node1.address.rpartition('.')[0]}.177"
+    variables = {"cluster_address": f"{{{{ {nobody!r} if inventory_hostname == 'node2' else ansible_host }}}}"}
+    found = network.found(net_throughput=False, **variables)
+    assert {"fail net.address.missing node2", "fail net.peer.unreachable node2"} <= found
+    assert {one.split()[2] for one in found if one.startswith("fail")} == {"node2"}
+
+
+def test_a_clock_that_is_ahead(network: Network) -> None:
+    with net_faults.wrong_clock(network.node2, 7.5) as python:
+        interpreter = for_node("node2", python, "/usr/bin/python3")
+        probed = network.probe(extravars={"net_throughput": False, "ansible_python_interpreter": interpreter})
+    assert told(probed) == {"warn net.clock.offset node2"}
+    [finding] = [one for one in probed["findings"] if one["status"] == "warn"]
+    assert "7.5 s ahead" in finding["summary"]
+
+
+def test_a_foreign_process_on_the_port(network: Network) -> None:
+    with listeners(network.node1, [PORT]):
+        assert scan(network.node2, network.node1.address, PORT).open == [PORT]
+        probed = network.probe(extravars={"net_throughput": False})
+    assert told(probed) == {"fail net.master_port.foreign node1"}
+    ports = {(link["from"], link["to"]): link["ports"][str(PORT)] for link in probed["network"]["links"]}
+    assert ports["node2", "node1"] == "foreign"
+    assert ports["node1", "node2"] == "ok"
