@@ -61,7 +61,7 @@ facts:
     smi:
       description: >-
         How asking C(nvidia-smi) went: status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
-        why, seconds, and what it said beside its answer (notes).
+        why, seconds, what it said beside its answer (notes), and the numbers of GPUs that it could not reach (lost).
       type: dict
       returned: always
     gpus:

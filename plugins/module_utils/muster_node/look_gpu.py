@@ -65,7 +65,12 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
 def _ask(argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
     began = time.monotonic()
     answer = run("nvidia-smi", *argv, seconds=seconds)
-    return {"text": answer.text, "why": answer.why, "seconds": round(time.monotonic() - began, 2)}
+    return {
+        "text": answer.text,
+        "aside": answer.aside,
+        "why": answer.why,
+        "seconds": round(time.monotonic() - began, 2),
+    }
 
 
 def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:

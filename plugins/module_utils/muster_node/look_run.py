@@ -14,10 +14,14 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True)
 class Answer:
-    """What came, and why nothing came. A program may fail and still have said something: then both are there."""
+    """What came, and why nothing came. A program may fail and still have said something: then both are there.
+
+    aside: what it said on its error stream.
+    """
 
     text: str
     why: str = ""
+    aside: str = ""
 
 
 def run(*argv: str, stdin: str = "", seconds: float = SECONDS) -> Answer:
@@ -43,10 +47,11 @@ def run(*argv: str, stdin: str = "", seconds: float = SECONDS) -> Answer:
         process.kill()
         return Answer("", f"{argv[0]} did not answer within {seconds:.0f} s")
     text = out.decode("utf-8", "replace")[:MOST_CHARACTERS]
+    aside = err.decode("utf-8", "replace")[:MOST_CHARACTERS]
     if process.returncode == 0:
-        return Answer(text)
-    said = err.decode("utf-8", "replace").split("\n")[0].strip()[:200]
-    return Answer(text, f"{argv[0]} ended with {process.returncode}" + (f": {said}" if said else ""))
+        return Answer(text, aside=aside)
+    said = aside.split("\n")[0].strip()[:200]
+    return Answer(text, f"{argv[0]} ended with {process.returncode}" + (f": {said}" if said else ""), aside)
 
 
 def read(path: str) -> Answer:

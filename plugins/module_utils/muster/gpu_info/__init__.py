@@ -8,8 +8,9 @@
     nvswitches number of NVSwitches on the bus
     driver     {loaded, open, library, on_disk, cuda}: version of the module in the kernel, whether it is the open one,
                version of libnvidia-ml, of the module on disk, and the newest CUDA that the driver takes
-    smi        {status, why, seconds, notes}: how `nvidia-smi -q -x` went. status: ok | not_run | missing | hangs |
-               mismatch | no_driver | failed | unreadable; notes: what it said beside its answer
+    smi        {status, why, seconds, notes, lost}: how `nvidia-smi -q -x` went. status: ok, not_run, missing, hangs,
+               mismatch, no_driver, failed or unreadable; notes: what it said beside its answer; lost: numbers of the
+               GPUs that it could not reach
     gpus       [GPU], in the driver's order; see query.gpu
     missing    [slot] on the bus and bound to nvidia, and not among the driver's GPUs; None where that cannot be told
     topology   {between: {GPU: {peer: how}}, cpus: {GPU: list}, numa: {GPU: node}, nics: {NIC0: name}} or None

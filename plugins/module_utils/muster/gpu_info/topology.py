@@ -7,18 +7,17 @@ from typing import Any
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 DEVICE = re.compile(r"(?:GPU|NIC|CPU)\d+|mlx\d\S*")
-GAP = re.compile(r"\t+| {2,}")
-HOW = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d+|C2C|N/A")
+HOW = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d+|C2C|N/A|Unknown")
 NAMED = re.compile(r"^\s*(NIC\d+):\s+(\S+)\s*$")
 
 
 def topology(text: str) -> dict[str, Any] | None:
     """Return the matrix, by the names that nvidia-smi gives: GPU0, NIC0; None when there is none in the text."""
     lines = [ESCAPE.sub("", line).rstrip() for line in text.splitlines()]
-    head = next((number for number, line in enumerate(lines) if _cells(line)[:1] == ["GPU0"]), None)
+    head = next((number for number, line in enumerate(lines) if _cells(line)[1:2] == ["GPU0"]), None)
     if head is None:
         return None
-    columns = _cells(lines[head])
+    columns = _cells(lines[head])[1:]
     devices = [column for column in columns if DEVICE.fullmatch(column)]
     between: dict[str, dict[str, str]] = {}
     cpus: dict[str, str] = {}
@@ -33,10 +32,10 @@ def topology(text: str) -> dict[str, Any] | None:
         if not all(HOW.fullmatch(way) for way in ways):
             continue
         between[row[0]] = {
-            peer: way for peer, way in zip(devices, ways, strict=True) if way not in ("X", "N/A") and peer != row[0]
+            peer: way for peer, way in zip(devices, ways, strict=True) if way not in ("X", "N/A", "Unknown")
         }
         rest = row[len(devices) + 1 :]
-        if row[0].startswith("GPU") and "CPU Affinity" in columns and rest:
+        if row[0].startswith("GPU") and "CPU Affinity" in columns and rest and rest[0] not in ("", "N/A"):
             cpus[row[0]] = rest[0]
             numa[row[0]] = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else None
     nics = {found[1]: found[2] for line in lines if (found := NAMED.match(line))}
@@ -44,5 +43,5 @@ def topology(text: str) -> dict[str, Any] | None:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a row; nvidia-smi sets tabs, and blanks around the X."""
-    return [cell.strip() for cell in GAP.split(line.strip()) if cell.strip()]
+    """Split a row: by tabs, between which a cell may be empty, and there are blanks around the X."""
+    return [cell.strip() for cell in line.split("\t")]

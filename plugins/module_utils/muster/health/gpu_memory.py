@@ -109,7 +109,8 @@ def skips(node: GpuNode) -> list[dict[str, str]]:
 def recovery(node: GpuNode) -> Iterator[Finding]:
     for gpu in node.gpus:
         action = gpu["recovery"]
-        if action:
+        # A row that waits to be replaced is told by itself, with the same command.
+        if action and not (action == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]):
             command, text = RECOVERY.get(action, ("nvidia-smi -q", "See"))
             one = f" -i {gpu['index']}" if command.startswith("sudo nvidia-smi") else ""
             yield node.finding(

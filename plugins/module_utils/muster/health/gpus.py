@@ -76,9 +76,7 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Findi
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         return [], [{"id": "gpu", "why": why}]
     skipped = [{"id": what, "why": why} for what, why in facts["skipped"].items()]
-    found = list(driver(node))
-    if not found or facts["gpus"]:
-        found += [finding for rule in (presence, mismatch_on_disk, speed) for finding in rule(node)]
+    found = [finding for rule in (driver, lost, presence, mismatch_on_disk, speed) for finding in rule(node)]
     if node.gpus:
         found += [finding for rule in RULES for finding in rule(node)]
         skipped += [skip for look in (gpu_memory, nvlink, fabric_manager) for skip in look.skips(node)]
@@ -135,7 +133,7 @@ def driver(node: GpuNode) -> Iterator[Finding]:
             "Install it with",
             "ansible-playbook site.yml --tags gpu_stack",
         )
-    elif status in ("failed", "unreadable", "no_driver"):
+    elif status in ("failed", "unreadable", "no_driver") and not smi["lost"]:
         said = smi["notes"].splitlines()[0] if smi["notes"] else smi["why"]
         what = "nvidia-smi failed" if smi["why"] else "the answer of nvidia-smi cannot be read"
         yield node.finding(
@@ -148,31 +146,42 @@ def driver(node: GpuNode) -> Iterator[Finding]:
         )
 
 
+def lost(node: GpuNode) -> Iterator[Finding]:
+    """GPUs that are there and cannot be used: by the bus, and by what the driver says."""
+    facts = node.facts
+    slots = dict.fromkeys(facts["missing"] or [])
+    slots.update(dict.fromkeys(gpu["slot"] for gpu in facts["gpus"] if gpu["lost"]))
+    silent = [device["slot"] for device in facts["bus"] if device["answers"] is False]
+    slots.update(dict.fromkeys(silent))
+    said = facts["smi"]["lost"]
+    for slot in slots:
+        how = "no longer answers there" if slot in silent else "the driver cannot reach it"
+        yield _lost(node, f"the GPU at {slot} is on the bus, and {how}", f"/sys/bus/pci/devices/{slot}", how)
+    if not slots:
+        for number in said:
+            yield _lost(node, f"the driver has lost GPU {number}", "nvidia-smi -q -x", facts["smi"]["notes"])
+
+
+def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
+    return node.finding(
+        "gpu.lost",
+        "fail",
+        what,
+        "Power the node off and on, and look at what the kernel says of it with",
+        LOG,
+        observed=f"{plural(len(node.gpus), 'GPU')} can be used" if node.gpus else "",
+        expected=plural(int(node.wish["gpus"]), "GPU"),
+        evidence=evidence(source, seen),
+    )
+
+
 def presence(node: GpuNode) -> Iterator[Finding]:
-    """Whether every GPU that is on the bus or in the inventory is there for a launch."""
+    """Whether there are as many GPUs as the inventory says."""
     facts, wanted = node.facts, int(node.wish["gpus"])
     listed = len(node.gpus)
-    lost = dict.fromkeys(facts["missing"] or [])
-    lost.update(dict.fromkeys(gpu["slot"] for gpu in facts["gpus"] if gpu["lost"]))
-    lost.update(dict.fromkeys(device["slot"] for device in facts["bus"] if device["answers"] is False))
-    by_slot = {device["slot"]: device for device in facts["bus"]}
-    if facts["smi"]["status"] == "ok" or listed:
-        for slot in lost:
-            gone = by_slot.get(slot, {}).get("answers") is False
-            yield node.finding(
-                "gpu.lost",
-                "fail",
-                f"the GPU at {slot} is on the bus, and "
-                + ("no longer answers there" if gone else "the driver does not list it"),
-                "Power the node off and on; see what the kernel says with",
-                f"sudo dmesg | grep -i {slot.removeprefix('0000:').removesuffix('.0')}",
-                observed=f"{listed} GPUs answer",
-                expected=f"{wanted} GPUs",
-                evidence=evidence(f"/sys/bus/pci/devices/{slot}", "config reads as ones" if gone else "is there"),
-            )
     if facts["smi"]["status"] != "ok":
         return
-    if listed < wanted and not lost:
+    if listed < wanted and not any(lost(node)):
         on_bus = f", and {len(facts['bus'])} on the bus" if facts["bus"] else ""
         yield node.finding(
             "gpu.count.differs",

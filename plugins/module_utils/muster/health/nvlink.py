@@ -50,15 +50,15 @@ def skips(node: GpuNode) -> list[dict[str, str]]:
 
 
 def inactive(node: GpuNode) -> Iterator[Finding]:
+    # One GPU alone, as a cloud rents it, has nobody to be linked to.
+    if len(node.gpus) == 1 and not _active(node.gpus[0]):
+        return
     if not any(gpu["nvlinks"] for gpu in node.gpus):
         # A driver that says nothing of links on a board that has them would hide a fault.
         yield from _silent(node)
         return
-    most = max(len(_active(gpu)) for gpu in node.gpus)
     for gpu in node.gpus:
-        model = model_of(gpu["name"])
-        active = _active(gpu)
-        wanted = model.links if model and model.links is not None else most
+        active, wanted = _active(gpu), _wanted(node, gpu)
         if len(active) >= wanted:
             continue
         down = [link["link"] for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable")]
@@ -77,8 +77,7 @@ def inactive(node: GpuNode) -> Iterator[Finding]:
 
 def _silent(node: GpuNode) -> Iterator[Finding]:
     linked = [gpu for gpu in node.gpus if (model := model_of(gpu["name"])) and model.links]
-    # One GPU alone, as a cloud rents it, has nobody to be linked to.
-    if len(linked) < 2 or "nvlink" in node.facts["skipped"]:
+    if not linked or "nvlink" in node.facts["skipped"]:
         return
     yield node.finding(
         "nvlink.inactive",
@@ -94,6 +93,12 @@ def _silent(node: GpuNode) -> Iterator[Finding]:
 def model_links(gpus: Sequence[dict[str, Any]]) -> int:
     model = model_of(gpus[0]["name"])
     return (model.links if model else None) or 0
+
+
+def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
+    """Return how many links of a GPU should be up: by its model, else as many as its neighbours have."""
+    model = model_of(gpu["name"])
+    return model.links if model and model.links is not None else max(len(_active(other)) for other in node.gpus)
 
 
 def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
@@ -160,7 +165,9 @@ def pairs(node: GpuNode) -> Iterator[Finding]:
     if len(linked) * 2 <= len(ways):
         return
     usual = max(set(linked), key=linked.count)
-    odd = {pair: way for pair, way in ways.items() if way != usual}
+    # A GPU with a link down reaches every other with one less: that is told of the link.
+    short = {f"GPU{gpu['index']}" for gpu in node.gpus if len(_active(gpu)) < _wanted(node, gpu)}
+    odd = {pair: way for pair, way in ways.items() if way != usual and not short & set(pair)}
     if not odd:
         return
     unlinked = {pair: way for pair, way in odd.items() if not way.startswith("NV")}
