@@ -63,6 +63,7 @@ class Play(Protocol):
         check: bool = False,
         cmdline: str = "",
         inventory: Path = INVENTORY,
+        environment: dict[str, str] | None = None,
     ) -> Result: ...
 
 
@@ -105,7 +106,7 @@ def run_playbook(folder: Path, playbook: str, **wishes: Any) -> Result:
         project_dir=str(ROOT),
         playbook=playbook,
         inventory=str(wishes.pop("inventory", INVENTORY)),
-        envvars=ENVIRONMENT,
+        envvars={**ENVIRONMENT, **(wishes.pop("environment", None) or {})},
         cmdline=cmdline or None,
         quiet=True,
         **{name: value for name, value in wishes.items() if value is not None},

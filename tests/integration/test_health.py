@@ -19,6 +19,7 @@ from drill import until
 from machines import NODES
 from outside import PAYLOADS, listeners
 from paths import ARTIFACTS
+from paths import ROOT as REPOSITORY
 from snapshot import differences, take
 from standin_wheels import make_wheels
 
@@ -32,6 +33,8 @@ ROOT = "/opt/muster-test-health"
 WHEELS = "/srv/muster-test-health-wheels"
 USUAL, OTHER = "2.0.0", "2.1.0"
 PORT = 29500
+# ansible-runner looks for callbacks of its own, and for others in this variable.
+WITH_REPORTS = {"ANSIBLE_CALLBACK_PLUGINS": str(REPOSITORY / "plugins/callback")}
 METRICS = "/var/lib/muster-test-metrics"
 LATE = "/usr/local/bin/late-python"
 LAUNCHES = "/var/lib/muster/launches"
@@ -61,7 +64,7 @@ FAULTS = {
     "node.disk.small": Fault(
         "node1",
         f"mkdir -p {LAUNCHES}; mount -t tmpfs -o size=64k tmpfs {LAUNCHES}; yes >{LAUNCHES}/log || true",
-        f"! echo one line more >{LAUNCHES}/more",
+        f"mountpoint -q {LAUNCHES} && ! echo one line more >{LAUNCHES}/more",
         f"umount {LAUNCHES}",
     ),
     "os.remove_ipc": Fault(
@@ -86,7 +89,7 @@ FAULTS = {
     "net.clock.offset": Fault(
         "node3",
         "true",
-        f"test $(({LATE} -I -S -c 'import time; print(int(time.time()))') - $(date +%s))) -gt 60",
+        f"test $(($({LATE} -I -S -c 'import time; print(int(time.time()))') - $(date +%s))) -gt 60",
         "true",
     ),
 }
@@ -115,7 +118,8 @@ class Visit:
 
     @property
     def refusal(self) -> str:
-        return str(self.result.results("Refuse a launch that something stands against")["localhost"]["msg"])
+        [refused] = self.result.results("Refuse a launch that something stands against").values()
+        return str(refused["msg"])
 
 
 class Clinic:
@@ -128,7 +132,7 @@ class Clinic:
 
     def look(self, *, check: bool = False, limit: str | None = None, **variables: Any) -> Visit:
         wishes = {**self.variables, **variables}
-        result = self.play("playbooks/health.yml", extravars=wishes, check=check, limit=limit)
+        result = self.play("playbooks/health.yml", extravars=wishes, check=check, limit=limit, environment=WITH_REPORTS)
         return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
 
 
