@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         for name, look in nodes.looks.items():
             own = [finding.as_dict() for finding in health.findings if finding.node == name]
             kept = {"schema": 1, "node": name, "facts": look["facts"], "traits": look["traits"], "findings": own}
-            kept["skipped"] = look["verdict"]["coverage"]["skipped"]
+            kept.update(look["verdict"]["coverage"])
             write_json(folder / "health" / f"{name}.json", kept, private=True)
         write_json(folder / "network.json", network)
         result.update(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.words import few
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts
 
+COLUMNS = 30  # more checks than these are not shown one by one
 FOLDED_FROM = 12  # nodes; a smaller cluster is shown whole
 ORDER = ("launch", "smoke", "net", "versions", "gpu", "nvlink", "fabric_manager", "pci", "sw", "rdma", "eth")
 SIGNS = {"pass": "·", "warn": "!", "fail": "✕", "unknown": "?", "skipped": "-", "": ""}
@@ -26,30 +28,34 @@ MEANINGS = {
 
 
 def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
-    """Columns are the checks that spoke of any node, rows the nodes; of many nodes those that are well are folded."""
+    """Columns are the checks that were made, rows the nodes; of many nodes those that are well are folded."""
     statuses: dict[tuple[str, str], str] = {}
     said: dict[tuple[str, str], str] = {}
     for finding in kept.verdict.get("findings", []):
         key, status = (finding["node"], finding["id"]), mark(finding["status"])
         if key not in statuses or WORST.index(status) < WORST.index(statuses[key]):
             statuses[key], said[key] = status, finding["summary"]
+    # What was looked for and is no finding is as it should be.
+    for node, look in kept.health.items():
+        for identity in look.get("ran", []):
+            statuses.setdefault((node, identity), "pass")
     if not statuses:
         return None
     for entry in _skips(kept):
         key = (entry["node"], entry["id"])
         if key not in statuses:
             statuses[key], said[key] = "skipped", entry["why"]
-    looked = {identity for (_, identity), status in statuses.items() if status != "skipped"}
-    columns = sorted(looked, key=_place)
+    columns = _columns(statuses)
     rows: list[dict[str, Any]] = []
     for node in (*nodes, *sorted({name for name, _ in statuses} - set(nodes))):
-        cells = [_cell(node, identity, statuses.get((node, identity), ""), said) for identity in columns]
+        cells = [_cell(node, column, statuses, said) for column in columns]
         rows.append({"node": node, "cells": cells, "worst": _worst(cells)})
     bad = [row for row in rows if row["worst"] not in ("pass", "skipped")]
     folded = [row for row in rows if row not in bad] if len(rows) > FOLDED_FROM else []
     used = {cell["mark"] for row in rows for cell in row["cells"]}
     return {
         "columns": _heads(columns),
+        "made": [{"family": column.family, "names": ", ".join(column.names)} for column in _columns(statuses, 0)],
         "rows": bad if folded else rows,
         "folded": folded,
         "legend": [
@@ -89,8 +95,42 @@ def _skips(kept: Artifacts) -> Iterator[dict[str, str]]:
             yield {"node": node, "id": str(entry["id"]), "why": str(entry["why"])}
 
 
-def _cell(node: str, identity: str, status: str, said: Mapping[tuple[str, str], str]) -> dict[str, str]:
+@dataclass(frozen=True)
+class Column:
+    """A check, or all checks of a family with which all is well everywhere. names: without the family."""
+
+    family: str
+    names: tuple[str, ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(f"{self.family}.{name}" if name else self.family for name in self.names)
+
+
+def _columns(statuses: Mapping[tuple[str, str], str], most: int = COLUMNS) -> list[Column]:
+    """Every check of its own; where these are more than most, only those that somebody failed."""
+    looked = {identity for (_, identity), status in statuses.items() if status != "skipped"}
+    bad = {identity for (_, identity), status in statuses.items() if status not in ("skipped", "pass")}
+    columns: list[Column] = []
+    together: dict[str, list[str]] = {}
+    for identity in sorted(looked, key=_place):
+        family, _, name = identity.partition(".")
+        if len(looked) > most and (identity not in bad or not most):
+            together.setdefault(family, []).append(name)
+        else:
+            columns.append(Column(family, (name,)))
+    columns += [Column(family, tuple(names)) for family, names in together.items()]
+    return sorted(columns, key=lambda column: (_place(column.family)[0], column.family, len(column.names)))
+
+
+def _cell(
+    node: str, column: Column, statuses: Mapping[tuple[str, str], str], said: Mapping[tuple[str, str], str]
+) -> dict[str, str]:
+    marks = {identity: statuses[node, identity] for identity in column.ids if (node, identity) in statuses}
+    # All of many: only where one was looked at is it said to be well.
+    status = next((one for one in (*WORST[:3], "pass", "skipped") if one in marks.values()), "")
     shown = {"mark": status, "sign": SIGNS[status], "title": "", "anchor": ""}
+    identity = next((name for name, one in marks.items() if one == status), "")
     if status not in ("", "pass"):
         shown["title"] = f"{node}: {identity}: {said[node, identity]}"
     if status in ("fail", "warn", "unknown"):
@@ -103,17 +143,17 @@ def _worst(cells: Sequence[Mapping[str, str]]) -> str:
     return next((status for status in WORST if status in marks and status != "skipped"), "unknown")
 
 
-def _heads(columns: Sequence[str]) -> list[dict[str, Any]]:
+def _heads(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """The columns' names in two parts; where another family begins there is a gap."""
-    heads = []
-    before = ""
-    for identity in columns:
-        family, dot, name = identity.partition(".")
-        heads.append(
-            {"id": identity, "family": f"{family}{dot}", "name": name, "begins": bool(before != family and before)}
-        )
-        before = family
-    return heads
+    return [
+        {
+            "ids": ", ".join(column.ids),
+            "family": f"{column.family}." if column.names[0] else column.family,
+            "name": column.names[0] if len(column.names) == 1 else f"{len(column.names)} checks",
+            "begins": before is not None and before.family != column.family,
+        }
+        for before, column in zip((None, *columns), columns, strict=False)
+    ]
 
 
 def _place(identity: str) -> tuple[int, str, str]:
