@@ -20,9 +20,11 @@ from muster_messages import Messages
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster_connection import NodeConnection
     from muster_messages import Answer
 
-PROGRAM = ROOT / "roles/health/files/probe_node.py"
+LISTENER = ROOT / "roles/health/files/probe_listener.py"
+CALLER = ROOT / "roles/health/files/probe_caller.py"
 SERVE_TIMEOUT = 30.0
 # A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
 PROBE_TIMEOUT = 30.0
@@ -57,8 +59,7 @@ class ActionModule(ActionBase):
             {name: wish for name, wish in plan["wishes"].items() if name in in_play},
             {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
         )
-        program = PROGRAM.read_text(encoding="utf-8")
-        probe.begin(Messages({name: connect(self, name, task_vars, program) for name in probe.asked}))
+        probe.begin({name: connect(self, name, task_vars, "") for name in probe.asked})
         try:
             probe.call()
             if options["throughput"]:
@@ -84,14 +85,24 @@ class Probe:
         self.probed: dict[str, dict[str, Any]] = {}
         self.rates: dict[tuple[str, str], float] = {}
 
-    def begin(self, messages: Messages) -> None:
-        self.messages = messages
-        messages.open()
+    def begin(self, connections: dict[str, NodeConnection]) -> None:
+        self.connections = connections
+        self.programs = {
+            verb: file.read_text(encoding="utf-8")
+            for file, verbs in ((LISTENER, ("serve", "end")), (CALLER, ("probe", "pair")))
+            for verb in verbs
+        }
+        self.messages = Messages(connections)
+        self.messages.open()
         for name in self.asked:
             wish = self.wishes[name]
             message = {"token": self.token, "node": name, "port": wish["port"], "samples": SAMPLES}
-            messages.ask(name, "serve", message)
+            self.ask(name, "serve", message)
         self.served = self.gather("serve", self.asked, SERVE_TIMEOUT)
+
+    def ask(self, name: str, verb: str, message: dict[str, Any]) -> None:
+        self.connections[name].program = self.programs[verb]
+        self.messages.ask(name, verb, message)
 
     def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, dict[str, Any]]:
         """The answers to one verb; who gave none is remembered with the reason."""
@@ -113,7 +124,7 @@ class Probe:
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:
             others = [peer for peer in peers if peer["node"] != name]
-            self.messages.ask(name, "probe", {"token": self.token, "packets": packets, "peers": others})
+            self.ask(name, "probe", {"token": self.token, "packets": packets, "peers": others})
         timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.wishes)
         self.probed = self.gather("probe", list(self.served), timeout)
 
@@ -150,7 +161,7 @@ class Probe:
                     for peer in called
                 ],
             }
-            self.messages.ask(name, "pair", message)
+            self.ask(name, "pair", message)
         answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.wishes), lambda _: None)
         for name, answer in answers.items():
             for peer, seen in (answer.data or {}).get("pairs", {}).items():
@@ -160,7 +171,7 @@ class Probe:
 
     def end(self) -> None:
         for name, served in self.served.items():
-            self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
+            self.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
         self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)
 
     def cluster(self) -> Cluster:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Link
 
-BUSY = "muster-probe"  # an earlier probe's process, see roles/health/files/probe_node.py
+BUSY = "muster-probe"  # an earlier probe's process, see roles/health/files/probe_listener.py
 # What becomes of a call, and what may do such a thing.
 SAYS = {
     "dropped": "gets no answer, as when a firewall drops it",

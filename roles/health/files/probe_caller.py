@@ -1,30 +1,22 @@
-"""What the probe of the network does on one node: answer the other nodes, and call them.
+"""The probe of the network, on one node: the side that calls the listeners of all other nodes (probe_listener.py).
 
 plugins/action/net_probe.py pipes this file into the node's own Python (3.10+, standard library only), with a verb as
-argument and a JSON payload behind it on standard input. Every verb prints one JSON object. None of them needs root.
+argument and a JSON payload behind it on standard input. Both verbs print one JSON object, and neither needs root.
 
-    serve   leaves a process behind that listens where a launch would, and tells on which ports; it ends by itself
     probe   calls all other nodes at once: ports, round trips, clocks, packet sizes, losses, and how names resolve
     pair    sends as much as it can for a moment, to one node after the other
-    end     ends that process
-
-Whoever calls says a token that only the nodes of this one probe know, and hears in return which node answered: another
-program on the port, or another machine with the address, cannot say that.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import json
 import os
 import resource
 import selectors
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -35,9 +27,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later probe knows an earlier one
-IDLE = 30.0  # seconds without a call after which the listening process ends: nobody is there any more
-LIFETIME = 900.0  # after which it ends in any case
+PROCESS_NAME = "muster-probe"  # how the listener introduces itself
 AT_ONCE = 32  # links that are looked at together: more would measure this node's own processor
 # A lost SYN is sent again after 1 s. Attempts side by side find a way through losses sooner than one that waits.
 ATTEMPTS = (0.0, 0.4, 0.8)
@@ -53,7 +43,7 @@ BURST_PAUSE = 0.015
 ACK_WAIT = 0.8
 NAMES_TIMEOUT = 2.5
 LADDER = 16  # packet sizes that are tried at once
-LADDER_ROUNDS = 3
+LADDER_ROUNDS = 4  # enough to find the very size below 9000
 SMALLEST_MTU = 576  # RFC 791: every host takes packets of this size
 CHUNK = 256 * 1024
 SLOT_TIMEOUT = 20.0
@@ -61,7 +51,7 @@ UNKNOWN = (0, 0xFFFFFFFF)  # what the kernel says where it has not measured
 
 
 def main(verb: str, payload: Any) -> None:
-    verbs: dict[str, Callable[[Any], Json]] = {"serve": serve, "probe": probe, "pair": pair, "end": end}
+    verbs: dict[str, Callable[[Any], Json]] = {"probe": probe, "pair": pair}
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -70,264 +60,6 @@ def main(verb: str, payload: Any) -> None:
     sys.stdout.flush()
     # Threads may still wait for a name server that never answers.
     os._exit(0)
-
-
-# ---------------------------------------------------------------- serve
-
-
-def serve(wish: Json) -> Json:
-    """Listen on the master port and on some of the ports that the kernel hands out.
-
-    wish: {token, node, address, interface, port, samples}.
-    """
-    low, high = ephemeral_range()
-    master, holder = None, ""
-    try:
-        master = listener(wish["port"])
-    except OSError as exc:
-        holder = exc.strerror or str(exc)
-        if exc.errno == errno.EADDRINUSE and other_probe():
-            holder = PROCESS_NAME
-    ephemeral = list(sampled(low, high, wish["samples"]))
-    every = [*([master] if master else []), *ephemeral]
-    pid = leave_behind(wish, every) if every else 0
-    interfaces = interface_facts()
-    return {
-        "pid": pid,
-        "started": start_time(pid),
-        "port": wish["port"] if master else None,
-        "holder": holder,
-        "ephemeral": [entry.getsockname()[1] for entry in ephemeral],
-        "range": [low, high],
-        "hostname": socket.gethostname(),
-        "interfaces": interfaces,
-        "physical": [name for name in interfaces or {} if os.path.exists("/sys/class/net/%s/device" % name)],
-    }
-
-
-def ephemeral_range() -> tuple[int, int]:
-    try:
-        low, high = read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
-        return int(low), int(high)
-    except ValueError:
-        return 32768, 60999
-
-
-def listener(port: int) -> socket.socket:
-    """Like the rendezvous store: on every address, of both kinds where there are both."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-    return socket.create_server(("", port), backlog=1024)
-
-
-def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
-    """Listeners at the bottom, at the top and in the middle of the range, or beside where something listens already."""
-    middle = [low + int.from_bytes(os.urandom(4), "big") % (high - low + 1) for _ in range(max(0, count - 2))]
-    for number, wanted in enumerate([low, high, *middle][:count]):
-        step = -1 if number == 1 else 1
-        for port in range(wanted, wanted + 50 * step, step):
-            if not low <= port <= high:
-                break
-            try:
-                yield listener(port)
-                break
-            except OSError:
-                continue  # taken: its neighbour says the same about a firewall
-
-
-def other_probe() -> bool:
-    return any(
-        read_text("/proc/%s/comm" % name).strip() == PROCESS_NAME for name in os.listdir("/proc") if name.isdigit()
-    )
-
-
-def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:
-    """A process of its own session that outlives this call, and holds none of its files. Returns its PID."""
-    read_end, write_end = os.pipe()
-    if os.fork() == 0:
-        try:
-            os.setsid()
-            child = os.fork()
-            if child == 0:
-                quiet = os.open(os.devnull, os.O_RDWR)
-                for number in range(3):
-                    os.dup2(quiet, number)
-                os.close(read_end)
-                os.close(write_end)
-                with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as comm:
-                    comm.write(PROCESS_NAME)
-                Server(wish["token"], wish["node"], listeners).run()
-            else:
-                os.write(write_end, b"%d" % child)
-        finally:
-            os._exit(0)
-    os.close(write_end)
-    pid = int(os.read(read_end, 32) or b"0")
-    os.wait()
-    return pid
-
-
-def start_time(pid: int) -> str:
-    """When this process began, in the kernel's own count: a PID may be another process's later on."""
-    return read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()[19] if pid else ""
-
-
-def interface_facts() -> Json | None:
-    """{interface: {addresses, mtu, state, speed}}, or None where nothing tells them."""
-    try:
-        done = subprocess.run(["ip", "-json", "address", "show"], capture_output=True, text=True, timeout=5, check=True)
-        links = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
-    return {
-        link["ifname"]: {
-            "addresses": [entry["local"] for entry in link.get("addr_info", []) if "local" in entry],
-            "mtu": link.get("mtu"),
-            "state": link.get("operstate", ""),
-            "speed": speed_of(link["ifname"]),
-        }
-        for link in links
-        if "ifname" in link
-    }
-
-
-def speed_of(interface: str) -> int | None:
-    """Mbit/s that the interface says it has."""
-    text = read_text("/sys/class/net/%s/speed" % interface).strip()
-    return int(text) if text.isdigit() and int(text) > 0 else None
-
-
-class Server:
-    """Answers the calls of all nodes in one thread; what lasts longer is left to a child process."""
-
-    def __init__(self, token: str, node: str, listeners: list[socket.socket]) -> None:
-        self.token = token
-        self.node = node
-        self.selector = selectors.DefaultSelector()
-        self.slot: socket.socket | None = None  # whoever holds this connection may send in bulk, nobody else
-        self.waiting: collections.deque[socket.socket] = collections.deque()
-        self.ends = time.monotonic() + LIFETIME
-        self.heard = time.monotonic()
-        for entry in listeners:
-            entry.setblocking(False)
-            self.selector.register(entry, selectors.EVENT_READ, None)
-
-    def run(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
-        while time.monotonic() < min(self.ends, self.heard + IDLE):
-            for key, _ in self.selector.select(1.0):
-                if key.data is None:
-                    self.accept(key.fileobj)
-                else:
-                    self.read(key.data)
-
-    def accept(self, entry: Any) -> None:
-        try:
-            peer, _ = entry.accept()
-        except OSError:
-            return  # gone again
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer.settimeout(STEP_TIMEOUT)
-        self.selector.register(peer, selectors.EVENT_READ, Caller(peer))
-
-    def read(self, caller: Caller) -> None:
-        try:
-            data = caller.peer.recv(CHUNK)
-            now = time.time()
-            caller.feed(data)
-            going_on = bool(data) and all(self.answer(caller, line, now) for line in caller.lines())
-        except (OSError, ValueError):
-            going_on = False
-        if not going_on:
-            self.drop(caller.peer)
-
-    def answer(self, caller: Caller, line: str, now: float) -> bool:
-        """Whether the connection goes on here."""
-        verb, *arguments = line.split()
-        if not caller.known:
-            # Nothing is said to strangers: not even that a probe is under way.
-            if verb != self.token:
-                return False
-            caller.known = True
-            verb, *arguments = arguments
-        self.heard = time.monotonic()
-        if verb == "hello":
-            caller.peer.sendall(b"%s %s\n" % (PROCESS_NAME.encode(), self.node.encode()))
-        elif verb == "time":
-            caller.peer.sendall(b"%.6f %.6f\n" % (now, time.time()))
-        elif verb == "take":
-            caller.expected = int(arguments[0])
-            caller.feed(b"")
-        elif verb == "slot":
-            self.waiting.append(caller.peer)
-            self.grant()
-        elif verb in ("sink", "source"):
-            if os.fork() == 0:
-                in_bulk(caller.peer, verb, float(arguments[0]))
-            return False
-        return True
-
-    def grant(self) -> None:
-        while self.slot is None and self.waiting:
-            self.slot = self.waiting.popleft()
-            try:
-                self.slot.sendall(b"go\n")
-            except OSError:
-                self.slot = None
-
-    def drop(self, peer: socket.socket) -> None:
-        self.selector.unregister(peer)
-        peer.close()
-        if peer in self.waiting:
-            self.waiting.remove(peer)
-        if peer is self.slot:
-            self.slot = None
-            self.grant()
-
-
-class Caller:
-    """One connection to the server: lines, and in between as many bytes as `take` has named."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer = peer
-        self.known = False
-        self.expected = 0
-        self.text = b""
-
-    def feed(self, data: bytes) -> None:
-        self.text += data
-        if self.expected:
-            taken = min(self.expected, len(self.text))
-            self.text = self.text[taken:]
-            self.expected -= taken
-            if not self.expected:
-                self.peer.sendall(b"got\n")
-
-    def lines(self) -> Iterator[str]:
-        while not self.expected and b"\n" in self.text:
-            line, _, self.text = self.text.partition(b"\n")
-            if line.strip():
-                yield line.decode(errors="replace")
-        if not self.expected and len(self.text) > 4096:
-            raise ValueError("not one of ours")
-
-
-def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
-    """In a child process of the server: take, or send, as much as goes in this time."""
-    try:
-        peer.settimeout(seconds + 2.0)
-        until = time.monotonic() + seconds + 2.0
-        data = memoryview(bytearray(CHUNK))
-        while time.monotonic() < until:
-            if verb == "sink":
-                if not peer.recv_into(data):
-                    break
-            else:
-                peer.send(data)
-    except OSError:
-        return  # the other end has what it wanted to know
-    finally:
-        os._exit(0)
 
 
 # ---------------------------------------------------------------- probe
@@ -476,18 +208,13 @@ class Link:
         overhead = pmtu - mss
         passes, fails = SMALLEST_MTU - 1, pmtu + 1
         tried: list[Json] = []
-        for _ in range(LADDER_ROUNDS):
-            step = max(1, (fails - passes) // (LADDER + 1))
-            sizes = list(range(passes + step, fails, step))[: LADDER + 2]
-            if not sizes:
-                break
-            outcomes = self.rungs(port, [size - overhead for size in sizes])
-            tried += [{"mtu": size, "passes": outcome} for size, outcome in zip(sizes, outcomes, strict=True)]
-            good = [size for size, outcome in zip(sizes, outcomes, strict=True) if outcome]
-            passes = max([passes, *good])
-            fails = min(
-                [fails, *(size for size, outcome in zip(sizes, outcomes, strict=True) if not outcome and size > passes)]
-            )
+        while fails - passes > 1 and len(tried) < LADDER_ROUNDS * LADDER:
+            step = -(-(fails - passes) // (LADDER + 1))
+            sizes = list(range(passes + step, fails, step))
+            outcomes = list(zip(sizes, self.rungs(port, [size - overhead for size in sizes]), strict=True))
+            tried += [{"mtu": size, "passes": outcome} for size, outcome in outcomes]
+            passes = max([passes, *(size for size, outcome in outcomes if outcome)])
+            fails = min([fails, *(size for size, outcome in outcomes if not outcome and size > passes)])
         return tried
 
     def rungs(self, port: int, sizes: list[int]) -> list[bool]:
@@ -704,23 +431,6 @@ def download(stream: Stream, token: str, seconds: float) -> float | None:
     took = time.monotonic() - began
     stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return received * 8 / took if received else None
-
-
-# ---------------------------------------------------------------- end
-
-
-def end(wish: Json) -> Json:
-    """End the process that `serve` left behind, and only that one. wish: {pid, started}."""
-    if wish["pid"] and wish["started"] and start_time_or_none(wish["pid"]) == wish["started"]:
-        os.kill(wish["pid"], signal.SIGTERM)
-    return {"ended": True}
-
-
-def start_time_or_none(pid: int) -> str:
-    try:
-        return start_time(pid)
-    except IndexError:
-        return ""  # it has ended by itself
 
 
 def read_text(path: str) -> str:
