@@ -4,19 +4,8 @@ DOCUMENTATION = r"""
 module: health_plan
 short_description: Read once, for all nodes, what the health checks need from the inventory
 description:
-  - Which nodes take part in a launch, which is the head node, over what port and backend they meet, and what each node
-    is declared to have.
+  - Which nodes take part in a launch, which is the head node, and over what addresses, port and backend they meet.
   - Contacts no node; use it with C(run_once).
-options:
-  code:
-    description: Files and folders that must be the same on every node.
-    type: list
-    elements: path
-    default: []
-  collective:
-    description: Whether the GPUs of each node are to compute a collective together.
-    type: bool
-    default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}
@@ -36,7 +25,8 @@ EXAMPLES = r"""
 RETURN = r"""
 wishes:
   description: >-
-    The options of M(nccl_health) for each node, in the order of the inventory. A quarantined node has none.
+    The training address, interface and port of each node, and what its firewall is to let in, in the order of the
+    inventory. A quarantined node has none.
   returned: always
   type: dict
 quarantined:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WISHES = (
-    *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
-    *("cluster_gpu_model", "cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_run_root"),
-    *("cluster_quarantined", "cluster_backend", "cluster_launch_nodes", "firewall_allow"),
+    *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
+    *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
+    *("cluster_launch_nodes", "firewall_allow"),
 )
 
 
@@ -32,19 +32,14 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {
-                "code": {"type": "list", "elements": "path", "default": []},
-                "collective": {"type": "bool", "default": False},
-            }
-        )
+        self.validate_argument_spec({})
         try:
-            result.update(self._plan(options, task_vars or {}))
+            result.update(self._plan(task_vars or {}))
         except PlanError as exc:
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
         return {**result, "changed": False}
 
-    def _plan(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    def _plan(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         roles = load_roles(self._loader, "cluster", "pytorch", "firewall")
         nodes: dict[str, dict[str, Any]] = {}
         for name in task_vars["groups"].get("gpu_nodes", []):
@@ -76,20 +71,9 @@ class ActionModule(ActionBase):
             "quarantined": [name for name, own in nodes.items() if own["cluster_quarantined"]],
             "wishes": {
                 name: {
-                    "node": name,
-                    "user": own["cluster_user"],
                     "address": own["cluster_address"],
                     "interface": own["cluster_interface"],
-                    "gpus": own["cluster_gpus"],
-                    "gpu_model": own["cluster_gpu_model"],
-                    "nproc": own["cluster_nproc_per_node"],
-                    "torchrun": own["cluster_torchrun"],
-                    "backend": backend,
                     "port": own["cluster_master_port"],
-                    "head": name == launched[0].name,
-                    "run_root": own["cluster_run_root"],
-                    "code": options["code"],
-                    "collective": options["collective"],
                     "allow": own["firewall_allow"],
                 }
                 for name, own in nodes.items()

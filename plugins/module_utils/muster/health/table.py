@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict import told
-from ..words import few, plural
+from ..words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,12 +16,12 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """What was found, the worst first; then what was looked at; then, in one line each, what was not, and why."""
+    """What was found, the worst first; then what was looked at, and how much was not."""
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in told([one for one in health.findings if one.status == status])]
     lines.append(looked_at(health, network, nodes))
-    return "\n".join([*lines, *not_looked_at(health.skipped, nodes)])
+    return "\n".join([*lines, *not_looked_at(health.skipped)])
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
@@ -48,14 +48,10 @@ def links(network: Mapping[str, Any]) -> str:
     return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
 
 
-def not_looked_at(skipped: list[dict[str, str]], nodes: int) -> list[str]:
-    groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for entry in skipped:
-        ids, names = groups.setdefault(entry["why"], ({}, {}))
-        ids[entry["id"]] = None
-        names[entry.get("node", "")] = None
-    return [
-        f"skipped  {'every node' if len(names) == nodes > 1 else few([name for name in names if name])}: "
-        f"{', '.join(ids)}, because {why}"
-        for why, (ids, names) in groups.items()
-    ]
+def not_looked_at(skipped: list[dict[str, str]]) -> list[str]:
+    """One line: the reasons, of which a node without GPUs has many, are in the report."""
+    kinds = len({entry["id"] for entry in skipped})
+    do = "does" if kinds == 1 else "do"
+    return (
+        [f"{plural(kinds, 'kind')} of check {do} not apply or could not be made: why is in the report"] if kinds else []
+    )
