@@ -36,6 +36,21 @@ PORT = 29500
 # ansible-runner looks for callbacks of its own, and for others in this variable.
 WITH_REPORTS = {"ANSIBLE_CALLBACK_PLUGINS": str(REPOSITORY / "plugins/callback")}
 METRICS = "/var/lib/muster-test-metrics"
+# What the step pytorch would make of the stand-in's wheels, which bring no programs.
+ENVIRONMENTS = f"""
+umask 022
+for version in {OTHER} {USUAL}; do
+    env={ROOT}/envs/$version
+    python3 -m venv --without-pip $env
+    for wheel in {WHEELS}/torch-$version+cpu-*.whl {WHEELS}/tiny-*.whl; do
+        python3 -m zipfile --extract $wheel $env/lib/python3*/site-packages
+    done
+    printf '#!/bin/sh\\nexit 1\\n' >$env/bin/torchrun
+    chmod 755 $env/bin/torchrun
+    ln -sfn $env {ROOT}/current
+done
+mkdir -p {METRICS}
+"""
 LATE = "/usr/local/bin/late-python"
 LAUNCHES = "/var/lib/muster/launches"
 RANK = "muster-test-rank"
@@ -150,21 +165,7 @@ def clinic(nodes: dict[str, Machine], play: Play, tmp_path_factory: pytest.TempP
     for machine in nodes.values():
         machine.inside("rm", "-rf", ROOT, WHEELS)
         subprocess.run(["podman", "cp", str(wheels), f"{machine.container}:{WHEELS}"], check=True, capture_output=True)
-        machine.inside("chmod", "-R", "a+rX", WHEELS)
-    from_here = {
-        "pytorch_root": ROOT,
-        "pytorch_offline_dir": WHEELS,
-        "pytorch_packages": [],
-        "pytorch_lock": str(folder / "pytorch.lock.txt"),
-    }
-    for version, limit in ((OTHER, "node2"), (USUAL, None)):
-        wishes = {**from_here, "cluster_torch_version": version}
-        result = play("playbooks/pytorch.yml", extravars=wishes, limit=limit)
-        assert result.rc == 0, result.stdout
-    for machine in nodes.values():
-        # The stand-in of torch brings no programs.
-        program = "printf '#!/bin/sh\\nexit 1\\n' >$env/bin/torchrun; chmod 755 $env/bin/torchrun"
-        machine.inside("sh", "-ec", f"for env in {ROOT}/envs/*; do {program}; done; mkdir -p {METRICS}")
+        machine.inside("sh", "-ec", ENVIRONMENTS)
     late = (PAYLOADS / "late_python.sh").read_text()
     install = ["podman", "exec", "--interactive", nodes["node3"].container]
     subprocess.run([*install, "install", "-m", "755", "/dev/stdin", LATE], input=late.encode(), check=True)
