@@ -1,0 +1,99 @@
+"""What a look at the network costs, and how that grows with the nodes, beside one task for each pair of them.
+
+PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py [NODES...]
+
+On a sandbox that is up and has as many nodes (script/demo --nodes 16). Connections are open already, as on the second
+run of a day. Bytes are what the controller and the nodes send each other, both ways, with all headers; what the nodes
+send to one another is not in it. Seconds depend on the machine, which here carries all nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from machines import find_machine, run_playbook
+
+if TYPE_CHECKING:
+    from machines import Machine, Result
+
+TABLE = "muster_bench"
+WAYS: dict[str, tuple[str, dict[str, object]]] = {
+    "one task per pair": ("tests/bench/wait_for_loop.yml", {}),
+    "net_probe": ("tests/integration/payloads/net_probe.yml", {"net_throughput": False}),
+    "net_probe with throughput": ("tests/integration/payloads/net_probe.yml", {}),
+    "health, all of it": ("playbooks/health.yml", {"health_gate": "warn"}),
+}
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    seconds: float
+    tasks: int
+    sent: int
+
+
+def main(numbers: list[int]) -> None:
+    print("nodes", "way", "seconds", "tasks", "kB", sep="\t")
+    for number in numbers:
+        machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
+        limit = ",".join(["localhost", *(machine.name for machine in machines)])
+        with tempfile.TemporaryDirectory() as folder:
+            warm_up(Path(folder), limit)
+            for way, (playbook, wishes) in WAYS.items():
+                costs = [measure(Path(folder), machines, playbook, limit, wishes) for _ in range(TIMES)]
+                cost = sorted(costs, key=lambda cost: cost.seconds)[TIMES // 2]
+                print(number, way, f"{cost.seconds:.1f}", cost.tasks, f"{cost.sent / 1000:.0f}", sep="\t", flush=True)
+
+
+def warm_up(folder: Path, limit: str) -> None:
+    result = run_playbook(folder, "tests/bench/wait_for_loop.yml", limit=limit)
+    if result.rc != 0:
+        raise SystemExit(result.stdout)
+
+
+def measure(folder: Path, machines: list[Machine], playbook: str, limit: str, wishes: dict[str, object]) -> Cost:
+    for machine in machines:
+        count(machine)
+    began = time.time()
+    result = run_playbook(folder, playbook, limit=limit, extravars=wishes)
+    seconds = time.time() - began
+    sent = sum(counted(machine) for machine in machines)
+    if result.rc != 0:
+        raise SystemExit(result.stdout)
+    return Cost(seconds, tasks(result), sent)
+
+
+def tasks(result: Result) -> int:
+    """Tasks that ran on some node, each turn of a loop for itself."""
+    items = [event for event in result.events if event["event"] == "runner_item_on_ok"]
+    whole = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
+    return len(items) + sum("results" not in data["res"] for data in whole)
+
+
+def count(machine: Machine) -> None:
+    """From now on, count what the machine and the controller send each other."""
+    controller = f"{machine.address.rpartition('.')[0]}.1"
+    machine.inside("nft", "delete", "table", "inet", TABLE, check=False)
+    lines = [f"add table inet {TABLE}"]
+    for name, hook, match in (("in", "input", "saddr"), ("out", "output", "daddr")):
+        lines.append(f"add chain inet {TABLE} {name} {{ type filter hook {hook} priority -300; }}")
+        lines.append(f"add rule inet {TABLE} {name} ip {match} {controller} counter")
+    machine.inside("nft", "\n".join(lines))
+
+
+def counted(machine: Machine) -> int:
+    shown = json.loads(machine.inside("nft", "--json", "list", "table", "inet", TABLE).stdout)["nftables"]
+    machine.inside("nft", "delete", "table", "inet", TABLE)
+    parts = [part for entry in shown for part in entry.get("rule", {}).get("expr", [])]
+    return sum(int(part["counter"]["bytes"]) for part in parts if "counter" in part)
+
+
+if __name__ == "__main__":
+    main([int(word) for word in sys.argv[1:]] or [2, 4, 8, 16])
