@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Looks at real GPUs, wherever there are some, and keeps what they said for the tests that have none.
+
+    python3 tests/gpu/run.py [OUT]
+
+Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
+than Python; with torch beside it, the ranks compute too. Four parts, each of which says what it saw:
+
+1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what tells one machine from
+   another, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
+2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value.
+3. nccl_health with the short collective of all GPUs.
+4. The smoke payload under torchrun and NCCL, judged as a launch's is.
+
+Ends with 0 when all of it held, 1 when something did not, and 77 where there is no GPU: nothing was tried then.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import types
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+MODULE_UTILS = ROOT / "plugins/module_utils"
+sys.path.insert(0, str(MODULE_UTILS))
+if importlib.util.find_spec("ansible") is None:
+    # On a node the code is a part of ansible.module_utils; without Ansible, that name leads to the same files.
+    for _name in ("ansible", "ansible.module_utils"):
+        sys.modules[_name] = types.ModuleType(_name)
+    sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
+
+from muster import smoke
+from muster.gpu_info.facts import facts as gpu_facts
+from muster.health import facts as health_facts
+from muster.health import gpus, node
+from muster.launch_unit import unit_properties
+from muster.verdict import Finding, with_fix
+from muster_node import collective_ranks, look_gpu, look_health
+
+NO_GPU = 77
+# So begin the ids of the GPUs that tests/standins/nvml.c makes up.
+STANDIN = "GPU-00000000-0000-4000-8000-"
+PAYLOAD = ROOT / "roles/ddp_smoke/files/ddp_smoke.py"
+# What --query-gpu calls it, and where gpu_info has it.
+SAME = {
+    "index": ("index",),
+    "name": ("name",),
+    "uuid": ("uuid",),
+    "vbios_version": ("vbios",),
+    "memory.total": ("memory", "total"),
+    "power.default_limit": ("power", "default"),
+    "power.limit": ("power", "limit"),
+    "clocks.max.sm": ("clocks", "sm_max"),
+    "clocks.max.memory": ("clocks", "memory_max"),
+    "pcie.link.width.max": ("link", "width_max"),
+    "pcie.link.gen.max": ("link", "generation_max"),
+    "ecc.mode.current": ("ecc", "on"),
+    "mig.mode.current": ("mig",),
+    "persistence_mode": ("persistence",),
+    "compute_mode": ("compute_mode",),
+    "remapped_rows.pending": ("remap", "pending"),
+    "remapped_rows.failure": ("remap", "failed"),
+    "ecc.errors.uncorrected.volatile.dram": ("ecc", "volatile", "dram_uncorrectable"),
+}
+WORDS = {"Enabled": True, "Disabled": False, "Yes": True, "No": False}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def keep(folder: Path, name: str, content: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content, indent=2, sort_keys=True, default=str) + "\n"
+    (folder / name).write_text(text)
+
+
+def scrubbed(text: str, facts: dict[str, Any]) -> str:
+    """Return a text without what tells this machine from others: ids, serial numbers, and names of processes."""
+    for gpu in facts["gpus"]:
+        if gpu["uuid"]:
+            text = text.replace(gpu["uuid"], f"GPU-00000000-0000-4000-9000-{gpu['index']:012x}")
+        if gpu["serial"]:
+            text = text.replace(gpu["serial"], f"{gpu['index']:013d}")
+    text = re.sub(r"(<(pdi|gpu_fabric_guid|chassis_serial_number|clusterUuid)>)(?!N/A)[^<]+", r"\g<1>0", text)
+    return re.sub(r"<process_name>[^<]*", "<process_name>/opt/train/bin/python3", text)
+
+
+def record(look: dict[str, Any], facts: dict[str, Any], out: Path) -> None:
+    loaded = facts["driver"]["loaded"] or "unknown"
+    model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
+    folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-real"
+    codes = {}
+    for question, answer in look["smi"].items():
+        keep(folder, f"{question}.{'xml' if question == 'query' else 'txt'}", scrubbed(answer["text"], facts))
+        if answer["aside"]:
+            keep(folder, f"{question}.aside.txt", scrubbed(answer["aside"], facts))
+        code = re.search(r"ended with (-?\d+)", answer["why"])
+        codes[question] = int(code[1]) if code else 0
+    provenance = {
+        "printed_by": f"nvidia-smi {loaded}",
+        "over": f"{len(facts['gpus'])} real GPUs, kernel {platform.release()}, {platform.machine()}",
+        "scenario": "as it was found; ids, serial numbers and names of processes were replaced",
+        "when": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+    }
+    lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in provenance.items()), f"exit: {json.dumps(codes)}"]
+    keep(folder, "provenance.yml", "\n".join(lines) + "\n")
+    say(f"recorded to {folder}")
+
+
+def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
+    """Part 1 and 2."""
+    look = look_gpu.look()
+    facts = gpu_facts(look)
+    keep(out, "gpu_info.json", facts)
+    say(f"gpu_info: driver {facts['driver']['loaded'] or 'not loaded'}, nvidia-smi {facts['smi']['status']}")
+    for gpu in facts["gpus"]:
+        say(
+            f"  {gpu['index']} {gpu['slot']} {gpu['name']}, {gpu['memory']['total']} MiB, {len(gpu['nvlinks'])} NVLinks"
+        )
+    if not facts["gpus"]:
+        return facts, False
+    if any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
+        say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
+    else:
+        record(look, facts, out)
+    wish = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
+    found, skipped = gpus.judge(facts, wish)
+    show(found)
+    for skip in skipped:
+        say(f"  skipped {skip['id']}: {skip['why']}")
+    return facts, same_in_another_form(facts, out)
+
+
+def show(found: list[Finding]) -> None:
+    for one in found:
+        say(f"  {one.status} {one.id}: {with_fix(one)}")
+
+
+def same_in_another_form(facts: dict[str, Any], out: Path) -> bool:
+    argv = ["nvidia-smi", f"--query-gpu={','.join(SAME)}", "--format=csv,noheader,nounits"]
+    asked = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+    keep(out, "query_gpu.csv", asked.stdout)
+    same = True
+    for row, gpu in zip(asked.stdout.splitlines(), facts["gpus"], strict=False):
+        for (name, path), told in zip(SAME.items(), row.split(", "), strict=False):
+            made: Any = gpu
+            for step in path:
+                made = made[step] if made is not None else None
+            if not equal(told.strip(), made):
+                same = False
+                say(f"  GPU {gpu['index']}: {name} is {told}, and gpu_info says {made}")
+    say(
+        f"gpu_info {'says the same as' if same else 'DIFFERS from'} nvidia-smi --query-gpu, in {len(SAME)} values a GPU"
+    )
+    return same and asked.returncode == 0
+
+
+def equal(told: str, made: Any) -> bool:
+    if told.startswith("[") or told in ("N/A", ""):
+        return made in (None, "", False)
+    if isinstance(made, bool):
+        return WORDS.get(told, told in ("1", "Active")) is made
+    if isinstance(made, (int, float)):
+        return abs(float(told) - made) < 0.01
+    return str(made).lower() == told.lower()
+
+
+def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
+    """Part 3. A collective needs systemd, as a launch does; where there is none, its ranks are started without."""
+    count = len(facts["gpus"])
+    wish = {
+        "node": platform.node(),
+        "user": "root",
+        "address": "127.0.0.1",
+        "interface": "",
+        "gpus": count,
+        "gpu_model": "",
+        "nproc": count,
+        "torchrun": str(Path(sys.executable).with_name("torchrun")),
+        "backend": "nccl",
+        "port": 29500,
+        "head": True,
+        "run_root": "/var/tmp",
+        "code": [],
+        "collective": True,
+        "allow": [],
+    }
+    looked = look_health.look(wish, unit_properties("root", "/", 5))
+    seen = health_facts.facts(looked, wish)
+    verdict = node.judge(seen, wish)["verdict"]
+    keep(out, "nccl_health.json", {"facts": seen, "verdict": verdict})
+    say(f"nccl_health: {verdict['status']}")
+    for one in verdict["findings"]:
+        say(f"  {one['status']} {one['id']}: {one['summary']}")
+    for skip in verdict["coverage"]["skipped"]:
+        say(f"  skipped {skip['id']}: {skip['why']}")
+    if not looked["collective"]["skipped"]:
+        return not looked["collective"]["why"] and not looked["collective"]["wrong"]
+    return collective(count, out)
+
+
+def collective(count: int, out: Path) -> bool:
+    if importlib.util.find_spec("torch") is None:
+        say("collective: skipped, there is no torch beside this Python")
+        return True
+    program = Path(collective_ranks.__file__).read_text()
+    given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0, "program": program}
+    text = f"{program}\nstart({json.dumps(given)!r})\n"
+    argv = [sys.executable, "-I", "-"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, input=text, timeout=180)
+    keep(out, "collective.txt", done.stdout + done.stderr)
+    line = next((line for line in done.stdout.splitlines() if line.startswith(collective_ranks.MARK)), "")
+    result = json.loads(line.removeprefix(collective_ranks.MARK)) if line else {"why": done.stderr[-500:], "wrong": []}
+    say(f"collective without a unit: {result['why'] or 'right'}, {result.get('speeds', [])}")
+    return not result["why"] and not result["wrong"]
+
+
+def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
+    """Part 4."""
+    if importlib.util.find_spec("torch") is None:
+        say("smoke: skipped, there is no torch beside this Python")
+        return True
+    count = len(facts["gpus"])
+    argv = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", str(PAYLOAD), "--steps", "40"]
+    environment = {**os.environ, "MUSTER_BACKEND": "nccl", "NCCL_DEBUG": "VERSION"}
+    done = subprocess.run(
+        [sys.executable, *argv], check=False, capture_output=True, text=True, timeout=400, env=environment
+    )
+    keep(out, "smoke.txt", done.stdout + done.stderr)
+    lines = [line.partition("@muster ")[2] for line in done.stdout.splitlines() if "@muster {" in line]
+    entry = {"node": "here", "ranks": list(range(count)), "node_rank": 0, "nproc": count}
+    plan = {"world_size": count, "backend": "nccl", "nodes": [entry]}
+    found = smoke.judge(plan, [json.loads(line) for line in lines], 0.5)
+    say(f"smoke under NCCL: ended with {done.returncode}")
+    show(found)
+    if done.returncode:
+        say(done.stderr[-2000:])
+    return done.returncode == 0 and not any(one.status == "fail" for one in found)
+
+
+def main() -> int:
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else "artifacts/gpu").resolve()
+    facts, held = look_at_gpus(out)
+    if not facts["gpus"]:
+        say(f"There is no GPU here that the driver lists ({facts['smi']['why'] or facts['smi']['status']}).")
+        say("Nothing was tried, and nothing was recorded.")
+        return NO_GPU
+    held = judge_the_node(facts, out) and held
+    held = smoke_under_nccl(facts, out) and held
+    say("all of it held" if held else "something did NOT hold; see above")
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
