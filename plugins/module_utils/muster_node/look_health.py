@@ -45,7 +45,7 @@ def look(wish: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, An
         "unit": lambda: look_unit.look(wish["user"], wish["torchrun"], load, properties),
         "kernel_log": look_kernel_log.look,
         "gpu": look_gpu.look,
-        "host": lambda: look_host.look(wish["user"]),
+        "host": look_host.look,
         "services": lambda: look_services.look(root),
         "listeners": look_listeners.look,
         "published": lambda: look_published.look(root),

@@ -1,4 +1,4 @@
-"""What holds for the whole machine and a launch depends on: its manager of logins, clock source, modules, memory."""
+"""What holds for the whole machine and a launch depends on: its manager of logins, clock source, modules, files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from .look_run import read, run
 CLOCK = "/sys/devices/system/clocksource/clocksource0"
 
 
-def look(user: str) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     login = run("loginctl", "show-user", "--property=RemoveIPC") if Path("/run/systemd/system").is_dir() else None
     return {
         "login": login.text if login else "",
         "login_why": login.why if login else "systemd does not run here",
         "login_defs": read("/etc/login.defs").text,
-        "user": user,
         "clock_source": read(f"{CLOCK}/current_clocksource").text.strip(),
         "clock_sources": read(f"{CLOCK}/available_clocksource").text.strip(),
         "modules": read("/proc/modules").text,
-        "meminfo": read("/proc/meminfo").text,
-        "mounts": read("/proc/self/mounts").text,
         "environment": read("/etc/environment").text,
         "nccl_conf": nccl_conf(),
         "preload": read("/etc/ld.so.preload").text,

@@ -38,6 +38,7 @@ def process(pid: int, boot: float) -> dict[str, Any] | None:
     return {
         "pid": pid,
         "parent": int(status[1]),
+        "parent_name": read(f"/proc/{status[1]}/comm").text.strip(),
         "state": status[0],
         "age": round(time.time() - boot - int(status[19]) / os.sysconf("SC_CLK_TCK")),
         "user": owner(pid),

@@ -9,6 +9,7 @@ from ..listeners import parse_ss
 from ..netfilter import parse_save
 from ..published import published
 from ..verdict import evidence
+from ..words import few, plural
 from .judged import Judged, age
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ FINDINGS = {
     ),
 }
 ALSO = ("firewall.published",)
+WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
 
 def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
@@ -90,16 +92,16 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
 
 def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, Any]) -> None:
     foreign = [each for each in processes if not each["launch"]]
-    # Somebody who started them as ranks is gone, and the first process has taken them on.
-    stale = [each for each in foreign if each["rank"] and each["parent"] == 1]
+    # Whoever started them as ranks is gone, and the first process, or that of the user's own units, has taken them on.
+    stale = [each for each in foreign if each["rank"] and (each["parent"] == 1 or each["parent_name"] == "systemd")]
     if stale:
         pids = " ".join(str(each["pid"]) for each in stale)
         first = stale[0]
         report = out.fail if wish["gpus"] else out.warn
         report(
             "job.stale",
-            f"{len(stale)} ranks of a job whose torchrun is gone are left (PID {', '.join(pids.split()[:4])} of "
-            f"{first['user']}, {age(first['age'])} old)",
+            f"{plural(len(stale), 'rank')} of a job whose torchrun is gone still run: PID {few(pids.split())} of "
+            f"{first['user']}, for {age(first['age'])}",
             "End them",
             f"sudo kill -9 {pids}",
             observed=pids,
@@ -109,11 +111,12 @@ def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, 
     others = [each for each in foreign if each not in stale]
     if others:
         first = min(others, key=lambda each: int(each["pid"]))
-        ranks = sum(bool(each["rank"]) for each in others)
+        # A rank's data loaders carry its variables, too.
+        ranks = len({each["rank"] for each in others if each["rank"]})
         out.warn(
             "job.other",
-            f"a job that Muster has not started runs here: {ranks} ranks of {first['user']} (PID {first['pid']}, "
-            f"{first['command'][:80]}, for {age(first['age'])})",
+            f"a job that Muster has not started runs here: {plural(ranks, 'rank')} of {first['user']} "
+            f"(PID {first['pid']}, {first['command'][:80]}, for {age(first['age'])})",
             "Wait for it, or end it",
             f"ps -o pid,user,etime,args -p {','.join(str(each['pid']) for each in others[:8])}",
             observed=f"{len(others)} processes",
@@ -145,7 +148,7 @@ def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None
         out.skip(f"the launch {', '.join(running)} runs, and the port is its own", "job.port.held")
         return
     who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
-    stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if each["unit"].endswith(".service")), "")
+    stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if _may_be_stopped(each["unit"])), "")
     pids = " ".join(str(holder["pid"]) for holder in holders)
     report = out.fail if wish["head"] else out.warn
     report(
@@ -158,6 +161,11 @@ def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None
         expected="nobody",
         evidence=evidence("ss -lntp", ", ".join(f"{each['address']} {each['process']}" for each in seen["port"])),
     )
+
+
+def _may_be_stopped(unit: str) -> bool:
+    """Not what everybody logs in by: without logind, what was started in a session belongs to the unit of sshd."""
+    return unit.endswith(".service") and not unit.startswith(WAYS_IN)
 
 
 def _holder(holder: Mapping[str, Any]) -> str:

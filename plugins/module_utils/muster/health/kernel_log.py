@@ -151,7 +151,8 @@ FINDINGS = {
     "gpu.xid": Entry(
         reads="Xids of NVIDIA's driver in the kernel's log, since it was last loaded",
         fires="fail: within the last day, one for which NVIDIA's catalogue asks to reset the GPU, to restart the "
-        "machine or to look inside. warn: the same, but longer ago, or one to be watched (63, 92, 94, 157, 160, 161). "
+        "machine or to look inside. warn: the same, but longer ago or with a driver that asks for nothing any "
+        "more, or one to be watched (63, 92, 94, 157, 160, 161). "
         "Those of applications (13, 31, 43, 45 and others) count for nothing",
         fix="What the catalogue asks for: reset the GPU while idle, or restart the machine; have it changed when it "
         "comes back",
@@ -225,7 +226,9 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     if log["why"]:
         return out.skip_all(FINDINGS, log["why"])
     lines = log["lines"]
-    _gpus(out, lines, log["source"], wish)
+    # Newer drivers say themselves what a GPU still needs; after a reset, that is nothing.
+    over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
+    _gpus(out, lines, log["source"], wish, over_with)
     for sign in SIGNS:
         hits = [
             (line, match)
@@ -239,29 +242,36 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     return out.outcome
 
 
-def _gpus(out: Judged, lines: Sequence[Mapping[str, Any]], source: str, wish: Mapping[str, Any]) -> None:
+def _gpus(
+    out: Judged,
+    lines: Sequence[Mapping[str, Any]],
+    source: str,
+    wish: Mapping[str, Any],
+    over_with: Mapping[str, bool],
+) -> None:
     if not wish["gpus"]:
         out.skip("cluster_gpus is 0, so that no launch uses its GPUs", "gpu.xid", "nvlink.sxid")
         return
     starts = [number for number, line in enumerate(lines) if LOADED.search(line["text"])]
     since = lines[starts[-1] + 1 :] if starts else lines
-    _xids(out, since, source)
+    _xids(out, since, source, over_with)
     _sxids(out, since, source)
 
 
-def _xids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str) -> None:
-    """One finding for each GPU: its worst, and newest."""
+def _xids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str, over_with: Mapping[str, bool]) -> None:
+    """One finding for each GPU: its worst, and newest. over_with: whether the driver asks for nothing any more."""
     worst: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
     for line in lines:
         match = XID.search(line["text"])
         if match is None:
             continue
-        slot, code, rest = match[1], int(match[2]), match[3]
+        slot, code, rest = _slot(match[1]), int(match[2]), match[3]
         action = action_for(code, rest)
         if action and (slot not in worst or _rank(action) >= _rank(worst[slot][0])):
             worst[slot] = (action, code, line)
     for slot, (action, code, line) in worst.items():
-        report = out.fail if action != "watch" and line["age"] <= DAY else out.warn
+        over = over_with.get(slot, False)
+        report = out.fail if action != "watch" and line["age"] <= DAY and not over else out.warn
         text, command = {
             "reset": (
                 "Reset it while nothing uses it; if that fails, restart the node",
@@ -286,6 +296,11 @@ def _xids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str) -> None:
         )
 
 
+def _slot(said: str) -> str:
+    """As the bus has it: the driver leaves the function out."""
+    return said.lower() if "." in said else f"{said.lower()}.0"
+
+
 def _rank(action: str) -> int:
     return ("watch", "inside", "reset", "restart").index(action)
 
@@ -305,7 +320,7 @@ def action_for(code: int, rest: str) -> str:
 def _words(text: str) -> str:
     """The sentence of an Xid's line, without who was running."""
     said = text.split("): ", 1)[-1].partition(",")[2].strip()
-    return re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said)[:120] or "it says no more"
+    return re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said)[:120].rstrip(".") or "it says no more"
 
 
 def _sxids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str) -> None:

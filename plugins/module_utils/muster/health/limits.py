@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalogue_entry import Entry
 from ..verdict import evidence
-from .judged import Judged, gigabytes
+from .judged import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], wis
         container = facts["system"]["container"]
         out.fail(
             "os.limits.memlock",
-            f"a launch may lock {gigabytes(soft)} of memory, and RDMA needs all of its buffers locked",
+            f"a launch may lock {soft // 1024} kB of memory, and RDMA needs all of its buffers locked",
             "Start the container with --ulimit memlock=-1" if container else "The step baseline lifts the limit",
             "" if container else BASELINE,
             observed=str(soft),

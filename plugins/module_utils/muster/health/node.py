@@ -49,7 +49,7 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
     """Return {findings, verdict}. A result with `skipped` in it would be that of a skipped task to Ansible."""
     findings: list[Finding] = []
     skipped: list[dict[str, str]] = []
-    for each in (*(one.judge for one in JUDGES), _gpus, _code):
+    for each in (*(one.judge for one in JUDGES), _gpus, code):
         found, left_out = each(facts, wish)
         findings += found
         skipped += left_out
@@ -74,7 +74,7 @@ def _gpus(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Findi
     return gpus.judge(facts["gpu"], wish)
 
 
-def _code(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
+def code(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
     findings, skipped = [], []
     for path, seen in facts["code"].items():
         if seen["digest"]:

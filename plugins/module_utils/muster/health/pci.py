@@ -172,9 +172,9 @@ def _links(out: Judged, seen: Mapping[str, Any]) -> None:
         device = seen["devices"][slot]
         upper = seen["devices"][seen["above"][slot][-1]] if seen["above"][slot] else {}
         speed, width = (_least(device[key], upper.get(key)) for key in ("max_speed", "max_width"))
-        if (device["speed"] and speed and device["speed"] < speed) or (
-            device["width"] and width and device["width"] < width
-        ):
+        if not (device["speed"] and device["width"] and speed and width):
+            continue
+        if device["speed"] < speed or device["width"] < width:
             out.warn(
                 "pci.link.slow",
                 f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "

@@ -33,7 +33,7 @@ FINDINGS = {
     ),
     "sw.torch.hangs": Entry(
         reads="how long an import of torch takes, where its build has CUDA",
-        fires="fail: it does not come to an end within 50 s, as with a GPU that does not answer",
+        fires="unknown: it does not come to an end within 50 s, as with a GPU that does not answer or a very slow disk",
         fix="Look at the GPUs first",
     ),
     "sw.torch.broken": Entry(
@@ -106,8 +106,18 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     said = seen.get("said") or {}
     if not said.get("torch"):
         why = seen.get("why") or said.get("error") or "no Python lies beside torchrun"
-        report = "sw.torch.hangs" if seen.get("hangs") and wish["gpus"] else "sw.torch.missing"
-        out.fail(report, f"the Python beside {wish['torchrun']} has no torch to offer: {why}", "Build it with", PYTORCH)
+        if seen.get("hangs"):
+            report = "sw.torch.hangs"
+            python = seen["python"]
+            out.unknown(
+                report,
+                f"torch cannot be looked at: {why}",
+                "Look how long it takes",
+                f"time {python} -c 'import torch'",
+            )
+        else:
+            report = "sw.torch.missing"
+            out.fail(report, f"the Python beside {wish['torchrun']} has no torch: {why}", "Build it with", PYTORCH)
         return out.skip_all(
             [name for name in rest if name not in ("sw.torchrun.missing", report)], "torch did not answer"
         )
