@@ -82,7 +82,7 @@ def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -
     points = [(step["step"], step[key]) for step in steps if _is_number(step.get("step")) and _is_number(step.get(key))]
     if len(points) < 2:
         return None
-    points = points[:: -(-len(points) // POINTS)] + points[-1:]
+    points = [*points[: -1 : -(-len(points) // POINTS)], points[-1]]
     (begin, first), (end, last) = points[0], points[-1]
     end = max(end, begin + 1)
     top = max(value for _, value in points) or 1.0

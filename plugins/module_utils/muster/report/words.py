@@ -45,7 +45,7 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, st
             "status": status,
             "word": WORDS[status],
             "node": first["node"],
-            "sentence": f"{sentence} The others went on: {verdict['summary']}" if went_on else sentence,
+            "sentence": f"{sentence.rstrip('.')}. The others went on: {verdict['summary']}" if went_on else sentence,
             "advice": "When that is mended, run it again: what is done already is not done twice",
             "command": str(run.get("command", "")),
         }
@@ -161,8 +161,7 @@ def number(value: Any) -> str:
         return ""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}".replace(",", "\u202f")
-    text = f"{value:.3g}"
-    return f"{value:.4f}".rstrip("0") if "e" in text else text
+    return f"{value:.3g}"
 
 
 def _sorted(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
