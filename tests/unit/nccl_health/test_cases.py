@@ -123,7 +123,7 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
     }
     looks["unit"] = {"way": "none", "why": "it gave no answer", "inside": None}
     seen = facts(looks, wish)
-    assert node.judge(seen, wish)["skipped"]
+    assert node.judge(seen, wish)["verdict"]["coverage"]["skipped"]
     assert traits(seen, wish)["torch"] is None
 
 
