@@ -9,8 +9,8 @@ description:
     no way, by a firewall), C(no_route), C(foreign) (another program answered) or C(wrong_host) (another node answered).
   - On every link it measures the round trip, losses, the largest packet that comes through, and how far the clocks are
     apart; and looks which source address and interface the kernel takes, and what the nodes' names lead to.
-  - Throughput is measured between disjoint pairs, one after the other, so that no node takes part in two measurements
-    at a time; above 16 nodes, each node meets eight others. What seems slow is measured again, and for longer.
+  - Throughput is measured between disjoint pairs, so that no node takes part in two measurements at a time; above 16
+    nodes, each node meets eight others. What seems slow is measured again, alone and for longer.
   - A node that stands behind bad links to most others is named; with two nodes, or a single bad link, the pair is.
   - Contacts all nodes at once, whatever the number of forks, each by the connection that the inventory gives it; use it
     with C(run_once). Nobody needs to be root. The listeners end with the probe; if that is killed, half a minute later.

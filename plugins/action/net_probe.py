@@ -36,8 +36,8 @@ PACKETS = 200  # per link; of many nodes so many that a node sends no more than 
 PACKETS_IN_ALL = 6000
 FEWEST_PACKETS = 60
 MOMENT = 0.1  # seconds that one stream lasts
-LONGER = 0.5  # that a slow one is measured again
-AGAIN = 24  # slow links that are measured again: more than that are told as they are
+LONGER = 0.25  # that one lasts which is measured again
+AGAIN = 12  # of the slowest pairs are measured again
 
 
 class ActionModule(ActionBase):
@@ -84,6 +84,7 @@ class Probe:
         self.served: dict[str, dict[str, Any]] = {}
         self.probed: dict[str, dict[str, Any]] = {}
         self.rates: dict[tuple[str, str], float] = {}
+        self.twice: set[tuple[str, str]] = set()
 
     def begin(self, connections: dict[str, NodeConnection]) -> None:
         self.connections = connections
@@ -137,15 +138,18 @@ class Probe:
         return {"node": name, "address": wish["address"], "ports": ports, "names": called}
 
     def measure(self) -> None:
-        """Bulk streams between pairs, one after the other; what seems slow is measured again, and for longer."""
+        """Bulk streams between disjoint pairs; what seems slow is measured again, alone and for longer."""
         usable = {(link.origin, link.target) for link in self.cluster().links if "ok" in link.ports.values()}
         self.pairs(schedule.calls(list(self.wishes), usable), MOMENT)
         slow = quality.suspects(self.cluster())
-        pairs = {tuple(sorted(pair)) for pair in slow if pair in usable or pair[::-1] in usable}
-        if 0 < len(pairs) <= AGAIN:
-            ways = [way for one, other in sorted(pairs) for way in [(one, other), (other, one)] if way in usable]
-            first = {frozenset(way): way for way in reversed(ways)}
-            self.pairs(schedule.again(list(first.values())), LONGER)
+        pairs: dict[frozenset[str], tuple[str, str]] = {}
+        for pair in sorted(slow, key=lambda pair: self.rates[pair]):
+            way = pair if pair in usable else pair[::-1]
+            if way in usable and len(pairs) < AGAIN:
+                pairs.setdefault(frozenset(pair), way)
+        for caller, called in schedule.again(list(pairs.values())).items():
+            self.pairs({caller: called}, LONGER)
+            self.twice.update(way for peer in called for way in ((caller, peer), (peer, caller)))
 
     def pairs(self, calls: dict[str, list[str]], seconds: float) -> None:
         ports = {(link.origin, link.target): port for link in self.cluster().links for port in good_ports(link)}
@@ -190,6 +194,7 @@ class Probe:
         found = links.between(nodes, self.probed)
         for link in found:
             link.rate = self.rates.get((link.origin, link.target))
+            link.twice = (link.origin, link.target) in self.twice
         plan = self.plan
         return Cluster(nodes, found, plan["head"], plan["port"], plan["participants"], self.left_out)
 

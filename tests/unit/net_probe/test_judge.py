@@ -106,6 +106,7 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
         for pattern, rate in case.get("rates", {}).items():
             if concerns(pattern, link.origin, link.target):
                 link.rate = rate * 1e9
+                link.twice = True
     port = case.get("port", PORT)
     return Cluster(nodes, links, names[0], port, case.get("participants", names), case.get("left_out", {}))
 

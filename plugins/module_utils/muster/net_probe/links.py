@@ -54,7 +54,8 @@ class Link:
     """The way from one node to another, as the first one saw it; None is not measured.
 
     ports: {port: outcome}. lost of sent: small packets. path_mtu: the largest packet that came through; hole: packets
-    above it did not, though smaller ones did. offset: seconds that the other's clock is ahead.
+    above it did not, though smaller ones did. offset: seconds that the other's clock is ahead. rate: bit/s; twice:
+    whether it is the better of two.
     """
 
     origin: str
@@ -69,6 +70,7 @@ class Link:
     source: str | None = None
     interface: str | None = None
     rate: float | None = None
+    twice: bool = False
     answered_by: str = ""
     error: str = ""
 
