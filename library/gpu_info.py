@@ -61,7 +61,8 @@ facts:
     smi:
       description: >-
         How asking C(nvidia-smi) went: status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
-        why, seconds, what it said beside its answer (notes), and the numbers of GPUs that it could not reach (lost).
+        why, seconds, what it said beside its answer (notes), and the GPUs that it could not reach (lost by their
+        numbers, lost_slots by their places on the bus).
       type: dict
       returned: always
     gpus:
@@ -82,6 +83,7 @@ facts:
       type: dict
       returned: always
     fabric_manager: {description: "Its unit, version and complaints, or null.", type: dict, returned: always}
+    imex: {description: "State of the unit nvidia-imex, or empty.", type: str, returned: always}
     holders:
       description: Processes that have a file of the driver open, without those that keep it ready.
       type: list

@@ -6,7 +6,7 @@
  * The scenario comes in the environment. STANDIN_MODEL: a row of MODELS. STANDIN_GPUS: how many. STANDIN_DRIVER.
  * Faults, each given as GPU[:LINK]: STANDIN_LOST, STANDIN_INACTIVE, STANDIN_ERRORS, STANDIN_REMAP, STANDIN_REMAP_FAILED,
  * STANDIN_ECC, STANDIN_MIG, STANDIN_PROHIBITED, STANDIN_HOT, STANDIN_POWER, STANDIN_NARROW, STANDIN_RECOVERY,
- * STANDIN_FABRIC, STANDIN_HELD, STANDIN_PROCESS (of PID STANDIN_PID), STANDIN_NOT_PERSISTENT.
+ * STANDIN_BROKEN, STANDIN_BROKEN_NAME, STANDIN_UNUSABLE, STANDIN_FABRIC, STANDIN_HELD, STANDIN_PROCESS (of PID STANDIN_PID), STANDIN_NOT_PERSISTENT.
  *
  * Structures and numbers: NVIDIA's nvml.h, as the package nvidia-ml-py has them (BSD licence). Every other function that
  * nvidia-smi asks for answers "not supported"; record.py writes those into standin_missing.h from the program's strings.
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, UNKNOWN = 999 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, RESET = 16, UNKNOWN = 999 };
 
 struct model {
     const char *key, *name, *vbios, *part, *image;
@@ -87,10 +87,14 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDr
 
 const char *nvmlErrorString(int code) {
     switch (code) {
+        /* The words of libnvidia-ml 580. */
         case OK: return "Success";
+        case INVALID: return "Invalid Argument";
         case UNSUPPORTED: return "Not Supported";
         case NOT_FOUND: return "Not Found";
+        case TOO_SMALL: return "Insufficient Size";
         case LOST: return "GPU is lost";
+        case RESET: return "GPU requires reset";
         case UNKNOWN: return "Unknown Error";
         default: return "Error";
     }
@@ -149,7 +153,10 @@ int nvmlDeviceGetPciInfoExt(void *device, struct pci_ext *to) {
     strcpy(to->text, pci.text);
     return OK;
 }
-int nvmlDeviceGetName(void *device, char *to, unsigned length) { return text(to, length, model()->name); }
+int nvmlDeviceGetName(void *device, char *to, unsigned length) {
+    if (fault("STANDIN_BROKEN_NAME", device, -1)) return UNKNOWN;
+    return text(to, length, model()->name);
+}
 int nvmlDeviceGetUUID(void *device, char *to, unsigned length) {
     char uuid[80];
     snprintf(uuid, sizeof uuid, "GPU-00000000-0000-4000-8000-%012x", gpu(device));
@@ -188,12 +195,14 @@ static unsigned long long used(void *device) {
 }
 struct memory { unsigned version; unsigned long long total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *to) {
+    if (fault("STANDIN_BROKEN", device, -1)) return LOST;
     to->total = (unsigned long long)model()->memory << 20, to->reserved = 483ULL << 20, to->used = used(device) << 20;
     to->free = to->total - to->reserved - to->used;
     return OK;
 }
 struct old_memory { unsigned long long total, free, used; };
 int nvmlDeviceGetMemoryInfo(void *device, struct old_memory *to) {
+    if (fault("STANDIN_BROKEN", device, -1)) return LOST;
     to->total = (unsigned long long)model()->memory << 20, to->used = used(device) << 20;
     to->free = to->total - to->used;
     return OK;
@@ -206,6 +215,8 @@ struct utilization { unsigned gpu, memory; };
 int nvmlDeviceGetUtilizationRates(void *device, struct utilization *to) { to->gpu = to->memory = 0; return OK; }
 
 int nvmlDeviceGetEccMode(void *device, int *now, int *pending) {
+    if (fault("STANDIN_UNUSABLE", device, -1)) return RESET;
+    if (fault("STANDIN_BROKEN", device, -1)) return UNKNOWN;
     if (!model()->ecc) return UNSUPPORTED;
     *now = *pending = 1;
     return OK;

@@ -28,6 +28,7 @@ QUESTIONS = {
 SECONDS = 30.0
 LIBRARIES = ("/usr/lib/*-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1", "/usr/lib/libnvidia-ml.so.1")
 FABRIC_UNIT = "nvidia-fabricmanager.service"
+IMEX_UNIT = "nvidia-imex.service"
 FABRIC_LOG = Path("/var/log/fabricmanager.log")
 MOST_OF_THE_LOG = 200_000
 DISPLAY = "0x03"
@@ -100,6 +101,7 @@ def _library() -> str:
 
 def _fabric_manager() -> dict[str, Any]:
     unit = run("systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", FABRIC_UNIT)
+    imex = run("systemctl", "show", "--property=LoadState,ActiveState", IMEX_UNIT)
     version = run("nv-fabricmanager", "--version")
     log, log_why = "", ""
     try:
@@ -113,6 +115,7 @@ def _fabric_manager() -> dict[str, Any]:
     return {
         "unit": unit.text,
         "unit_why": unit.why,
+        "imex": imex.text,
         "version": version.text,
         "version_why": version.why,
         "log": log,

@@ -52,6 +52,7 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "580": {
         "h100-healthy": {"GPUS": "8"},
         "h100-lost": {"GPUS": "8", "LOST": "3"},
+        "h100-first-lost": {"GPUS": "3", "LOST": "0"},
         "h100-link-inactive": {"INACTIVE": "1:17"},
         "h100-links-inactive": {"INACTIVE": "1"},
         "h100-link-errors": {"ERRORS": "0:4"},
@@ -66,6 +67,9 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
         "h100-not-persistent": {"NOT_PERSISTENT": "0"},
         "h100-fabric-in-progress": {"FABRIC": "1"},
         "h100-held": {"HELD": "1"},
+        "h100-lost-while-listed": {"BROKEN": "1"},
+        "h100-without-a-name": {"BROKEN_NAME": "1"},
+        "h100-unusable": {"UNUSABLE": "0"},
     },
     "595": {"b200-healthy": {"MODEL": "b200"}},
     "615": {"h100-pcie-healthy": {"MODEL": "h100-pcie", "UNBRIDGED": "1"}, "rtx4090-healthy": {"MODEL": "rtx4090"}},

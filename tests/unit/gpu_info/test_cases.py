@@ -81,6 +81,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
             "version": f"Fabric Manager version is : {loaded}\n",
             "version_why": "",
             "log": "",
+            "imex": "LoadState=not-found\nActiveState=inactive\n",
             "log_why": "",
         },
         "holders": [],

@@ -8,13 +8,14 @@
     nvswitches number of NVSwitches on the bus
     driver     {loaded, open, library, on_disk, cuda}: version of the module in the kernel, whether it is the open one,
                version of libnvidia-ml, of the module on disk, and the newest CUDA that the driver takes
-    smi        {status, why, seconds, notes, lost}: how `nvidia-smi -q -x` went. status: ok, not_run, missing, hangs,
-               mismatch, no_driver, failed or unreadable; notes: what it said beside its answer; lost: numbers of the
-               GPUs that it could not reach
+    smi        {status, why, seconds, notes, lost, lost_slots}: how `nvidia-smi -q -x` went. status: ok, not_run,
+               missing, hangs, mismatch, no_driver, failed or unreadable; notes: what it said beside its answer; the
+               others: the GPUs that it could not reach, by number or by slot, whichever it told
     gpus       [GPU], in the driver's order; see query.gpu
     missing    [slot] on the bus and bound to nvidia, and not among the driver's GPUs; None where that cannot be told
     topology   {between: {GPU: {peer: how}}, cpus: {GPU: list}, numa: {GPU: node}, nics: {NIC0: name}} or None
     fabric_manager {unit, enabled, version, log} or None where it is not installed; unit: active, failed... or ""
+    imex       state of the unit nvidia-imex, or ""
     holders    [{pid, name, owner, age, unit, devices}] processes that have a file of the driver open
     holders_all whether those of other users could be seen
     skipped    {what: why} what could not be looked at

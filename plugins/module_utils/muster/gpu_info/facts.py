@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..inspect_facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
-from . import markup, query
+from . import markup, query, values
 from .nvlink import links
 from .processes import describe, holders
 from .topology import topology
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 # What a device that has fallen off the bus reads as.
 GONE = "ffffffff"
-# Since 580 on the error stream, and the others are told all the same; before, it is all that is said. Seen with the
-# real programs of 470 to 615.
-LOST = re.compile(r"device handle for GPU ?(\d+):")
+# Since 580 on the error stream, and the others are told all the same; before, it is all that is said. By its number
+# with the programs of 470 to 615 that were tried, and by its place on the bus in many a report.
+LOST = re.compile(r"device handle for gpu ?([0-9a-f:.]+?):? ", re.IGNORECASE)
 MOST_NOTES = 1000
 # A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
@@ -32,7 +32,7 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
     container = look["virt"] if look["virt"] in CONTAINERS else ""
     bus = _bus(look, container, skipped)
     smi, root = _smi(look)
-    gpus = _gpus(root, smi["lost"])
+    gpus = _gpus(root, smi)
     _add_links(gpus, look, skipped)
     for gpu in gpus:
         gpu["processes"] = [_process(each, look["processes"], uptime) for each in gpu["processes"]]
@@ -50,17 +50,20 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
         "missing": _missing(bus, gpus, smi, container),
         "topology": topology(_answer(look, "topology")),
         "fabric_manager": _fabric_manager(look["fabric_manager"], skipped),
+        "imex": _unit(look["fabric_manager"]["imex"])[0],
         "holders": holders(look["holders"], uptime),
         "holders_all": look["saw_all_holders"],
         "skipped": skipped,
     }
 
 
-def _gpus(root: markup.Element | None, lost: list[int]) -> list[dict[str, Any]]:
-    """Return the GPUs that were listed, numbered as the driver does: one that is lost keeps its number."""
-    elements = root.all("gpu") if root else []
-    numbers = [number for number in range(len(elements) + len(lost)) if number not in lost]
-    return [query.gpu(element, number) for number, element in zip(numbers, elements, strict=False)]
+def _gpus(root: markup.Element | None, smi: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the GPUs that were listed, numbered as the driver does, by bus: one that is lost keeps its number."""
+    gpus = [query.gpu(element, number) for number, element in enumerate(root.all("gpu") if root else [])]
+    places = sorted([*(gpu["slot"] for gpu in gpus), *smi["lost_slots"]])
+    numbers = [number for number in range(len(places) + len(smi["lost"])) if number not in smi["lost"]]
+    by_place = dict(zip(places, numbers, strict=False))
+    return [{**gpu, "index": by_place[gpu["slot"]]} for gpu in gpus]
 
 
 def _answer(look: Mapping[str, Any], question: str) -> str:
@@ -111,7 +114,7 @@ def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None
     """Return how asking went, and the answer."""
     if not look["smi"]:
         why = "the driver is not loaded, and nvidia-smi would load it"
-        return {"status": "not_run", "why": why, "seconds": None, "notes": "", "lost": []}, None
+        return {"status": "not_run", "why": why, "seconds": None, "notes": "", "lost": [], "lost_slots": []}, None
     answer = look["smi"]["query"]
     root, notes, complete = markup.parse(answer["text"], "nvidia_smi_log")
     if root is not None and complete:
@@ -127,13 +130,14 @@ def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None
     else:
         status = "failed" if answer["why"] else "unreadable"
     said = "\n".join(filter(None, [notes, root.value("error_string") if root else "", answer["aside"].strip()]))
-    lost = sorted({int(number) for number in LOST.findall(said)})
+    lost = sorted(set(LOST.findall(said)))
     return {
         "status": status,
         "why": answer["why"],
         "seconds": answer["seconds"],
         "notes": said[:MOST_NOTES],
-        "lost": lost,
+        "lost": [int(place) for place in lost if place.isdigit()],
+        "lost_slots": [values.slot(place) for place in lost if ":" in place],
     }, root
 
 
@@ -178,19 +182,25 @@ def _missing(
 
 
 def _fabric_manager(look: Mapping[str, str], skipped: dict[str, str]) -> dict[str, Any] | None:
-    unit = dict(re.findall(r"^(\w+)=(.*)$", look["unit"], re.MULTILINE))
+    unit, enabled = _unit(look["unit"])
     version = re.search(r"(\d+\.\d+[\d.]*)", look["version"])
-    installed = bool(version) or unit.get("LoadState") == "loaded"
-    if not installed:
+    if not (version or unit):
         return None
     if look["log_why"]:
         skipped["fabric_manager.log"] = look["log_why"]
     return {
-        "unit": unit.get("ActiveState", "") if unit.get("LoadState") == "loaded" else "",
-        "enabled": unit.get("UnitFileState", "") == "enabled",
+        "unit": unit,
+        "enabled": enabled,
         "version": version[1] if version else "",
         "log": _errors_since_start(look["log"]),
     }
+
+
+def _unit(shown: str) -> tuple[str, bool]:
+    """Return the state of a unit as systemctl shows it, "" for one that is not there, and whether it is enabled."""
+    properties = dict(re.findall(r"^(\w+)=(.*)$", shown, re.MULTILINE))
+    state = properties.get("ActiveState", "") if properties.get("LoadState") == "loaded" else ""
+    return state, properties.get("UnitFileState", "") == "enabled"
 
 
 def _errors_since_start(log: str) -> list[str]:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html import unescape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z_][\w.-]*)(?P<rest>[^<>]*)>")
 ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*["']([^"']*)["']""")
@@ -36,6 +40,12 @@ class Element:
         for name in path.split("/"):
             found = [child for element in found for child in element.children if child.name == name]
         return found
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it and below."""
+        yield self.text
+        for child in self.children:
+            yield from child.texts()
 
     def value(self, *paths: str) -> str:
         """Return the text on the first path that is there; drivers have renamed much."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .values import broken, flag, number, slot, whole, word
+from .values import LOST, NEEDS_RESET, broken, flag, number, slot, whole, word
 
 if TYPE_CHECKING:
     from .markup import Element
@@ -32,10 +32,12 @@ def gpu(element: Element, index: int) -> dict[str, Any]:
     throttle, utilization, fabric, processes}
     """
     value = element.value
+    said = {text.strip("[]").lower() for text in element.texts()}
     return {
         "index": index,
         "slot": slot(value("pci/pci_bus_id") or element.attributes.get("id", "")),
-        "lost": broken(value("product_name")) or broken(value("uuid")) or broken(value("fb_memory_usage/total")),
+        # A single reading fails on healthy GPUs, too; one without a name or memory is none to compute on.
+        "lost": LOST in said or any(broken(value(path)) for path in ("product_name", "uuid", "fb_memory_usage/total")),
         "name": word(value("product_name")),
         "architecture": word(value("product_architecture")),
         "uuid": word(value("uuid")),
@@ -49,7 +51,7 @@ def gpu(element: Element, index: int) -> dict[str, Any]:
         "mig": flag(value("mig_mode/current_mig")),
         "mig_pending": flag(value("mig_mode/pending_mig")),
         "compute_mode": word(value("compute_mode")),
-        "recovery": _recovery(element),
+        "recovery": "reset" if NEEDS_RESET in said else _recovery(element),
         "memory": {name: whole(value(f"fb_memory_usage/{name}")) for name in ("total", "used", "free")},
         "ecc": _ecc(element),
         "retired": _retired(element),

@@ -14,7 +14,8 @@ NAMED = re.compile(r"^\s*(NIC\d+):\s+(\S+)\s*$")
 def topology(text: str) -> dict[str, Any] | None:
     """Return the matrix, by the names that nvidia-smi gives: GPU0, NIC0; None when there is none in the text."""
     lines = [ESCAPE.sub("", line).rstrip() for line in text.splitlines()]
-    head = next((number for number, line in enumerate(lines) if _cells(line)[1:2] == ["GPU0"]), None)
+    # Without a GPU0, when that one is lost.
+    head = next((number for number, line in enumerate(lines) if re.match(r"\tGPU\d+\t", line)), None)
     if head is None:
         return None
     columns = _cells(lines[head])[1:]

@@ -6,8 +6,10 @@ import re
 
 # From the strings of nvidia-smi 470 to 615: what stands where a value would be.
 NOTHING = ("", "n/a", "none", "[n/a]", "not supported", "[not supported]", "not available", "insufficient permissions")
-# The GPU no longer answers, though the driver still lists it.
-BROKEN = ("unknown error", "[unknown error]", "err!", "gpu is lost", "[gpu is lost]", "gpu access blocked by the os")
+# What libnvidia-ml says instead of a value, in its own words; the GPU is listed all the same.
+LOST = "gpu is lost"
+NEEDS_RESET = "gpu requires reset"
+BROKEN = ("unknown error", "[unknown error]", "err!", LOST, f"[{LOST}]", NEEDS_RESET, f"[{NEEDS_RESET}]")
 YES = ("yes", "enabled", "active", "true", "on")
 NO = ("no", "disabled", "not active", "false", "off", "inactive")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

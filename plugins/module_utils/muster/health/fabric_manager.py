@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..catalogue_entry import Entry
 from ..verdict import evidence
 from ..words import few
+from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,11 @@ FINDINGS = {
         "the fabric health of each GPU (drivers since 560)",
         "its bandwidth is degraded, a route is broken or being mended, or it is wrongly configured",
         "Look at the log of the fabric manager; on a rack with NVLink between nodes, at nvidia-imex-ctl -N too",
+    ),
+    "fabric_manager.imex": Entry(
+        "the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (their cluster UUID)",
+        "it is not active: NCCL then goes over the network, or ends with CUDA error 800",
+        "sudo systemctl enable --now nvidia-imex, on every node of the NVLink domain",
     ),
     "fabric_manager.log": Entry(
         "/var/log/fabricmanager.log since its last start, readable by root",
@@ -153,6 +159,21 @@ def health(node: GpuNode) -> Iterator[Finding]:
         )
 
 
+def imex(node: GpuNode) -> Iterator[Finding]:
+    clustered = [gpu for gpu in node.gpus if gpu["fabric"] and set(gpu["fabric"]["cluster"] or "") - set("0-")]
+    if clustered and node.facts["imex"] != "active":
+        yield node.finding(
+            "fabric_manager.imex",
+            "warn",
+            f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, and nvidia-imex is "
+            f"{node.facts['imex'] or 'not there'}: memory cannot be shared over it",
+            "Start it on every node of the NVLink domain with",
+            "sudo systemctl enable --now nvidia-imex",
+            observed=node.facts["imex"],
+            expected="active",
+        )
+
+
 def log(node: GpuNode) -> Iterator[Finding]:
     seen = node.facts["fabric_manager"]
     faults = [line for line in seen["log"] if FAULTS.search(line)] if seen else []
@@ -167,4 +188,4 @@ def log(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-RULES = (active, version, state, health, log)
+RULES = (active, version, state, health, imex, log)

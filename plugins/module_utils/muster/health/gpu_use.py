@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue_entry import Entry
+from ..gpu_models import model_of
 from ..verdict import evidence
 from ..words import few, plural
 from .gpu_node import duration, have
@@ -42,8 +43,9 @@ FINDINGS = {
         "Look at the cooling of the node",
     ),
     "gpu.pcie.narrow": Entry(
-        "the width of the PCIe link now, and what device and slot could have",
-        "fewer lanes than both could: a link is not made narrower to save power",
+        "the width of the PCIe link now",
+        "fewer lanes than the GPU's like on this node, or than a board with NVLink gives it. Slots that all have fewer "
+        "are not told: the device does not know them",
         "Reseat the GPU or its riser",
     ),
     "gpu.pcie.slow": Entry(
@@ -103,15 +105,15 @@ def hot(node: GpuNode) -> Iterator[Finding]:
 def pcie(node: GpuNode) -> Iterator[Finding]:
     for gpu in node.gpus:
         link = gpu["link"]
-        if link["width"] and link["width_max"] and link["width"] < link["width_max"]:
+        if link["width"] and link["width"] < _lanes(node, gpu):
             yield node.finding(
                 "gpu.pcie.narrow",
                 "warn",
-                f"{node.named([gpu])} is connected with {link['width']} PCIe lanes of {link['width_max']}",
+                f"{node.named([gpu])} is connected with {link['width']} PCIe lanes, and {_lanes(node, gpu)} are usual",
                 "Power the node off and reseat the GPU or its riser; look at the link with",
                 f"sudo lspci -vv -s {gpu['slot']} | grep Lnk",
                 observed=f"x{link['width']}",
-                expected=f"x{link['width_max']}",
+                expected=f"x{_lanes(node, gpu)}",
             )
         busy = gpu["performance"] in ("P0", "P1") and (gpu["utilization"] or 0) > 0
         if busy and link["generation"] and link["generation_max"] and link["generation"] < link["generation_max"]:
@@ -124,6 +126,17 @@ def pcie(node: GpuNode) -> Iterator[Finding]:
                 observed=str(link["generation"]),
                 expected=str(link["generation_max"]),
             )
+
+
+def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
+    """Return how many lanes a GPU should have: all on a board of the maker's, else as many as its like have here.
+
+    What device and driver could is not what the slot can: clouds lend GPUs with half of it, and many a slot has half.
+    """
+    model = model_of(gpu["name"])
+    if model and model.links:
+        return gpu["link"]["width_max"] or 0
+    return max(other["link"]["width"] or 0 for other in node.gpus if other["name"] == gpu["name"])
 
 
 def foreign(node: GpuNode) -> Iterator[Finding]:

@@ -133,7 +133,7 @@ def driver(node: GpuNode) -> Iterator[Finding]:
             "Install it with",
             "ansible-playbook site.yml --tags gpu_stack",
         )
-    elif status in ("failed", "unreadable", "no_driver") and not smi["lost"]:
+    elif status in ("failed", "unreadable", "no_driver") and not (smi["lost"] or smi["lost_slots"]):
         said = smi["notes"].splitlines()[0] if smi["notes"] else smi["why"]
         what = "nvidia-smi failed" if smi["why"] else "the answer of nvidia-smi cannot be read"
         yield node.finding(
@@ -149,14 +149,14 @@ def driver(node: GpuNode) -> Iterator[Finding]:
 def lost(node: GpuNode) -> Iterator[Finding]:
     """GPUs that are there and cannot be used: by the bus, and by what the driver says."""
     facts = node.facts
-    slots = dict.fromkeys(facts["missing"] or [])
+    slots = dict.fromkeys([*(facts["missing"] or []), *facts["smi"]["lost_slots"]])
     slots.update(dict.fromkeys(gpu["slot"] for gpu in facts["gpus"] if gpu["lost"]))
     silent = [device["slot"] for device in facts["bus"] if device["answers"] is False]
     slots.update(dict.fromkeys(silent))
     said = facts["smi"]["lost"]
     for slot in slots:
-        how = "no longer answers there" if slot in silent else "the driver cannot reach it"
-        yield _lost(node, f"the GPU at {slot} is on the bus, and {how}", f"/sys/bus/pci/devices/{slot}", how)
+        how = "it no longer answers on the bus" if slot in silent else "the driver cannot reach it"
+        yield _lost(node, f"the GPU at {slot} is lost: {how}", f"/sys/bus/pci/devices/{slot}", how)
     if not slots:
         for number in said:
             yield _lost(node, f"the driver has lost GPU {number}", "nvidia-smi -q -x", facts["smi"]["notes"])
