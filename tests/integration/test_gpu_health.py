@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 OF_GPUS = ("gpu.", "nvlink.", "fabric_manager.")
 SLOT = "/sys/bus/pci/devices/0000:1d:00.0"
-# A line as it comes from the real one where a board's information is damaged; everything else is as ever.
-WARNING = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
+# The real one says this before it answers, where it is so.
+CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
+# This one means nothing.
+WARNING = "WARNING: a line that is no part of the answer\n"
 # What is wrong, the command on the node that shows it and what it says, and the findings that must follow.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, set[str]]] = {
     "a GPU is lost": (
@@ -45,6 +47,12 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, set[str]]] = {
         "nvidia-smi -q -x | grep -c '<remapped_row_pending>Yes'",
         "1\n",
         {"gpu.remap.pending"},
+    ),
+    "nvidia-smi warns of an infoROM": (
+        {"says_first": CORRUPT},
+        "nvidia-smi -q -x | head -1",
+        CORRUPT,
+        {"gpu.inforom.corrupt"},
     ),
     "nvidia-smi hangs": (
         {"hangs": True},
