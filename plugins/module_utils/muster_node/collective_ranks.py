@@ -27,13 +27,17 @@ def start(text: str) -> None:
     """Start one process for each rank, and print what came of it."""
     given = json.loads(text)
     with tempfile.TemporaryDirectory() as folder:
-        given["store"] = f"{folder}/store"
-        result = wait(given, [begin(given, number) for number in range(given["nproc"])], time.monotonic())
+        begun = time.monotonic()
+        ranks = [begin(given, number, folder) for number in range(given["nproc"])]
+        failed = wait(ranks, begun + given["seconds"])
+        for process in ranks:
+            process.kill()
+        result = {**told(given, folder, failed), "seconds": round(time.monotonic() - begun, 2)}
     sys.stdout.write("\n" + MARK + json.dumps(result) + "\n")
 
 
-def begin(given: dict[str, Any], number: int) -> subprocess.Popen[str]:
-    told = {key: given[key] for key in ("backend", "nproc", "store", "seconds")}
+def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[str]:
+    told = {**{key: given[key] for key in ("backend", "nproc")}, "store": f"{folder}/store"}
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
         "HOME": str(Path.home()),
@@ -45,47 +49,48 @@ def begin(given: dict[str, Any], number: int) -> subprocess.Popen[str]:
             "GLOO_SOCKET_IFNAME": given["interface"],
             "NCCL_SOCKET_IFNAME": f"={given['interface']}",
         }
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment,
-    )
+    # What they say goes into files: a pipe that nobody reads would stop a rank that says much.
+    with Path(folder, f"{number}.out").open("w") as out, Path(folder, f"{number}.err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-"], stdin=subprocess.PIPE, stdout=out, stderr=err, text=True, env=environment
+        )
     if process.stdin is not None:
         process.stdin.write(f"{given['program']}\nrank({json.dumps(told)!r}, {number})\n")
         process.stdin.close()
-        process.stdin = None
     return process
 
 
-def wait(given: dict[str, Any], ranks: list[subprocess.Popen[str]], begun: float) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    why = said = ""
-    for number, process in enumerate(ranks):
-        try:
-            out, err = process.communicate(timeout=max(1.0, given["seconds"] - 5 - (time.monotonic() - begun)))
-        except subprocess.TimeoutExpired:
-            why = why or f"rank {number} did not come to an end within {given['seconds']:.0f} s"
-            break
-        line = next((line for line in out.splitlines() if line.startswith(MARK)), "")
-        if process.returncode or not line:
-            words = err.strip().splitlines()
-            why = why or f"rank {number} ended with {process.returncode}" + (f": {words[-1][:300]}" if words else "")
-            said = said or err[-2000:]
-            break
+def wait(ranks: list[subprocess.Popen[str]], deadline: float) -> tuple[int, int | None] | None:
+    """Return the rank that failed first and how it ended, None for one that did not end; nothing when all went well."""
+    while True:
+        codes = [process.poll() for process in ranks]
+        bad = [(number, code) for number, code in enumerate(codes) if code]
+        if bad:
+            return bad[0]
+        if None not in codes:
+            return None
+        if time.monotonic() > deadline:
+            return codes.index(None), None
+        time.sleep(0.05)
+
+
+def told(given: dict[str, Any], folder: str, failed: tuple[int, int | None] | None) -> dict[str, Any]:
+    if failed:
+        number, code = failed
+        said = Path(folder, f"{number}.err").read_text(errors="replace")
+        words = said.strip().splitlines()
+        end = f"did not end within {given['seconds']:.0f} s" if code is None else f"ended with {code}"
+        why = f"rank {number} {end}" + (f": {words[-1][:300]}" if words else "")
+        return {"why": why, "said": said[-2000:], "wrong": [], "speeds": []}
+    results = []
+    for number in range(given["nproc"]):
+        lines = Path(folder, f"{number}.out").read_text(errors="replace").splitlines()
+        line = next((line for line in lines if line.startswith(MARK)), "")
+        if not line:
+            return {"why": f"rank {number} gave no answer", "said": "", "wrong": [], "speeds": []}
         results.append(json.loads(line.removeprefix(MARK)))
-    for process in ranks:
-        process.kill()
-    return {
-        "why": why,
-        "said": said,
-        "wrong": [result["rank"] for result in results if not result["right"]],
-        "seconds": round(time.monotonic() - begun, 2),
-        "speeds": results[0]["speeds"] if results else [],
-    }
+    wrong = [result["rank"] for result in results if not result["right"]]
+    return {"why": "", "said": "", "wrong": wrong, "speeds": results[0]["speeds"]}
 
 
 def rank(text: str, number: int) -> None:

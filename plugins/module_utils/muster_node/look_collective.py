@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Importing torch for every rank, with CUDA from a cold disk, and NCCL's own start.
 SECONDS = 120.0
-SLACK = 5.0
+SLACK = 10.0
 
 
 def look(wish: Mapping[str, Any], interface: str, properties: Mapping[str, str]) -> dict[str, Any]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 OF_THE_NODE = (IFNAME, "GLOO_SOCKET_IFNAME", HCA, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS")
 # torch's own and others' that change what ranks do together.
 WORTH = re.compile(r"^(NCCL_|GLOO_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
+UNITS = "the environment of units"
+# Not a launch: that one has the environment of its plan alone.
+HEIRS = {"/etc/environment": "what is started by hand", UNITS: "every other unit"}
 
 FINDINGS = {
     "env.debugging": Entry(
@@ -94,31 +97,30 @@ def chosen_adapters(files: Mapping[str, Mapping[str, str]]) -> str:
 def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     out = Judged(wish["node"])
     seen = facts["environment"]
-    places = {**seen["nccl_conf"], "/etc/environment": seen["login"], "the environment of units": seen["unit"]}
+    places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
     for place, variables in places.items():
-        every = place.endswith(".conf")
+        who = "every launch" if place.endswith(".conf") else HEIRS[place]
         for name, value in variables.items():
             if not is_debugging(name, value):
                 continue
             file = place.replace("~", f"~{wish['user']}")
             out.warn(
                 "env.debugging",
-                f"{file} sets {name}={value}, which is for debugging alone, and "
-                + ("every launch runs with it" if every else "what is started by hand runs with it"),
+                f"{file} sets {name}={value}, which is for debugging alone, and {who} runs with it",
                 "Take it out, and give it to the launch that needs it in launch_env",
-                f"grep -n {name} {file}" if place.startswith(("/", "~")) else "systemctl show-environment",
+                f"grep -n {name} {file}" if place.startswith(("/", "~")) else "systemctl show --property=Environment",
                 observed=f"{name}={value}",
                 expected="not set",
                 evidence=evidence(file, f"{name}={value}"),
             )
-    for place in ("/etc/environment", "the environment of units"):
+    for place in HEIRS:
         names = [name for name in places[place] if name.startswith("PET_")]
         if names:
             out.warn(
                 "env.launcher",
                 f"{place} sets {', '.join(names)}, which torchrun takes for its own options",
                 "Take it out",
-                f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show-environment",
+                f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show --property=Environment",
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )

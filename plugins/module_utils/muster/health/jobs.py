@@ -100,7 +100,7 @@ def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, 
         report = out.fail if wish["gpus"] else out.warn
         report(
             "job.stale",
-            f"{plural(len(stale), 'rank')} of a job whose torchrun is gone still run: PID {few(pids.split())} of "
+            f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {few(pids.split())} of "
             f"{first['user']}, for {age(first['age'])}",
             "End them",
             f"sudo kill -9 {pids}",
