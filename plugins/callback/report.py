@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self._tell(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
+        atexit.register(self._tell, REPORTER.interrupted)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._tell(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import multiprocessing
+import os
 import re
 import shlex
 import time
@@ -29,6 +31,7 @@ FIRST_CONTACT = "its host key is not known here, or is another one than before: 
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
+WORKERS_END = 20.0  # seconds; a supervisor that is interrupted ends its launch everywhere first
 EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
 
 
@@ -42,12 +45,14 @@ class Reporter:
         self.failures: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
         self.clock = 0.0
+        self.process = 0
         self.page: Path | None = None
         self.ended = False
 
     def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
         """A playbook begins: options are those of the command line, as Ansible has them."""
         self.clock = time.monotonic()
+        self.process = os.getpid()
         tags = [tag for tag in options.get("tags") or () if tag != "all"]
         self.run = {
             "schema": 1,
@@ -92,6 +97,19 @@ class Reporter:
     def end_of_step(self) -> None:
         if self.steps:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
+
+    def interrupted(self) -> None:
+        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is told all the same."""
+        if self.ended or not self.run or os.getpid() != self.process:
+            return
+        # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.
+        for worker in multiprocessing.active_children():
+            worker.join(WORKERS_END)
+        folders = [*self.folders, *([self.cluster_folder / self.run["id"]] if self.cluster_folder else [])]
+        if any(folder.is_dir() for folder in folders):
+            why = "ansible-playbook was interrupted"
+            self.failures.append({"node": EVERYBODY, "task": self.steps[-1]["name"], "why": why, "host": EVERYBODY})
+            self.end({failure["host"] for failure in self.failures})
 
     def end(self, failed_hosts: Collection[str]) -> Path | None:
         """Write the page; whoever asks once more gets the same answer. A failure that a rescue dealt with is none."""

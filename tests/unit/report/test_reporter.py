@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,19 +180,27 @@ def test_secrets_are_covered() -> None:
 # ---------------------------------------------------------------- as ansible-playbook does it
 
 
-def played(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def begin(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.Popen[str]:
     (tmp_path / "rack").mkdir()
     (tmp_path / "rack/hosts.yml").write_text(textwrap.dedent(inventory))
     command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
     command += ["-i", str(tmp_path / "rack"), "-e", f"cluster_artifacts_dir={tmp_path}/kept"]
-    return subprocess.run(
+    return subprocess.Popen(
         command,
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HOME": str(tmp_path)},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
+
+
+def played(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    with begin(tmp_path, inventory, *arguments) as running:
+        out, err = running.communicate(timeout=60)
+    return subprocess.CompletedProcess(running.args, running.returncode, out, err)
 
 
 def test_a_bad_inventory_leaves_a_page_that_the_last_line_names(tmp_path: Path) -> None:
@@ -224,3 +234,38 @@ def test_a_page_is_asked_for_by_its_run(tmp_path: Path) -> None:
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 192.0.2.1}}}", *arguments)
     assert done.returncode == 0, done.stdout
     assert [path.parent.name for path in kept.glob("*/report.html")] == ["20260101-120000-abcd"]
+
+
+def test_what_was_looked_at_before_ctrl_c_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(
+        textwrap.dedent(
+            """
+            - name: A play that somebody ends
+              hosts: localhost
+              gather_facts: false
+              tasks:
+                - name: Judge the inventory
+                  validate_inventory: {connects: false}
+                - name: Look at something
+                  ansible.builtin.file:
+                    path: "{{ cluster_artifacts_dir }}/rack/{{ lookup('ansible.builtin.env', 'MUSTER_RUN') }}"
+                    state: directory
+                - name: Wait
+                  ansible.builtin.wait_for: {timeout: 60}
+            """
+        )
+    )
+    with begin(
+        tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 192.0.2.1}}}", str(tmp_path / "play.yml")
+    ) as running:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("kept/rack/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        running.wait(30)
+    folder = next(muster_runs.history(tmp_path / "kept/rack"))
+    assert run_of(folder / "report.html")["failures"] == [
+        {"node": "cluster", "task": "A play that somebody ends", "why": "ansible-playbook was interrupted"}
+    ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.words import few
+
 from . import checks, links, past, training, versions, words
 from .artifacts import Artifacts
 
@@ -20,7 +22,7 @@ __all__ = ["Artifacts", "outcome", "page"]
 def outcome(kept: Artifacts) -> dict[str, Any]:
     """What came of the run, for run.json: the pages of later runs tell it from there."""
     head = words.headline(kept.run, kept.verdict)
-    sentence = f"{head['node']}: {head['sentence']}" if head["node"] else head["sentence"]
+    sentence = f"{few(head['nodes'])}: {head['sentence']}" if head["nodes"] else head["sentence"]
     return {"status": head["status"], "sentence": sentence, "figures": past.figures(kept)}
 
 

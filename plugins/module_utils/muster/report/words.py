@@ -30,8 +30,8 @@ def mark(status: Any) -> str:
     return MARKS.get(str(status), "unknown")
 
 
-def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, str]:
-    """The verdict in one sentence, the node it is about, and what to type next."""
+def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict in one sentence, the nodes it is about, and what to type next."""
     status = str(verdict.get("status", ""))
     failures = run.get("failures", [])
     if failures and status in ("", "healthy", "degraded"):
@@ -44,22 +44,24 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, st
         return {
             "status": status,
             "word": WORDS[status],
-            "node": first["node"],
+            "nodes": [first["node"]],
             "sentence": f"{sentence.rstrip('.')}. The others went on: {verdict['summary']}" if went_on else sentence,
             "advice": "When that is mended, run it again: what is done already is not done twice",
             "command": str(run.get("command", "")),
         }
-    head = {"status": status, "word": WORDS.get(status, ""), "node": "", "advice": "", "command": ""}
+    head = {"status": status, "word": WORDS.get(status, ""), "nodes": [], "advice": "", "command": ""}
     if status not in WORDS:
         return {**head, "status": "unknown", "word": WORDS["unknown"], "sentence": "Nothing was looked at."}
     head["sentence"] = str(verdict.get("summary", ""))
-    worst = next(iter(_sorted(verdict.get("findings", []))), None)
-    if status == "healthy" or worst is None:
+    findings = _sorted(verdict.get("findings", []))
+    if status == "healthy" or not findings:
         return head
+    worst = findings[0]
+    same = [found["node"] for found in findings if (found["id"], found["summary"]) == (worst["id"], worst["summary"])]
     fix = worst.get("fix") or {}
     return {
         **head,
-        "node": worst["node"],
+        "nodes": list(dict.fromkeys(same)),
         "sentence": worst["summary"],
         "advice": fix.get("text", ""),
         "command": fix.get("command", ""),
