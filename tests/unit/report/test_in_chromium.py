@@ -165,7 +165,14 @@ def test_two_hundred_nodes_are_less_than_three_megabytes(pages: dict[str, Path])
     assert pages["two_hundred"].stat().st_size < 3_000_000
 
 
-def test_it_can_be_printed(browser: Chromium, pages: dict[str, Path]) -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_it_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    # A4 less a centimetre on either side.
+    browser.open(pages[name], width=718, media="print")
+    assert browser.value("document.documentElement.scrollWidth") <= 718
+
+
+def test_what_is_folded_is_printed_and_by_day(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], scheme="dark", media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
