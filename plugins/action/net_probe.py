@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster.net_probe import judge, links, names, quality, schedule
-from muster.net_probe.cluster import FIRST_UNPRIVILEGED, Cluster
+from muster.net_probe.cluster import Cluster, untried
 from muster_connection import connect
 from muster_messages import Messages
 
@@ -131,9 +131,9 @@ class Probe:
 
     def peer(self, name: str) -> dict[str, Any]:
         wish, served = self.wishes[name], self.served.get(name)
-        ports = [wish["port"], *(served["ephemeral"] if served else [])]
-        if served and served["holder"] and self.plan["port"] < FIRST_UNPRIVILEGED:
-            ports = served["ephemeral"]  # only root may listen there: what is told of it is that it was skipped
+        ports = served["ephemeral"] if served else []
+        if not untried(served, wish["port"]):
+            ports = [wish["port"], *ports]
         called = names.names_of(name, served["hostname"]) if served else []
         return {"node": name, "address": wish["address"], "ports": ports, "names": called}
 

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import resource
 import selectors
 import signal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later probe knows an earlier one
+LAUNCH = re.compile(r"muster-launch-[0-9a-f-]+\.service")
 IDLE = 30.0  # seconds without a call after which the listening process ends: nobody is there any more
 LIFETIME = 900.0  # after which it ends in any case
 PATIENCE = 3.0  # seconds for an answer to go out
@@ -60,8 +62,8 @@ def serve(wish: Json) -> Json:
         master = listener(wish["port"])
     except OSError as exc:
         holder = exc.strerror or str(exc)
-        if exc.errno == errno.EADDRINUSE and other_probe():
-            holder = PROCESS_NAME
+        if exc.errno == errno.EADDRINUSE:
+            holder = other_probe() or launch_here() or holder
     ephemeral = list(sampled(low, high, wish["samples"]))
     every = [*([master] if master else []), *ephemeral]
     pid = leave_behind(wish, every) if every else 0
@@ -109,10 +111,15 @@ def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
                 continue  # taken: its neighbour says the same about a firewall
 
 
-def other_probe() -> bool:
-    return any(
-        read_text("/proc/%s/comm" % name).strip() == PROCESS_NAME for name in os.listdir("/proc") if name.isdigit()
-    )
+def launch_here() -> str:
+    """The unit of a launch of Muster that runs here, or "": it may hold the port, and must not be disturbed."""
+    found = {LAUNCH.search(read_text("/proc/%s/cgroup" % name)) for name in os.listdir("/proc") if name.isdigit()}
+    return next((match.group() for match in found if match), "")
+
+
+def other_probe() -> str:
+    names = {read_text("/proc/%s/comm" % name).strip() for name in os.listdir("/proc") if name.isdigit()}
+    return PROCESS_NAME if PROCESS_NAME in names else ""
 
 
 def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:

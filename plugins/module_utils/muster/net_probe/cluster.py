@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .links import Link, Node
 
 FIRST_UNPRIVILEGED = 1024
+LAUNCH = "muster-launch-"  # how the unit of a launch is called
+
+
+def untried(served: Mapping[str, Any] | None, port: int) -> str:
+    """Why the master port of a node is not called, "" where it is. served: what `serve` told there."""
+    holder = served["holder"] if served else ""
+    if holder.startswith(LAUNCH):
+        return f"{holder} runs there, and is not disturbed"
+    if holder and port < FIRST_UNPRIVILEGED:
+        return f"only root may listen on port {port}: {holder}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -25,11 +38,6 @@ class Cluster:
     @property
     def names(self) -> list[str]:
         return [node.name for node in self.nodes]
-
-    @property
-    def privileged_port(self) -> bool:
-        """Whether only root may listen on the master port, which the probe is not."""
-        return self.port < FIRST_UNPRIVILEGED
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)

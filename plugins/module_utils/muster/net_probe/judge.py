@@ -8,6 +8,7 @@ from ..catalogue_entry import Entry
 from ..verdict import Finding, add_up
 from ..words import plural
 from . import names, quality, reach
+from .cluster import untried
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -68,8 +69,8 @@ def skips(cluster: Cluster) -> list[dict[str, str]]:
             continue
         if node.interfaces is None:
             found.append({"id": "net.interface", "node": node.name, "why": "the program ip (iproute2) is missing"})
-        if node.served["holder"] and cluster.privileged_port:
-            why = f"only root may listen on port {cluster.port}: {node.served['holder']}"
+        why = untried(node.served, cluster.port)
+        if why:
             found.append({"id": "net.master_port", "node": node.name, "why": why})
     return found
 

@@ -8,6 +8,7 @@ from ..catalogue_entry import Entry
 from ..verdict import Finding, evidence
 from ..words import few
 from .blame import Share, blame
+from .cluster import untried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +91,7 @@ def judge(cluster: Cluster) -> Iterator[Finding]:
 
 def holders(cluster: Cluster) -> Iterator[Finding]:
     for node in cluster.nodes:
-        if not node.served or not node.served["holder"]:
+        if not node.served or not node.served["holder"] or untried(node.served, cluster.port):
             continue
         if node.served["holder"] == BUSY:
             yield Finding(
@@ -100,7 +101,7 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
                 f"another probe listens on port {cluster.port}, so that it could not be tried",
                 fix={"text": "Wait half a minute, then run again"},
             )
-        elif not cluster.privileged_port:
+        else:
             yield Finding(
                 "net.master_port.foreign",
                 "fail" if node.name == cluster.head else "warn",
