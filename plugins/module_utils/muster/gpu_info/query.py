@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .values import LOST, NEEDS_RESET, broken, flag, number, slot, whole, word
+from .values import LOST, NEEDS_RESET, NOTHING, broken, flag, number, slot, whole, word
 
 if TYPE_CHECKING:
     from .markup import Element
@@ -202,7 +202,8 @@ def _fabric(element: Element) -> dict[str, Any] | None:
     health = element.find("fabric/health")
     return {
         "state": state,
-        "status": word(element.value("fabric/status")),
+        # An error of the driver's is no value elsewhere; here it is the answer.
+        "status": None if element.value("fabric/status").lower() in NOTHING else element.value("fabric/status"),
         "clique": word(element.value("fabric/cliqueId")),
         "cluster": word(element.value("fabric/clusterUuid")),
         "health": {child.name: child.text for child in health.children if word(child.text)} if health else {},
