@@ -21,7 +21,8 @@ from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpu
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases").glob("*.yml"))
-RECORDED = sorted((HERE / "recorded").iterdir())
+RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
+LOGS = HERE / "recorded_logs"
 SLOTS = [f"0000:{bus}:00.0" for bus in ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")]
 QUESTIONS = ("query", "topology", "nvlink_status", "nvlink_errors")
 DEVICES = {"v100": "0x1db5", "a100": "0x20b0", "h100": "0x2330", "b200": "0x2901", "rtx4090": "0x2684"}
@@ -45,12 +46,12 @@ def printed(folder: Path) -> dict[str, dict[str, Any]]:
 
 def look_of(case: dict[str, Any]) -> dict[str, Any]:
     name = case.get("recorded", "580-h100-healthy")
-    branch, model = name.split("-")[:2]
-    version = {"470": "470.256.02", "535": "535.261.03", "550": "550.163.01", "595": "595.91.07", "615": "615.71.09"}
-    loaded = version.get(branch, "580.178.04")
+    model = name.split("-")[1]
+    by = yaml.safe_load((HERE / "recorded" / name / "provenance.yml").read_text())["printed_by"]
+    loaded = by.split()[1].rstrip(",")
     link = {"current_link_speed": "32.0 GT/s PCIe", "current_link_width": "16"}
     device = {
-        "device": DEVICES[model],
+        "device": DEVICES.get(model, "0x2330"),
         "class": "0x030200",
         "driver": "nvidia",
         "config": "de103023",
@@ -153,6 +154,18 @@ def test_a_warning_before_the_answer_changes_nothing_else() -> None:
     seen = facts(noisy)
     assert seen["smi"]["notes"] == "Warning: persistence mode is deprecated"
     assert {**seen, "smi": None} == {**facts(clean), "smi": None}
+
+
+def test_the_log_of_a_real_fabric_manager_is_read() -> None:
+    provenance = yaml.safe_load((LOGS / "provenance.yml").read_text())
+    for path in LOGS.glob("*.log"):
+        assert path.name in provenance
+    log = (LOGS / "fabricmanager-580-without-a-driver.log").read_text()
+    look = look_of({"look": {"fabric_manager/log": log}})
+    (line,) = facts(look)["fabric_manager"]["log"]
+    assert line.startswith("failed to allocate handle (client) to NVIDIA GPU driver")
+    again = look_of({"look": {"fabric_manager/log": log + "\n".join(log.splitlines()[1:-1]) + "\n"}})
+    assert facts(again)["fabric_manager"]["log"] == [], "what it said before it was started again is past"
 
 
 def test_every_finding_has_its_entry() -> None:
