@@ -29,21 +29,22 @@ def look() -> dict[str, Any]:
         *("journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", f"--lines={MOST_READ}", "--output=short-unix"),
         seconds=SECONDS,
     )
-    now = time.time()
-    lines = [
-        (now - float(match[1]), match[2])
-        for match in re.finditer(r"^(\d+\.\d+) \S+ kernel: (.*)$", journal.text, re.MULTILINE)
-    ]
-    source = "journalctl -k -b"
-    why = ""
+    lines = from_journal(journal.text, time.time())
+    source, why = "journalctl -k -b", ""
     if not lines:
         ring = run("dmesg", "--raw")
-        uptime = float((read("/proc/uptime").text.split() or ["0"])[0])
-        lines = [
-            (uptime - float(match[1]), match[2])
-            for match in re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*)$", ring.text, re.MULTILINE)
-        ]
-        source = "dmesg"
-        why = ring.why or journal.why or "the kernel's log is empty"
+        lines = from_ring(ring.text, float((read("/proc/uptime").text.split() or ["0"])[0]))
+        source, why = "dmesg", ring.why or journal.why or "the kernel's log is empty"
     worth = [{"age": round(age), "text": text[:400]} for age, text in lines if WORTH.search(text)]
     return {"why": "" if lines else why, "source": source, "lines": worth[-MOST_LINES:], "read": len(lines)}
+
+
+def from_journal(text: str, now: float) -> list[tuple[float, str]]:
+    """Return age and text of the kernel's own lines."""
+    lines = re.finditer(r"^(\d+\.\d+) \S+ kernel: (.*)$", text, re.MULTILINE)
+    return [(round(now - float(match[1]), 3), match[2]) for match in lines]
+
+
+def from_ring(text: str, uptime: float) -> list[tuple[float, str]]:
+    lines = re.finditer(r"^<\d+>\[ *(\d+\.\d+)\] (.*)$", text, re.MULTILINE)
+    return [(round(uptime - float(match[1]), 3), match[2]) for match in lines]

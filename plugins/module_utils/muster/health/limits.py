@@ -31,8 +31,8 @@ FINDINGS = {
     ),
     "os.limits.nofile": Entry(
         reads="RLIMIT_NOFILE inside a unit like a launch's",
-        fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL's guide raises it to "
-        "131072, as sockets grow with the number of ranks",
+        fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
+        "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
         fix="The step baseline raises it",
     ),
     "os.limits.stack": Entry(

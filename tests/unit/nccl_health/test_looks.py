@@ -1,0 +1,171 @@
+"""What the looks themselves decide: what is brought back at all, and what a stranger's machine may do to them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
+from muster_node import collective_ranks, look_code, look_inside, look_jobs, look_kernel_log
+
+if TYPE_CHECKING:
+    import pytest
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.yml"))
+KERNEL_LINES = [
+    line["text"]
+    for path in CASES
+    for line in yaml.safe_load(path.read_text()).get("looks", {}).get("kernel_log", {}).get("lines", [])
+]
+
+
+def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
+    patterns = [sign.pattern for sign in SIGNS] + [XID, SXID, LOADED, LINK_LOST, NFS]
+    meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
+    assert len(meant) > 30
+    assert [text for text in meant if not look_kernel_log.WORTH.search(text)] == []
+    # And every sign is in some case.
+    assert [sign.id for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
+
+
+def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
+    journal = (
+        "1763760000.100000 node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
+        "-- Boot --\n"
+        "1763760010.5 node1 sshd[1]: kernel: no\n"
+    )
+    ring = "<6>[  100.100000] eth0: Link is Down\nnoise\n<3>[ 110.5] NVRM: Xid\n"
+    assert look_kernel_log.from_journal(journal, 1763760060.1) == [(60.0, "NVRM: Xid (PCI:0000:1b:00): 79")]
+    assert [(round(age, 1), text) for age, text in look_kernel_log.from_ring(ring, 200.1)] == [
+        (100.0, "eth0: Link is Down"),
+        (89.6, "NVRM: Xid"),
+    ]
+
+
+def test_code_is_the_same_where_its_files_are(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "lib").mkdir(parents=True)
+        (tmp_path / name / "train.py").write_text("print(1)")
+        (tmp_path / name / "lib/model.py").write_text("")
+    (tmp_path / "two/.git").mkdir()
+    (tmp_path / "two/.git/HEAD").write_text("ref: refs/heads/other")
+    (tmp_path / "two/lib/__pycache__").mkdir()
+    (tmp_path / "two/lib/__pycache__/model.pyc").write_text("x")
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    seen = look_code.look([*paths, str(tmp_path / "three")])
+    assert seen[paths[0]] == seen[paths[1]]
+    assert seen[paths[0]]["files"] == 2
+    assert seen[str(tmp_path / "three")] == {"digest": "", "files": 0, "why": "it is not there"}
+    (tmp_path / "two/lib/model.py").rename(tmp_path / "two/lib/models.py")
+    assert look_code.look(paths)[paths[1]]["digest"] != seen[paths[0]]["digest"]
+
+
+def test_code_that_is_too_much_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_code, "MOST_BYTES", 10)
+    (tmp_path / "data.bin").write_bytes(b"0" * 11)
+    (tmp_path / "other.bin").write_bytes(b"0")
+    seen = look_code.look([str(tmp_path)])[str(tmp_path)]
+    assert seen["digest"] == ""
+    assert "it holds more than" in seen["why"]
+
+
+def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:
+    wish = {
+        "torchrun": str(torchrun),
+        "ask": "print('noise {')\nprint('{not json')",
+        "depth": "build",
+        "seconds": seconds,
+    }
+    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(wish)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True, timeout=60
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith(look_inside.MARK))
+    answer: dict[str, Any] = json.loads(line.removeprefix(look_inside.MARK))
+    return answer
+
+
+def environment_with(folder: Path, python: str) -> Path:
+    for name, text in (("python", python), ("torchrun", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder / "torchrun"
+
+
+def test_noise_of_an_environment_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    torchrun = environment_with(tmp_path, f'#!/bin/sh\necho a warning >&2\necho banner\nexec {sys.executable} "$@"\n')
+    seen = inside(torchrun)["torch"]
+    assert seen["there"]
+    assert seen["usable"]
+    assert "said" not in seen
+    assert seen["why"].endswith("ended with 0: a warning")
+
+
+def test_an_environment_that_answers_between_noise_is_heard(tmp_path: Path) -> None:
+    answer = '{\\"torch\\": null}'
+    torchrun = environment_with(tmp_path, f'#!/bin/sh\necho banner\necho "{answer}"\necho "{{half of a line"\n')
+    assert inside(torchrun)["torch"]["said"] == {"torch": None}
+
+
+def test_an_environment_that_hangs_is_left(tmp_path: Path) -> None:
+    torchrun = environment_with(tmp_path, "#!/bin/sh\nexec sleep 60\n")
+    seen = inside(torchrun, seconds=0.5)["torch"]
+    assert seen["hangs"]
+    assert "said" not in seen
+
+
+def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
+    seen = inside(tmp_path / "bin/torchrun")
+    assert seen["torch"] == {"there": False, "usable": False, "python": ""}
+    assert seen["limits"]["nofile"][0] > 0
+    assert seen["tmp"]["path"]
+
+
+def run_ranks(program: str, seconds: float = 20.0) -> dict[str, Any]:
+    """Run three ranks that do what the program's `rank` does."""
+    given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds, "program": program}
+    source = f"{inspect.getsource(collective_ranks)}\nstart({json.dumps(given)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-"], input=source, capture_output=True, text=True, check=True, timeout=60
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith(collective_ranks.MARK))
+    answer: dict[str, Any] = json.loads(line.removeprefix(collective_ranks.MARK))
+    return answer
+
+
+RESULT = "print('banner'); print('@muster-collective ' + json.dumps({'rank': n, 'right': n != 2, 'speeds': [n]}))"
+
+
+def test_the_rank_with_a_wrong_sum_is_named() -> None:
+    result = run_ranks(f"import json\ndef rank(text, n): {RESULT}")
+    assert result["why"] == ""
+    assert result["wrong"] == [2]
+    assert result["speeds"] == [0]
+
+
+def test_the_rank_that_failed_first_is_named_and_the_others_are_ended() -> None:
+    result = run_ranks("import time\ndef rank(text, n):\n    if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
+    assert result["why"] == "rank 1 ended with 1: RuntimeError: no"
+    assert result["seconds"] < 30
+
+
+def test_a_rank_that_hangs_is_named() -> None:
+    program = "import json, time\ndef rank(text, n):\n    if n == 1: time.sleep(60)\n    " + RESULT
+    assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
+
+
+def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_jobs, "who", lambda pid: {"pid": pid})
+    text = (
+        'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
+        'tcp LISTEN 0 128 [::]:129500 [::]:* users:(("b",pid=8,fd=3))\n'
+        'udp UNCONN 0 0 0.0.0.0:29500 0.0.0.0:* users:(("c",pid=9,fd=3))\n'
+    )
+    assert look_jobs.holders(text, 29500) == [{"pid": 6}, {"pid": 7}]
+    assert look_jobs.holders("", 29500) == []
