@@ -25,6 +25,18 @@ FABRIC_MANAGER = Path("/run/nv-fabricmanager/nv-fabricmanager.pid")
 # NVLink 4 of an H100: links of a GPU, and the speed of each.
 LINKS = 18
 SPEED = "26.562 GB/s"
+COMPLETED = {
+    "fabric_state": "Completed",
+    "fabric_status": "Success",
+    "fabric_clique": "0",
+    "fabric_uuid": "00000000-0000-0000-0000-000000000000",
+    "health_summary": "Healthy",
+    "health_bandwidth": "Full",
+    "health_route_recovery_in_progress": "False",
+    "health_route_unhealthy": "False",
+    "health_access_timeout_recovery": "False",
+    "health_incorrect_configuration": "None",
+}
 TOPOLOGY_LEGEND = """
 Legend:
 
@@ -97,18 +109,10 @@ def query(fields: list[str], form: list[str]) -> str:
 
 def fabric() -> dict[str, str]:
     """What the fabric manager has made of the GPUs, where there are NVSwitches."""
-    switches = any((slot / "class").read_text().startswith("0x0680") for slot in BUS.iterdir())
-    if not switches:
-        return dict.fromkeys(("fabric_state", "fabric_status", "fabric_clique", "fabric_uuid"), "N/A")
-    if not FABRIC_MANAGER.exists():
-        return {"fabric_state": "In Progress", "fabric_status": "N/A", "fabric_clique": "N/A", "fabric_uuid": "N/A"}
-    nobody = "00000000-0000-0000-0000-000000000000"
-    return {
-        "fabric_state": "Completed",
-        "fabric_status": "Success",
-        "fabric_clique": "0",
-        "fabric_uuid": nobody,
-    }
+    nothing = dict.fromkeys(COMPLETED, "N/A")
+    if not any((slot / "class").read_text().startswith("0x0680") for slot in BUS.iterdir()):
+        return nothing
+    return COMPLETED if FABRIC_MANAGER.exists() else {**nothing, "fabric_state": "In Progress"}
 
 
 def xml() -> str:
@@ -126,7 +130,7 @@ def xml() -> str:
             "module": str(int(gpu["index"]) + 1),
             "remap_pending": "Yes" if pending else "No",
             "dram_uncorrectable": "1" if pending else "0",
-            "recovery_action": "GPU Reset" if pending else "None",
+            "recovery_action": "Drain and Reset" if pending else "None",
             **fabric(),
         }
         entries.append(template.substitute(values))
@@ -134,15 +138,16 @@ def xml() -> str:
         '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>\n'
         f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y')}</timestamp>\n"
         f"\t<driver_version>{LIBRARY}</driver_version>\n\t<cuda_version>13.0</cuda_version>\n"
-        f"\t<attached_gpus>{len(listed)}</attached_gpus>\n"
+        # A GPU that was lost is counted, and not listed.
+        f"\t<attached_gpus>{len(listed) + len(scenario().get('lost', []))}</attached_gpus>\n"
     )
     return head + "\n".join(entries) + "\n</nvidia_smi_log>\n"
 
 
 def topology() -> str:
     active = {f"GPU{gpu['index']}": LINKS - len(inactive_links(gpu)) for gpu in gpus()}
-    header = "\t".join(["", *active, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
-    lines = [f"\x1b[4m{header}\x1b[0m"]
+    header = "\t".join([*active, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+    lines = [f"\t\x1b[4m{header}\x1b[0m"]
     for name, own in active.items():
         cells = [" X " if peer == name else f"NV{min(own, others)}" for peer, others in active.items()]
         lines.append("\t".join([name, *cells, "0-1", "0", "", "N/A"]))
@@ -176,6 +181,9 @@ def main() -> int:
     while wrong.get("hangs"):
         time.sleep(3600)
     sys.stdout.write(wrong.get("says_first", ""))
+    for index in wrong.get("lost", []):
+        sys.stderr.write(f"Unable to determine the device handle for GPU{index}: {index}: GPU is lost.  ")
+        sys.stderr.write("Reboot the system to recover this GPU\n\n\n")
     if "--version" in sys.argv[1:]:
         sys.stdout.write(f"NVIDIA-SMI version  : {LIBRARY}\nNVML version        : {LIBRARY.rpartition('.')[0]}\n")
         return 0
