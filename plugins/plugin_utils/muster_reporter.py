@@ -169,7 +169,10 @@ def command_line(playbook: str, options: Mapping[str, Any], tags: list[str]) -> 
 
 def extra_words(options: Mapping[str, Any]) -> list[str]:
     """Each -e as it can be typed again; one with a secret is left out, for its user to add."""
-    words = [json.dumps({name: value}) for name, value in options.items()]
+    words = [
+        f"{name}={value}" if isinstance(value, str) and " " not in value else json.dumps({name: value})
+        for name, value in options.items()
+    ]
     return [f"-e {shlex.quote(word)}" for word in words if MASK not in word]
 
 

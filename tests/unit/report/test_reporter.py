@@ -42,7 +42,7 @@ def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
     """A run of a cluster of two nodes."""
     reporter = Reporter()
     reporter.begin(playbook, {"inventory": ["inventory/rack"], "tags": ["all"], **options})
-    reporter.play("Baseline", {"cluster_user": "ada", "hf_token": "hf_abc"})
+    reporter.play("Baseline", {"cluster_user": "ada", "hf_token": "hf_abc", "words": ["a b"]})
     reporter.took({"cluster": {"name": "rack", "folder": str(folder / "rack"), "nodes": ["node1", "node2"]}})
     return reporter
 
@@ -65,10 +65,9 @@ def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
     assert run["failures"] == [
         {"node": "node2", "task": "Look", "why": "no route to host", "unreachable": True, "before_verdict": False}
     ]
-    assert run["options"] == {"cluster_user": "ada", "hf_token": "********"}
-    assert run["command"] == (
-        'ansible-playbook site.yml -i inventory/rack --limit node2 --check -e \'{"cluster_user": "ada"}\''
-    )
+    assert run["options"] == {"cluster_user": "ada", "hf_token": MASK, "words": ["a b"]}
+    command = "ansible-playbook site.yml -i inventory/rack --limit node2 --check -e cluster_user=ada"
+    assert run["command"] == f'{command} -e \'{{"words": ["a b"]}}\''
     assert (run["status"], run["nodes"], run["check"]) == ("stopped", ["node1", "node2"], True)
     assert "hf_abc" not in page.read_text()
 
