@@ -43,6 +43,7 @@ facts:
   returned: always
   type: dict
   contains:
+    uptime: {description: Seconds since the boot., type: float, returned: always}
     container: {description: The kind of container that the node is, or an empty string., type: str, returned: always}
     bus:
       description: >-

@@ -16,7 +16,7 @@ NVLINK2, NVLINK3, NVLINK4, NVLINK5 = 25.781, 25.0, 26.562, 53.125
 
 @dataclass(frozen=True)
 class Model:
-    """names: what its name may begin with. links: active NVLinks; None where bridges decide. rate: of one, in GB/s.
+    """names: what its name may begin with. links: active NVLinks; None where the board decides. rate: of one, in GB/s.
 
     pcie: generation of its link. ecc: whether it leaves the factory with ECC on. offlines: whether the driver takes a
     page with an uncorrectable error out of use at once, and not only after a reset (NVIDIA GPU Memory Error
@@ -32,11 +32,11 @@ class Model:
 
 
 MODELS = (
-    # Volta: Tesla V100 data sheet, 300 GB/s.
-    Model(("V100-SXM2", "V100-SXM3"), 6, NVLINK2, 3, offlines=False),
+    # Volta: Tesla V100 data sheet, 300 GB/s. Its links go straight to other GPUs, which a cloud need not have lent.
+    Model(("V100-SXM2", "V100-SXM3"), None, NVLINK2, 3, offlines=False),
     # Ampere: A100 data sheet, 600 GB/s; the A800 has 400 GB/s.
-    Model(("A100-SXM4",), 12, NVLINK3, 4),
-    Model(("A800-SXM4",), 8, NVLINK3, 4),
+    Model(("A100-SXM",), 12, NVLINK3, 4),
+    Model(("A800-SXM",), 8, NVLINK3, 4),
     Model(("A100-PCIE", "A100 80GB PCIe", "A800 80GB PCIe"), None, NVLINK3, 4),
     # Hopper: H100, H200 and H20 data sheets, 900 GB/s; the H800 has 400 GB/s.
     Model(("H100 80GB HBM3", "H100 64GB HBM2", "H200", "H20"), 18, NVLINK4, 5),

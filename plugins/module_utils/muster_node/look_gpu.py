@@ -6,6 +6,7 @@ asked side by side, since each of them waits for the same driver: a GPU that has
 
 from __future__ import annotations
 
+import platform
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,8 @@ QUESTIONS = {
 }
 # Eight GPUs without persistence take this long to answer for the first time.
 SECONDS = 30.0
-LIBRARIES = ("/usr/lib/*-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1", "/usr/lib/libnvidia-ml.so.1")
+# Of this machine's own kind: beside them may be those for programs of 32 bits.
+FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 IMEX_UNIT = "nvidia-imex.service"
 FABRIC_LOG = Path("/var/log/fabricmanager.log")
@@ -92,11 +94,8 @@ def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
 
 def _library() -> str:
     """Return the name of the file that libnvidia-ml.so.1 leads to, which ends with its version."""
-    for pattern in LIBRARIES:
-        for path in sorted(Path("/").glob(pattern.lstrip("/"))):
-            if path.exists():
-                return path.resolve().name
-    return ""
+    there = (Path(folder, "libnvidia-ml.so.1") for folder in FOLDERS)
+    return next((path.resolve().name for path in there if path.exists()), "")
 
 
 def _fabric_manager() -> dict[str, Any]:

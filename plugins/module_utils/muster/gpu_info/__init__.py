@@ -2,6 +2,7 @@
 
 `facts.facts(look)` returns, with None for whatever could not be had:
 
+    uptime     seconds since the boot
     container  the kind of container that the node is, or ""
     bus        [{slot, id, class, name, driver, answers, numa, link, aer}] every GPU on the PCI bus, driver or not
                link {speed, width, speed_max, width_max}, in GT/s and lanes; aer {correctable, nonfatal, fatal}

@@ -40,6 +40,7 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
         skipped["gpu.holders"] = "only root is told who has the devices of others open"
     return {
         "container": container,
+        "uptime": uptime,
         "bus": bus,
         "nvswitches": 0
         if container

@@ -22,6 +22,8 @@ HELD_MIB = 1024
 # What another process may hold before a job that was made for all of a GPU's memory cannot fit: our own guess.
 MOST_OF_THE_MEMORY = 0.5
 LAUNCHES = "muster-launch-"
+# The server of the Multi-Process Service; those whom it serves are listed by themselves.
+SERVES = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
 WHY = {
     "hw_slowdown": "its hardware slows it down",
     "hw_thermal": "it is too hot",
@@ -144,7 +146,7 @@ def foreign(node: GpuNode) -> Iterator[Finding]:
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
         for process in gpu["processes"]:
-            if process["type"] in COMPUTES and not process["unit"].startswith(LAUNCHES):
+            if process["type"] in COMPUTES and not (process["unit"].startswith(LAUNCHES) or process["name"] in SERVES):
                 uses[process["pid"] or 0].append((gpu, process))
     for pid, where in uses.items():
         _, process = where[0]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 # A rate is printed with three digits; a link that has trained lower is far below.
 TOLERANCE = 0.98
+# NVIDIA/DCGM warns of one in the minute that it watches. Here is only the count since the driver was loaded, so this
+# many for each day that the node is up, and on the first day any.
+ERRORS_A_DAY = 1
+DAY = 86_400
 
 FINDINGS = {
     "nvlink.inactive": Entry(
@@ -31,8 +35,9 @@ FINDINGS = {
         "Reset the GPU; if it stays, have it replaced",
     ),
     "nvlink.errors": Entry(
-        "replay and recovery errors of every NVLink, since the driver was loaded",
-        "one or more (NVIDIA DCGM's limit). CRC errors are not counted: they matter at 100 a second only (DCGM)",
+        "replay and recovery errors of every NVLink since the driver was loaded, and how long the node is up",
+        "one or more on the first day, later one a day (NVIDIA DCGM warns of one in a minute). CRC errors are not "
+        "counted: they matter at 100 a second only (DCGM)",
         "Run dcgmi diag -r 3; if it grows, have the GPU or its board looked at",
     ),
     "nvlink.pair": Entry(
@@ -130,7 +135,9 @@ def slow(node: GpuNode) -> Iterator[Finding]:
 def errors(node: GpuNode) -> Iterator[Finding]:
     for gpu in node.gpus:
         bad = [link for link in gpu["nvlinks"] if link["replay"] or link["recovery"]]
-        if bad:
+        count = sum((link["replay"] or 0) + (link["recovery"] or 0) for link in bad)
+        if count and count >= ERRORS_A_DAY * node.facts["uptime"] / DAY:
+            links = plural(len(bad), "NVLink")
             shown = few(
                 [
                     f"link {link['link']}: {link['replay'] or 0} replays, {link['recovery'] or 0} recoveries"
@@ -140,7 +147,7 @@ def errors(node: GpuNode) -> Iterator[Finding]:
             yield node.finding(
                 "nvlink.errors",
                 "warn",
-                f"{node.named([gpu])} has had errors on {plural(len(bad), 'NVLink')} since its driver was loaded",
+                f"{node.named([gpu])} has had {plural(count, 'error')} on {links} since its driver was loaded",
                 "See whether they grow under load with",
                 f"nvidia-smi nvlink -e -i {gpu['index']}",
                 observed=shown,
