@@ -13,7 +13,8 @@ description:
     nodes, each node meets eight others. What seems slow is measured again, alone and for longer.
   - A node that stands behind bad links to most others is named; with two nodes, or a single bad link, the pair is.
   - Contacts all nodes at once, whatever the number of forks, each by the connection that the inventory gives it; use it
-    with C(run_once). Nobody needs to be root. The listeners end with the probe; if that is killed, half a minute later.
+    with C(run_once). Nobody needs to be root. The listeners end with the probe; if that is killed, some
+    seconds later, and another probe waits for that.
   - A sick node or link is a finding, and never fails the task. A node on which an earlier step failed is not asked, and
     called by the others all the same.
 options:

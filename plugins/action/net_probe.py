@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 LISTENER = ROOT / "roles/health/files/probe_listener.py"
 CALLER = ROOT / "roles/health/files/probe_caller.py"
-SERVE_TIMEOUT = 30.0
+# Without a call for so long, a node ends its part of the probe: the controller is gone.
+IDLE = 10.0
+IDLE_PER_NODE = 0.2
+SERVE_TIMEOUT = 30.0  # and as long as that, where another probe is waited for
 # A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
 PROBE_TIMEOUT = 30.0
 PROBE_TIMEOUT_PER_NODE = 0.5
@@ -95,11 +98,12 @@ class Probe:
         }
         self.messages = Messages(connections)
         self.messages.open()
+        idle = IDLE + IDLE_PER_NODE * len(self.wishes)
         for name in self.asked:
             wish = self.wishes[name]
-            message = {"token": self.token, "node": name, "port": wish["port"], "samples": SAMPLES}
+            message = {"token": self.token, "node": name, "port": wish["port"], "samples": SAMPLES, "idle": idle}
             self.ask(name, "serve", message)
-        self.served = self.gather("serve", self.asked, SERVE_TIMEOUT)
+        self.served = self.gather("serve", self.asked, SERVE_TIMEOUT + idle)
 
     def ask(self, name: str, verb: str, message: dict[str, Any]) -> None:
         self.connections[name].program = self.programs[verb]

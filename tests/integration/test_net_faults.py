@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ from drill import listening, until
 from machines import NODES, find_machine
 from net_faults import EPHEMERAL, PORT
 from outside import listeners, scan
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,3 +194,15 @@ def test_a_foreign_process_on_the_port(network: Network) -> None:
     ports = {(link["from"], link["to"]): link["ports"][str(PORT)] for link in probed["network"]["links"]}
     assert ports["node2", "node1"] == "foreign"
     assert ports["node1", "node2"] == "ok"
+
+
+def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network) -> None:
+    argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY)]
+    killed = subprocess.Popen(
+        argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    until(lambda: all(PORT in listening(machine.container) for machine in network.machines), 30, "all nodes listen")
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert all(PORT in listening(machine.container) for machine in network.machines)
+    assert network.found(net_throughput=False) == set()

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later probe knows an earlier one
 LAUNCH = re.compile(r"muster-launch-[0-9a-f-]+\.service")
-IDLE = 30.0  # seconds without a call after which the listening process ends: nobody is there any more
+FIRST_CALL = 45.0  # seconds that the listening process waits for its first call, while other nodes still begin
 LIFETIME = 900.0  # after which it ends in any case
 PATIENCE = 3.0  # seconds for an answer to go out
 CHUNK = 256 * 1024
@@ -51,19 +51,13 @@ def main(verb: str, payload: Any) -> None:
 def serve(wish: Json) -> Json:
     """Listen on the master port and on some of the ports that the kernel hands out.
 
-    wish: {token, node, address, interface, port, samples}.
+    wish: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node calls several times
-    master, holder = None, ""
-    try:
-        master = listener(wish["port"])
-    except OSError as exc:
-        holder = exc.strerror or str(exc)
-        if exc.errno == errno.EADDRINUSE:
-            holder = other_probe() or launch_here() or holder
+    master, holder = patient_listener(wish["port"], wish["idle"] + 2)
     ephemeral = list(sampled(low, high, wish["samples"]))
     every = [*([master] if master else []), *ephemeral]
     pid = leave_behind(wish, every) if every else 0
@@ -111,6 +105,21 @@ def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
                 continue  # taken: its neighbour says the same about a firewall
 
 
+def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, str]:
+    """The listener, or who has the port. Another probe is waited for: without its controller it ends by itself."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return listener(port), ""
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                return None, exc.strerror or str(exc)
+            holder = other_probe() or launch_here() or exc.strerror or str(exc)
+        if holder != PROCESS_NAME or time.monotonic() > until:
+            return None, holder
+        time.sleep(0.25)
+
+
 def launch_here() -> str:
     """The unit of a launch of Muster that runs here, or "": it may hold the port, and must not be disturbed."""
     found = {LAUNCH.search(read_text("/proc/%s/cgroup" % name)) for name in os.listdir("/proc") if name.isdigit()}
@@ -137,7 +146,7 @@ def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:
                 os.close(write_end)
                 with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as comm:
                     comm.write(PROCESS_NAME)
-                Server(wish["token"], wish["node"], listeners).run()
+                Server(wish, listeners).run()
             else:
                 os.write(write_end, b"%d" % child)
         finally:
@@ -181,21 +190,22 @@ def speed_of(interface: str) -> int | None:
 class Server:
     """Answers the calls of all nodes in one thread; what lasts longer is left to a child process."""
 
-    def __init__(self, token: str, node: str, listeners: list[socket.socket]) -> None:
-        self.token = token
-        self.node = node
+    def __init__(self, wish: Json, listeners: list[socket.socket]) -> None:
+        self.token = wish["token"]
+        self.node = wish["node"]
+        self.idle = wish["idle"]
         self.selector = selectors.DefaultSelector()
         self.slot: socket.socket | None = None  # whoever holds this connection may send in bulk, nobody else
         self.waiting: collections.deque[socket.socket] = collections.deque()
         self.ends = time.monotonic() + LIFETIME
-        self.heard = time.monotonic()
+        self.until = time.monotonic() + FIRST_CALL
         for entry in listeners:
             entry.setblocking(False)
             self.selector.register(entry, selectors.EVENT_READ, None)
 
     def run(self) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
-        while time.monotonic() < min(self.ends, self.heard + IDLE):
+        while time.monotonic() < min(self.ends, self.until):
             for key, _ in self.selector.select(1.0):
                 if key.data is None:
                     self.accept(key.fileobj)
@@ -231,7 +241,7 @@ class Server:
                 return False
             caller.known = True
             verb, *arguments = arguments
-        self.heard = time.monotonic()
+        self.until = time.monotonic() + self.idle
         if verb == "hello":
             caller.peer.sendall(b"%s %s\n" % (PROCESS_NAME.encode(), self.node.encode()))
         elif verb == "time":

@@ -72,7 +72,7 @@ def running(pid: int) -> bool:
 @pytest.fixture(scope="module")
 def served() -> Iterator[dict[str, Any]]:
     port = free_port()
-    answer = ask("serve", {"token": KNOWN, "node": "node2", "port": port, "samples": 3})
+    answer = ask("serve", {"token": KNOWN, "node": "node2", "port": port, "samples": 3, "idle": 20})
     yield answer
     ask("end", {"pid": answer["pid"], "started": answer["started"]})
     until(lambda: not running(answer["pid"]))
@@ -131,7 +131,7 @@ def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:
 
 
 def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
-    other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1})
+    other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1, "idle": 20})
     try:
         called = {"node": "node2", "address": "127.0.0.1", "port": served["port"]}
         wish = {"token": KNOWN, "node": "node1", "port": other["port"], "seconds": 0.1, "peers": [called, called]}
@@ -151,7 +151,7 @@ def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
 
 
 def test_a_port_that_is_taken_is_told_and_by_whom(served: dict[str, Any]) -> None:
-    again = ask("serve", {"token": KNOWN, "node": "node2", "port": served["port"], "samples": 0})
+    again = ask("serve", {"token": KNOWN, "node": "node2", "port": served["port"], "samples": 0, "idle": -2})
     assert (again["pid"], again["port"], again["holder"]) == (0, None, listener.PROCESS_NAME)
 
 
@@ -161,11 +161,36 @@ def test_only_the_process_that_was_left_is_ended(served: dict[str, Any]) -> None
     assert running(served["pid"])
 
 
-def test_it_ends_by_itself_when_nobody_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "IDLE", 0.5)
-    with listener.listener(free_port()) as entry:
-        pid = listener.leave_behind({"token": KNOWN, "node": "node2"}, [entry])
+def left_behind(port: int, idle: float) -> int:
+    with listener.listener(port) as entry:
+        pid: int = listener.leave_behind({"token": KNOWN, "node": "node2", "idle": idle}, [entry])
     assert running(pid)
+    return pid
+
+
+def test_it_ends_by_itself_when_nobody_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "FIRST_CALL", 0.5)
+    pid = left_behind(free_port(), 20)
+    until(lambda: not running(pid))
+
+
+def test_it_ends_by_itself_when_nobody_calls_any_more() -> None:
+    port = free_port()
+    pid = left_behind(port, 0.5)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
+        once.sendall(b"%s hello\n" % KNOWN.encode())
+        assert once.recv(100) == b"muster-probe node2\n"
+    until(lambda: not running(pid))
+
+
+def test_another_probe_is_waited_for() -> None:
+    port = free_port()
+    pid = left_behind(port, 0.1)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
+        once.sendall(b"%s hello\n" % KNOWN.encode())
+    entry, holder = listener.patient_listener(port, 10)
+    assert holder == ""
+    entry.close()
     until(lambda: not running(pid))
 
 

@@ -72,7 +72,7 @@ FINDINGS = {
     "net.probe.busy": Entry(
         "who holds the master port",
         "the process of another probe holds it (unknown)",
-        "Wait half a minute: without its controller it ends by itself",
+        "Run again when it is done: without its controller it ends by itself, in less than a minute",
     ),
 }
 
@@ -99,7 +99,7 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
                 "unknown",
                 node.name,
                 f"another probe listens on port {cluster.port}, so that it could not be tried",
-                fix={"text": "Wait half a minute, then run again"},
+                fix={"text": "Run again when it is done"},
             )
         else:
             yield Finding(
