@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
-from muster_node import collective_ranks, look_code, look_inside, look_jobs, look_kernel_log
+from muster_node import collective_ranks, look_code, look_inside, look_jobs, look_kernel_log, look_ras, look_torch
 
 if TYPE_CHECKING:
     import pytest
@@ -169,3 +171,99 @@ def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert look_jobs.holders(text, 29500) == [{"pid": 6}, {"pid": 7}]
     assert look_jobs.holders("", 29500) == []
+
+
+def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, threading.Thread]:
+    """Something that listens, takes one question, and answers or keeps silent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        line, _ = listener.accept()
+        with line:
+            line.recv(100)
+            if silent:
+                line.recv(100)
+            line.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listener, thread
+
+
+def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look_ras.look("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*") == {"asked": False, "why": "", "text": ""}
+    listener, thread = a_server(b"Job summary\n===========\n")
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(look_ras, "HOST", "127.0.0.1")
+    monkeypatch.setattr(look_ras, "PORT", port)
+    seen = look_ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    thread.join(5)
+    listener.close()
+    assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
+
+
+def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener, _ = a_server(b"", silent=True)
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(look_ras, "HOST", "127.0.0.1")
+    monkeypatch.setattr(look_ras, "PORT", port)
+    monkeypatch.setattr(look_ras, "SECONDS", 0.3)
+    seen = look_ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    listener.close()
+    assert seen["asked"]
+    assert seen["why"]
+
+
+TORCH = """
+import mmap, types
+handle = open({library!r}, "rb")
+mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+__version__ = "2.13.0+cu130"
+version = types.SimpleNamespace(cuda="13.0")
+cuda = types.SimpleNamespace(
+    nccl=types.SimpleNamespace(version=lambda: (2, 27, 3)), is_available=lambda: True, device_count=lambda: 2,
+    get_arch_list=lambda: ["sm_90"], get_device_capability=lambda number: (9, 0),
+)
+"""
+DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
+
+
+def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_told(tmp_path: Path) -> None:
+    """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    site = next((tmp_path / "env/lib").glob("python*/site-packages"))
+    wheel, other = site / "nvidia/nccl/lib/libnccl.so.2", tmp_path / "libnccl.so.2.27.3"
+    for library in (wheel, other):
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.write_text("a library")
+    (site / "nvidia_nccl_cu13-2.29.7.dist-info").mkdir()
+    (site / "torch").mkdir()
+    (site / "torch/version.py").write_text("__version__ = '2.13.0+cu130'\ncuda: str = '13.0'\n")
+    (site / "torch/__init__.py").write_text(TORCH.format(library=str(other)))
+    (site / "torch/distributed.py").write_text(DISTRIBUTED)
+
+    def ask(depth: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [tmp_path / "env/bin/python", "-I", "-", depth],
+            input=inspect.getsource(look_torch),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    files = ask("build")
+    assert files["torch"] == {
+        "version": "2.13.0+cu130",
+        "cuda": "13.0",
+        "nccl": {"version": "2.29.7", "file": str(wheel)},
+    }
+    assert files["loaded"] is None
+    loaded = ask("load")["loaded"]
+    assert loaded["nccl"] == {"version": "2.27.3", "file": str(other)}
+    assert (loaded["device_count"], loaded["capabilities"], loaded["code_for"]) == (2, ["9.0", "9.0"], ["sm_90"])
+    (site / "torch/__init__.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
+    broken = ask("load")
+    assert broken["error"] == "OSError: libcudart.so.13: cannot open shared object file"
+    assert broken["torch"]["nccl"]["version"] == "2.29.7"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalogue_entry import Entry
 from ..listeners import parse_ss
 from ..netfilter import parse_save
+from ..plan import masked_argv
 from ..published import published
 from ..verdict import evidence
 from ..words import few, plural
@@ -54,14 +55,14 @@ def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
     heard = parse_ss(looks["listeners"]["ss"])
     tables = {int(version): parse_save(text) for version, text in rules["rules"].items()}
     return {
-        "processes": look["processes"],
+        "processes": [_covered(each) for each in look["processes"]],
         "saw_all": look["saw_all"],
         "port": [
             {"address": each.address, "process": each.process, "pid": each.pid}
             for each in heard
             if each.proto == "tcp" and each.port == port
         ],
-        "port_holders": looks["port_holders"],
+        "port_holders": [_covered(each) for each in looks["port_holders"]],
         "listeners_why": looks["listeners"]["why"],
         "published": [
             {"proto": proto, "low": span[0], "high": span[1], "place": place}
@@ -69,6 +70,11 @@ def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
         ],
         "published_why": rules["why"],
     }
+
+
+def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
+    """A process, without the secrets in its command."""
+    return {**process, "command": " ".join(masked_argv(process["command"].split()))}
 
 
 def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:

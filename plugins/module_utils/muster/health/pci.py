@@ -111,6 +111,8 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     virtual = facts["system"]["virtual"]
     if virtual:
         out.skip(f"inside {virtual} the bus is not the machine's own", "pci.acs.redirects", "pci.iommu.translates")
+    elif len(seen["above"]) < 2:
+        out.skip("there is one device, and none to talk to on its bus", "pci.acs.redirects", "pci.iommu.translates")
     else:
         _acs(out, seen, facts)
         _iommu(out, seen)
@@ -123,9 +125,6 @@ def _acs(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> None
     between = list(_bridges(seen))
     if not facts["looked_as"]["root"]:
         out.skip("only root may read a bridge's configuration", "pci.acs.redirects")
-        return
-    if len(seen["above"]) < 2:
-        out.skip("there is one device, and nobody on the bus to talk to", "pci.acs.redirects")
         return
     redirecting = {slot: _redirects(seen["devices"][slot]["acs"]) for slot in between}
     wrong = {slot: words for slot, words in redirecting.items() if words}

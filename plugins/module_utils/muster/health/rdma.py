@@ -231,7 +231,9 @@ def _layers(out: Judged, active: list[dict[str, Any]]) -> None:
             expected="one kind",
         )
     for port in active:
-        if port["layer"] == "Ethernet" and not any(_is_routable(gid) for gid in port["gids"].values()):
+        # Adapters of iWARP have no types, and no need for them.
+        typed = [gid for gid in port["gids"].values() if gid["type"]] or not port["gids"]
+        if port["layer"] == "Ethernet" and typed and not any(_is_routable(gid) for gid in port["gids"].values()):
             out.warn(
                 "rdma.gid.missing",
                 f"{port['name']} has no GID of RoCE v2 with an IPv4 address, which NCCL looks for",
