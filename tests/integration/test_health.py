@@ -35,6 +35,7 @@ USUAL, OTHER = "2.0.0", "2.1.0"
 PORT = 29500
 # ansible-runner looks for callbacks of its own, and for others in this variable.
 WITH_REPORTS = {"ANSIBLE_CALLBACK_PLUGINS": str(REPOSITORY / "plugins/callback")}
+CODE = "/srv/muster-test-code"
 METRICS = "/var/lib/muster-test-metrics"
 # What the step pytorch would make of the stand-in's wheels, which bring no programs.
 ENVIRONMENTS = f"""
@@ -49,7 +50,8 @@ for version in {OTHER} {USUAL}; do
     chmod 755 $env/bin/torchrun
     ln -sfn $env {ROOT}/current
 done
-mkdir -p {METRICS}
+mkdir -p {METRICS} {CODE}
+echo 'print("step")' >{CODE}/train.py
 """
 LATE = "/usr/local/bin/late-python"
 LAUNCHES = "/var/lib/muster/launches"
@@ -101,6 +103,12 @@ FAULTS = {
         f"{ROOT}/current/bin/python -c 'import torch; assert torch.__version__ == \"{OTHER}+cpu\"'",
         switch(USUAL),
     ),
+    "versions.code.differ": Fault(
+        "node1",
+        f"echo 'print(\"done\")' >>{CODE}/train.py",
+        f"grep -q done {CODE}/train.py",
+        f"sed -i /done/d {CODE}/train.py",
+    ),
     "net.clock.offset": Fault(
         "node3",
         "true",
@@ -143,11 +151,19 @@ class Clinic:
     def __init__(self, play: Play, folder: Path) -> None:
         self.play = play
         self.folder = folder
-        self.variables = {"pytorch_root": ROOT, "cluster_artifacts_dir": str(folder), "health_throughput": False}
+        self.variables = {
+            "pytorch_root": ROOT,
+            "cluster_artifacts_dir": str(folder),
+            "health_throughput": False,
+            "health_code": [CODE],
+        }
 
     def look(self, *, check: bool = False, limit: str | None = None, **variables: Any) -> Visit:
-        wishes = {**self.variables, **variables}
-        result = self.play("playbooks/health.yml", extravars=wishes, check=check, limit=limit, environment=WITH_REPORTS)
+        return self.take("playbooks/health.yml", variables, check=check, limit=limit)
+
+    def take(self, playbook: str, variables: dict[str, Any], **wishes: Any) -> Visit:
+        extravars = {**self.variables, **variables}
+        result = self.play(playbook, extravars=extravars, environment=WITH_REPORTS, **wishes)
         return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
 
 
@@ -171,7 +187,7 @@ def clinic(nodes: dict[str, Machine], play: Play, tmp_path_factory: pytest.TempP
     subprocess.run([*install, "install", "-m", "755", "/dev/stdin", LATE], input=late.encode(), check=True)
     yield Clinic(play, folder / "artifacts")
     for machine in nodes.values():
-        machine.inside("rm", "-rf", ROOT, WHEELS, METRICS, LATE)
+        machine.inside("rm", "-rf", ROOT, WHEELS, METRICS, CODE, LATE)
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +267,11 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
         checked = clinic.look(check=True)
         refused = clinic.look()
         told = clinic.look(health_gate="warn")
+        road = clinic.take("site.yml", {}, tags="health,ddp_smoke")
     assert differences(before, take(head)) == []
-    assert [visit.result.rc == 0 for visit in (checked, refused, told)] == [True, False, True], told.result.stdout
-    for visit in (checked, refused, told):
+    visits = (checked, refused, told, road)
+    assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], told.result.stdout
+    for visit in visits:
         assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
         assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
         assert (visit.run / "report.html").stat().st_size
@@ -261,6 +279,8 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
     assert f"{PORT}" in refused.refusal
     assert refused.refusal.startswith("node1")
     assert told.verdict["status"] == "degraded"
+    assert road.refusal == refused.refusal
+    assert not (road.run / "plan.json").exists(), "it was launched"
 
 
 def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str, Machine]) -> None:
