@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 6.0
-MOST_CHARACTERS = 1_000_000
+# Sixteen GPUs list a megabyte of clocks that they could run at.
+MOST_CHARACTERS = 4_000_000
 # An ordinary user's path lacks the last two on Debian.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 

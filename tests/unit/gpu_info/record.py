@@ -52,6 +52,7 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "580": {
         "h100-healthy": {"GPUS": "8"},
         "h100-lost": {"GPUS": "8", "LOST": "3"},
+        "h100-none": {"GPUS": "0"},
         "h100-first-lost": {"GPUS": "3", "LOST": "0"},
         "h100-link-inactive": {"INACTIVE": "1:17"},
         "h100-links-inactive": {"INACTIVE": "1"},

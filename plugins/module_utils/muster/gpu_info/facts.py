@@ -19,6 +19,8 @@ GONE = "ffffffff"
 # Since 580 on the error stream, and the others are told all the same; before, it is all that is said. By its number
 # with the programs of 470 to 615 that were tried, and by its place on the bus in many a report.
 LOST = re.compile(r"device handle for gpu ?([0-9a-f:.]+?):? ", re.IGNORECASE)
+# All that is said, with 6 as the exit status, when there is a driver and no GPU that it can use.
+NO_DEVICES = "No devices were found"
 MOST_NOTES = 1000
 # A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
@@ -118,7 +120,7 @@ def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None
         return {"status": "not_run", "why": why, "seconds": None, "notes": "", "lost": [], "lost_slots": []}, None
     answer = look["smi"]["query"]
     root, notes, complete = markup.parse(answer["text"], "nvidia_smi_log")
-    if root is not None and complete:
+    if (root is not None and complete) or NO_DEVICES in answer["text"]:
         status = "ok"
     elif "did not answer within" in answer["why"]:
         status = "hangs"

@@ -154,12 +154,15 @@ def lost(node: GpuNode) -> Iterator[Finding]:
     silent = [device["slot"] for device in facts["bus"] if device["answers"] is False]
     slots.update(dict.fromkeys(silent))
     said = facts["smi"]["lost"]
-    for slot in slots:
-        how = "it no longer answers on the bus" if slot in silent else "the driver cannot reach it"
-        yield _lost(node, f"the GPU at {slot} is lost: {how}", f"/sys/bus/pci/devices/{slot}", how)
-    if not slots:
-        for number in said:
-            yield _lost(node, f"the driver has lost GPU {number}", "nvidia-smi -q -x", facts["smi"]["notes"])
+    for gone in ([slot for slot in slots if slot in silent], [slot for slot in slots if slot not in silent]):
+        if gone:
+            what = f"the GPU at {gone[0]} is" if len(gone) == 1 else f"the GPUs at {few(gone)} are"
+            whom = "it" if len(gone) == 1 else "them"
+            how = "no answer comes from the bus" if gone[0] in silent else f"the driver cannot reach {whom}"
+            yield _lost(node, f"{what} lost: {how}", f"/sys/bus/pci/devices/{gone[0]}", how)
+    if said and not slots:
+        what = f"GPU {said[0]}" if len(said) == 1 else f"GPUs {few([str(number) for number in said])}"
+        yield _lost(node, f"the driver has lost {what}", "nvidia-smi -q -x", facts["smi"]["notes"])
 
 
 def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
