@@ -34,38 +34,49 @@ class Share:
         return self.peers[0] if len(self.peers) == 1 else None
 
 
+class Rows:
+    """Links by the node that they begin or end at, from which those are taken that have been explained."""
+
+    def __init__(self, nodes: Sequence[str], links: Collection[Pair]) -> None:
+        self.order = {node: number for number, node in enumerate(nodes)}
+        self.by = {(node, way): set[Pair]() for way in ("to", "from") for node in nodes}
+        for link in links:
+            self.by[link[1], "to"].add(link)
+            self.by[link[0], "from"].add(link)
+
+    def of(self, node: str, *ways: str) -> list[Pair]:
+        links = {link for way in ways for link in self.by[node, way]}
+        return sorted(links, key=lambda link: (self.order[link[0]], self.order[link[1]]))
+
+    def take(self, node: str, *ways: str) -> tuple[Pair, ...]:
+        taken = self.of(node, *ways)
+        for link in taken:
+            self.by[link[1], "to"].discard(link)
+            self.by[link[0], "from"].discard(link)
+        return tuple(taken)
+
+    def are_bad(self, node: str, way: str, tested: Rows) -> bool:
+        return len(self.by[node, way]) >= max(2, MOST * len(tested.by[node, way]))
+
+
 def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair]) -> list[Share]:
     """Divide the bad links among nodes; in the order of the inventory, whole nodes first."""
-    left = [(one, other) for one in nodes for other in nodes if (one, other) in bad]
+    left, every = Rows(nodes, bad), Rows(nodes, tested)
     found: list[Share] = []
     if len({node for link in tested for node in link}) > 2:
-        whole = [node for node in nodes if all(is_bad(node, way, left, tested) for way in ("to", "from"))]
+        whole = [node for node in nodes if all(left.are_bad(node, way, every) for way in ("to", "from"))]
         # When most nodes are cut off from each other, none of them is the odd one.
-        for node in whole if 2 * len(whole) < len(nodes) else []:
-            mine = [link for link in left if node in link]
-            left = [link for link in left if node not in link]
-            found.append(Share(node, "both", tuple(mine)))
-        while suspects := [(node, way) for way in ("to", "from") for node in nodes if is_bad(node, way, left, tested)]:
+        odd = whole if 2 * len(whole) < len(nodes) else []
+        found += [Share(node, "both", left.take(node, "to", "from")) for node in odd]
+        while suspects := [suspect for suspect in left.by if left.are_bad(*suspect, every)]:
             # Where two would explain the same link, the one that explains more.
-            node, way = max(suspects, key=lambda suspect: len(of(suspect[0], suspect[1], left)))
-            mine = of(node, way, left)
-            left = [link for link in left if link not in mine]
-            found.append(Share(node, way, tuple(mine)))
+            node, way = max(suspects, key=lambda suspect: len(left.by[suspect]))
+            found.append(Share(node, way, left.take(node, way)))
     for node in nodes:
-        mine = of(node, "to", left)
+        mine = left.take(node, "to")
         if mine:
-            found.append(Share(node, "pair", tuple(mine)))
+            found.append(Share(node, "pair", mine))
     return found
-
-
-def of(node: str, way: str, links: Collection[Pair]) -> list[Pair]:
-    end = 1 if way == "to" else 0
-    return [link for link in links if link[end] == node]
-
-
-def is_bad(node: str, way: str, bad: Collection[Pair], tested: Collection[Pair]) -> bool:
-    mine, every = of(node, way, bad), of(node, way, tested)
-    return len(mine) >= 2 and len(mine) >= MOST * len(every)
 
 
 def couples(nodes: Sequence[str], shares: list[Share]) -> list[Share]:

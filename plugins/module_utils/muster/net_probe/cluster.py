@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,4 +41,20 @@ class Cluster:
         return [node.name for node in self.nodes]
 
     def node(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.name == name)
+        return self._by_name[name]
+
+    def touching(self, name: str) -> list[Link]:
+        """The links from this node and to it."""
+        return self._by_node[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _by_node(self) -> dict[str, list[Link]]:
+        found: dict[str, list[Link]] = {node.name: [] for node in self.nodes}
+        for link in self.links:
+            found[link.origin].append(link)
+            found[link.target].append(link)
+        return found

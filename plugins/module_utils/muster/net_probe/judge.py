@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FINDINGS = {
     "net.links": Entry(
         "all of the calls between the nodes",
-        "never: it is the pass of a node that calls and is called by all others without a finding",
+        "never: it is the pass of a node that calls others and is called by them without a finding of its own",
         "Nothing is to be done",
     ),
     "net.probe.failed": Entry(
@@ -44,13 +44,20 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
     found += [*names.judge(cluster), *reach.judge(cluster), *quality.judge(cluster)]
     odd = {name for finding in found for name in (finding.node, finding.peer)}
     for node in cluster.nodes:
-        links = [
-            link for link in cluster.links if node.name in (link.origin, link.target) and both_serve(link, cluster)
-        ]
-        if node.name not in odd and links and all(link.outcome == "ok" for link in links):
+        links = [link for link in cluster.touching(node.name) if both_serve(link, cluster)]
+        good = sum(link.outcome == "ok" for link in links)
+        if node.name not in odd and good:
+            bad = (
+                f", and what is wrong with {plural(len(links) - good, 'other')} is not up to it"
+                if good < len(links)
+                else ""
+            )
             found.append(
                 Finding(
-                    "net.links", "pass", node.name, f"all is well with its {plural(len(links), 'link')} to other nodes"
+                    "net.links",
+                    "pass",
+                    node.name,
+                    f"calls come through on {plural(good, 'link')} to and from other nodes{bad}",
                 )
             )
     return found, skips(cluster)

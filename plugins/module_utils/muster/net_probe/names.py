@@ -73,7 +73,7 @@ def own(node: Node, cluster: Cluster) -> Iterator[Finding]:
         return
     ways = {
         cluster.node(link.target).address: {"interface": link.interface}
-        for link in cluster.links
+        for link in cluster.touching(node.name)
         if link.origin == node.name and link.interface
     }
     seen = {

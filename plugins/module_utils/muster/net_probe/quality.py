@@ -136,7 +136,7 @@ def of_nodes(cluster: Cluster, value: Callable[[Link], float | None]) -> list[li
     """For each node, what was measured on its links: one odd node of three has most links, but is one of three."""
     found = []
     for name in cluster.names:
-        values = [value(link) for link in cluster.links if name in (link.origin, link.target)]
+        values = [value(link) for link in cluster.touching(name)]
         found.append([one for one in values if one is not None])
     return [values for values in found if values]
 
