@@ -40,26 +40,31 @@ class Reporter:
 
     def __init__(self) -> None:
         self.run: dict[str, Any] = {}
+        self.playbooks: list[str] = []
         self.cluster_folder: Path | None = None
         self.folders: list[Path] = []
         self.failures: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
+        self.options: list[str] = []
         self.clock = 0.0
         self.process = 0
         self.page: Path | None = None
         self.ended = False
 
     def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
-        """A playbook begins: options are those of the command line, as Ansible has them."""
+        """A playbook begins, the first of this run or the next. options: the command line's, as Ansible has them."""
+        self.ended = False
+        self.playbooks.append(playbook)
+        if self.run:
+            return
         self.clock = time.monotonic()
         self.process = os.getpid()
         tags = [tag for tag in options.get("tags") or () if tag != "all"]
+        self.options = command_options(options, tags)
         self.run = {
             "schema": 1,
             "id": muster_runs.begin(),
             "cluster": "",
-            "playbook": Path(playbook).name,
-            "command": command_line(playbook, options, tags),
             "check": bool(options.get("check")),
             "tags": tags,
             "limit": options.get("subset") or "",
@@ -95,7 +100,7 @@ class Reporter:
         self.failures.append({**failure, "before_verdict": False, "host": host})
 
     def end_of_step(self) -> None:
-        if self.steps:
+        if self.steps and "began" in self.steps[-1]:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
@@ -117,9 +122,15 @@ class Reporter:
             return self.page
         self.ended = True
         self.end_of_step()
-        failures = [failure for failure in self.failures if failure.pop("host") in failed_hosts]
+        failures = [
+            {name: value for name, value in failure.items() if name != "host"}
+            for failure in self.failures
+            if failure["host"] in failed_hosts
+        ]
+        command = ["ansible-playbook", *map(short, self.playbooks), *self.options, *extra_words(self.run["options"])]
         self.run.update(
-            command=" ".join([self.run["command"], *extra_words(self.run["options"])]),
+            playbook=", ".join(Path(playbook).name for playbook in self.playbooks),
+            command=shlex.join(command),
             ended=now(),
             seconds=round(time.monotonic() - self.clock, 1),
             failures=failures,
@@ -133,7 +144,7 @@ class Reporter:
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
         """The folders that have a page: of a run that looked at something, launched something, or failed."""
-        if self.cluster_folder is None or Path(self.run["playbook"]).stem in WITHOUT_A_PAGE:
+        if self.cluster_folder is None or all(Path(playbook).stem in WITHOUT_A_PAGE for playbook in self.playbooks):
             return []
         own = self.cluster_folder / self.run["id"]
         others = [folder for folder in self.folders if folder != own and folder.is_dir()]
@@ -156,15 +167,14 @@ def reason(result: Mapping[str, Any]) -> str:
     return text.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
 
 
-def command_line(playbook: str, options: Mapping[str, Any], tags: list[str]) -> str:
-    """What was typed, but for -e."""
-    words = ["ansible-playbook", short(playbook)]
+def command_options(options: Mapping[str, Any], tags: list[str]) -> list[str]:
+    """What was typed behind the playbook, but for -e."""
+    words = []
     for source in options.get("inventory") or ():
         words += ["-i", source if "," in source else short(source)]
     words += ["--tags", ",".join(tags)] if tags else []
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    words += ["--check"] if options.get("check") else []
-    return shlex.join(words)
+    return [*words, *(["--check"] if options.get("check") else [])]
 
 
 def extra_words(options: Mapping[str, Any]) -> list[str]:
@@ -173,7 +183,7 @@ def extra_words(options: Mapping[str, Any]) -> list[str]:
         f"{name}={value}" if isinstance(value, str) and " " not in value else json.dumps({name: value})
         for name, value in options.items()
     ]
-    return [f"-e {shlex.quote(word)}" for word in words if MASK not in word]
+    return [part for word in words if MASK not in word for part in ("-e", word)]
 
 
 def short(path: str) -> str:

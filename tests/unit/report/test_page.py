@@ -4,6 +4,7 @@ what the page must show of it: `shows` leads by dotted paths into what the templ
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import samples
 from muster import report
 from muster.report import checks, links, past, words
 from muster.report.artifacts import Artifacts
+from muster_page import render
 
 CASES = sorted((Path(__file__).parent / "cases/page").glob("*.yml"))
 
@@ -117,3 +119,36 @@ def test_a_number_has_the_digits_that_matter(value: float | None, text: str) -> 
 )
 def test_a_duration_is_told_as_people_do(seconds: Any, text: str) -> None:
     assert words.duration(seconds) == text
+
+
+class Tags(HTMLParser):
+    """Fails where an element is not closed, or not opened, or has an attribute twice."""
+
+    ALONE = ("meta", "link", "col")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), self.getpos()
+        self.opened += [] if tag in self.ALONE else [tag]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), (tag, self.getpos())
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened, self.getpos()
+        assert self.opened.pop() == tag, self.getpos()
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [samples.healthy(3), samples.failed(30), samples.stopped(2), samples.hostile(), Artifacts()],
+    ids=["healthy", "failed", "stopped", "hostile", "empty"],
+)
+def test_every_element_is_closed(kept: Artifacts) -> None:
+    tags = Tags()
+    tags.feed(render(report.page(kept)))
+    tags.close()
+    assert tags.opened == []

@@ -72,6 +72,19 @@ def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
     assert "hf_abc" not in page.read_text()
 
 
+def test_two_playbooks_of_one_command_are_one_run(tmp_path: Path) -> None:
+    reporter = begun(tmp_path, "playbooks/baseline.yml")
+    assert reporter.end(set()) is None
+    reporter.begin("playbooks/health.yml", {})
+    reporter.play("Health", {})
+    folder = muster_runs.run_folder(tmp_path / "rack")
+    muster_runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")]))
+    run = run_of(reporter.end(set()))
+    assert run["playbook"] == "baseline.yml, health.yml"
+    assert run["command"] == "ansible-playbook playbooks/baseline.yml playbooks/health.yml -i inventory/rack"
+    assert run["id"] == folder.name
+
+
 def test_a_run_that_looked_at_nothing_leaves_none(tmp_path: Path) -> None:
     assert begun(tmp_path).end(set()) is None
     assert not (tmp_path / "rack").exists()

@@ -178,4 +178,6 @@ def _finding(found: Mapping[str, Any]) -> Finding:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in str(text).splitlines() if line.strip()), "failed")
+    """The first line; with the first entry of the list that it may lead to."""
+    lines = [line.strip() for line in str(text).splitlines() if line.strip()] or ["failed"]
+    return " ".join([lines[0], *(line.removeprefix("- ") for line in lines[1:2] if line.startswith("- "))])
