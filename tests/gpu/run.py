@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -50,6 +51,8 @@ NO_GPU = 77
 # So begin the ids of the GPUs that tests/standins/nvml.c makes up.
 STANDIN = "GPU-00000000-0000-4000-8000-"
 PAYLOAD = ROOT / "roles/ddp_smoke/files/ddp_smoke.py"
+# The default of ddp_smoke_loss_ratio.
+LOSS_RATIO = 0.9
 # What --query-gpu calls it, and where gpu_info has it.
 SAME = {
     "index": ("index",),
@@ -228,20 +231,28 @@ def collective(count: int, out: Path) -> bool:
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
     """Part 4."""
+    shutil.rmtree(out / "ranks", ignore_errors=True)
     if importlib.util.find_spec("torch") is None:
         say("smoke: skipped, there is no torch beside this Python")
         return True
     count = len(facts["gpus"])
-    argv = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", str(PAYLOAD), "--steps", "40"]
+    # A file for each rank: on one pipe, what two of them say can come on one line.
+    logs = ["--log-dir", str(out / "ranks"), "--redirects", "3"]
+    argv = ["-m", "torch.distributed.run", "--standalone", *logs, f"--nproc-per-node={count}", str(PAYLOAD)]
     environment = {**os.environ, "MUSTER_BACKEND": "nccl", "NCCL_DEBUG": "VERSION"}
     done = subprocess.run(
         [sys.executable, *argv], check=False, capture_output=True, text=True, timeout=400, env=environment
     )
     keep(out, "smoke.txt", done.stdout + done.stderr)
-    lines = [line.partition("@muster ")[2] for line in done.stdout.splitlines() if "@muster {" in line]
+    events = [
+        {**json.loads(line.partition("@muster ")[2]), "from_node": "here", "from_rank": int(path.parent.name)}
+        for path in sorted((out / "ranks").rglob("stdout.log"))
+        for line in path.read_text().splitlines()
+        if line.startswith("@muster {")
+    ]
     entry = {"node": "here", "ranks": list(range(count)), "node_rank": 0, "nproc": count}
     plan = {"world_size": count, "backend": "nccl", "nodes": [entry]}
-    found = smoke.judge(plan, [json.loads(line) for line in lines], 0.5)
+    found = smoke.judge(plan, events, LOSS_RATIO)
     say(f"smoke under NCCL: ended with {done.returncode}")
     show(found)
     if done.returncode:
