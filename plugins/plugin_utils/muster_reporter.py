@@ -127,7 +127,7 @@ class Reporter:
             for failure in self.failures
             if failure["host"] in failed_hosts
         ]
-        command = ["ansible-playbook", *map(short, self.playbooks), *self.options, *extra_words(self.run["options"])]
+        command = ["ansible-playbook", *map(short, self.playbooks), *self.options]
         self.run.update(
             playbook=", ".join(Path(playbook).name for playbook in self.playbooks),
             command=shlex.join(command),
@@ -168,22 +168,25 @@ def reason(result: Mapping[str, Any]) -> str:
 
 
 def command_options(options: Mapping[str, Any], tags: list[str]) -> list[str]:
-    """What was typed behind the playbook, but for -e."""
+    """What was typed behind the playbook, as far as it says what the run was about."""
     words = []
     for source in options.get("inventory") or ():
         words += ["-i", source if "," in source else short(source)]
     words += ["--tags", ",".join(tags)] if tags else []
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    return [*words, *(["--check"] if options.get("check") else [])]
+    words += ["--check"] if options.get("check") else []
+    return [*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word)))]
 
 
-def extra_words(options: Mapping[str, Any]) -> list[str]:
-    """Each -e as it can be typed again; one with a secret is left out, for its user to add."""
-    words = [
-        f"{name}={value}" if isinstance(value, str) and " " not in value else json.dumps({name: value})
-        for name, value in options.items()
-    ]
-    return [part for word in words if MASK not in word for part in ("-e", word)]
+def extra_word(word: str) -> list[str]:
+    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
+    if word.startswith("@"):
+        return ["-e", f"@{short(word[1:])}"]
+    try:
+        given = json.loads(word) if word.startswith("{") else dict(pair.split("=", 1) for pair in shlex.split(word))
+    except ValueError:
+        return []
+    return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
 
 
 def short(path: str) -> str:

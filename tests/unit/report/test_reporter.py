@@ -54,7 +54,8 @@ def run_of(page: Path | None) -> dict[str, Any]:
 
 
 def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
-    reporter = begun(tmp_path, check=True, subset="node2")
+    given = ["cluster_user=ada", f"@{Path.cwd()}/more.yml", '{"words": ["a b"]}', "hf_token=hf_abc x=1", '{"half": ']
+    reporter = begun(tmp_path, check=True, subset="node2", extra_vars=given)
     reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
     reporter.failed("node1", "Mended by a rescue", {"msg": "x"}, once=False, unreachable=False)
     page = reporter.end({"node2"})
@@ -66,7 +67,7 @@ def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
         {"node": "node2", "task": "Look", "why": "no route to host", "unreachable": True, "before_verdict": False}
     ]
     assert run["options"] == {"cluster_user": "ada", "hf_token": MASK, "words": ["a b"]}
-    command = "ansible-playbook site.yml -i inventory/rack --limit node2 --check -e cluster_user=ada"
+    command = "ansible-playbook site.yml -i inventory/rack --limit node2 --check -e cluster_user=ada -e @more.yml"
     assert run["command"] == f'{command} -e \'{{"words": ["a b"]}}\''
     assert (run["status"], run["nodes"], run["check"]) == ("stopped", ["node1", "node2"], True)
     assert "hf_abc" not in page.read_text()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .artifacts import Artifacts
 
 SHOWN = 30
+LONGEST = 140  # characters of a sentence
 COMPARED = 5  # runs before it that were laid out alike
 MARKS = {"healthy": "pass", "degraded": "warn", "failed": "fail", "stopped": "fail"}
 DROP = 0.85  # of what they had in the middle
@@ -51,7 +52,7 @@ def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any
                 "playbook": str(run.get("playbook", "")) + (" --check" if run.get("check") else ""),
                 "mark": MARKS.get(status, "unknown"),
                 "word": WORDS.get(status, WORDS["unknown"]),
-                "sentence": str(run.get("sentence", "")),
+                "sentence": _cut(str(run.get("sentence", ""))),
                 "ranks": kept.get("world_size", ""),
                 "speed": number(speed),
                 "part": round(100 * speed / most, 1) if speed and most else 0,
@@ -70,6 +71,10 @@ def dropped(run: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str
     if not speed or not alike or speed >= DROP * median(alike):
         return ""
     return f"{100 - 100 * speed / median(alike):.0f} % less"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…"
 
 
 def _speed(run: Mapping[str, Any]) -> float | None:
