@@ -182,7 +182,7 @@ def _holder(holder: Mapping[str, Any]) -> str:
 
 def _published(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
     seen = facts["jobs"]
-    if seen["published_why"]:
+    if seen["published_why"] and not seen["published"]:
         out.skip(seen["published_why"], *ALSO)
         return
     if not facts["firewall"]["in_force"]:
