@@ -41,7 +41,8 @@ def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) ->
     try:
         inside = json.loads(said.removeprefix(look_inside.MARK))
     except ValueError:
-        return {"way": "none", "why": done.why or "the look from inside gave no answer", "inside": None}
+        failed = done.why or "the look from inside gave no answer"
+        return {"way": "self" if why else "none", "why": why or failed, "inside": None}
     return {"way": "self" if why else "unit", "why": why, "inside": inside}
 
 

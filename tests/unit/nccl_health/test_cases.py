@@ -17,7 +17,8 @@ import yaml
 
 from muster.health import node
 from muster.health.facts import facts
-from muster.health.software import FLOORS
+from muster.health.rdma import chosen
+from muster.health.software import FLOORS, has_code
 from muster.health.traits import traits
 from muster.verdict import told
 
@@ -130,3 +131,44 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
 def test_the_drivers_that_cuda_needs_are_those_of_the_resolver() -> None:
     table = yaml.safe_load((HERE.parents[2] / "roles/gpu_stack/files/versions.yml").read_text())
     assert table["cuda"]["floor"] == FLOORS
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "runs"),
+    [
+        ("9.0", ["sm_90"], True),
+        ("8.9", ["sm_80", "sm_86"], True),
+        ("8.0", ["sm_86"], False),
+        ("9.0", ["sm_89"], False),
+        ("9.0", ["sm_90a"], True),
+        ("9.1", ["sm_90a"], False),
+        ("10.3", ["sm_100"], True),
+        ("10.3", ["sm_100f"], True),
+        ("12.0", ["sm_100f"], False),
+        ("12.0", ["sm_90", "compute_90"], True),
+        ("7.5", ["compute_80"], False),
+        ("9.0", [], False),
+        ("9.0", ["nonsense"], False),
+    ],
+)
+def test_a_build_runs_where_it_has_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
+    assert has_code(capability, built) is runs
+
+
+@pytest.mark.parametrize(
+    ("hca", "device", "port", "used"),
+    [
+        ("", "mlx5_0", "1", True),
+        ("mlx5_1", "mlx5_10", "1", True),
+        ("=mlx5_1", "mlx5_10", "1", False),
+        ("=mlx5_1", "mlx5_1", "2", True),
+        ("=mlx5_1:1", "mlx5_1", "2", False),
+        ("mlx5_1:1,mlx5_2", "mlx5_2", "2", True),
+        ("^mlx5_bond", "mlx5_bond_0", "1", False),
+        ("^mlx5_bond", "mlx5_0", "1", True),
+        ("^=mlx5_1", "mlx5_10", "1", True),
+        ("^=mlx5_1", "mlx5_1", "1", False),
+    ],
+)
+def test_the_adapters_that_nccl_takes_are_those_of_its_variable(hca: str, device: str, port: str, used: bool) -> None:
+    assert chosen(hca, device, port) is used

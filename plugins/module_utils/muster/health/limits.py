@@ -20,9 +20,23 @@ if TYPE_CHECKING:
 FEW_FILES = 1024
 # A rank with CUDA and NCCL has a hundred threads or two, and each of its data loaders some more.
 TASKS_OF_A_RANK = 1000
+# What systemd's own exit codes mean (systemd.exec(5), process exit codes).
+CODES = {
+    "200": "the working directory cannot be entered",
+    "203": "the user may not run the program",
+    "206": "standard input or output cannot be set up",
+    "216": "the user's groups cannot be taken",
+    "217": "the user cannot be taken",
+    "226": "the name spaces cannot be set up",
+}
 BASELINE = "ansible-playbook site.yml --tags baseline"
 
 FINDINGS = {
+    "os.unit.failed": Entry(
+        reads="a transient unit of systemd like a launch's, as the training user, with a small program of ours in it",
+        fires="fail: it does not start, or the program fails; unknown: it does not come to an end in time",
+        fix="Look at what systemd-run says",
+    ),
     "os.limits.memlock": Entry(
         reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
         fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
@@ -57,7 +71,10 @@ FINDINGS = {
 def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     out = Judged(wish["node"])
     unit = facts["unit"]
-    if unit["way"] != "unit":
+    if unit["way"] == "none":
+        _no_unit(out, unit["why"], wish["user"])
+        return out.skip_all([name for name in FINDINGS if name != "os.unit.failed"], unit["why"])
+    if unit["way"] == "self":
         return out.skip_all(FINDINGS, unit["why"])
     seen = unit["inside"]
     _memlock(out, seen, facts, wish)
@@ -87,6 +104,20 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
             expected=str(wish["nproc"]),
         )
     return out.outcome
+
+
+def _no_unit(out: Judged, why: str, user: str) -> None:
+    late = "did not answer" in why
+    code = why.removeprefix("systemd-run ended with ").partition(":")[0]
+    why += f" ({CODES[code]})" if code in CODES else ""
+    report = out.unknown if late else out.fail
+    report(
+        "os.unit.failed",
+        f"a unit like that of a launch, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
+        "Look why; it can be tried with",
+        f"sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'",
+        evidence=evidence("systemd-run", why),
+    )
 
 
 def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:

@@ -229,8 +229,14 @@ def _nccl(out: Judged, wheel: Mapping[str, Any], loaded: Mapping[str, Any]) -> N
             "sw.nccl.other",
             f"torch loads NCCL {loaded['version']} from {loaded['file'] or 'an unknown place'}, and the environment's "
             f"own is {wheel['version']}",
-            "Take away what puts it in front (LD_LIBRARY_PATH, /etc/ld.so.preload, /etc/ld.so.conf.d)",
-            "ldconfig -p | grep libnccl",
+            *(
+                (
+                    "Take away what puts it in front (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf)",
+                    "ldconfig -p | grep nccl",
+                )
+                if other_file
+                else ("Its files are of several versions: build the environment anew with", PYTORCH)
+            ),
             observed=f"{loaded['version']} ({loaded['file']})",
             expected=f"{wheel['version']} ({wheel['file']})",
         )
