@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..catalogue_entry import Entry
 from ..verdict import evidence
 from ..words import few
-from .gpu_node import have
+from .gpu_node import have, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ FINDINGS = {
 
 def skips(node: GpuNode) -> list[dict[str, str]]:
     if not node.facts["nvswitches"] and not any(gpu["fabric"] for gpu in node.gpus):
-        return [{"id": "fabric_manager", "why": "there is no NVSwitch here"}]
+        return not_looked(FINDINGS, "there is no NVSwitch here")
     return []
 
 

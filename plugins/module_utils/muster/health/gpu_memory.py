@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalogue_entry import Entry
 from ..gpu_models import model_of
 from ..verdict import evidence
-from .gpu_node import have
+from .gpu_node import have, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,9 +100,10 @@ FINDINGS = {
 
 def skips(node: GpuNode) -> list[dict[str, str]]:
     if all(gpu["mig"] for gpu in node.gpus):
-        return [{"id": "gpu.remap", "why": "with MIG on, the driver does not tell of remapped rows"}]
+        rows = [name for name in FINDINGS if name.startswith("gpu.remap.")]
+        return not_looked(rows, "with MIG on, the driver does not tell of remapped rows")
     if not any(gpu["ecc"]["on"] is not None for gpu in node.gpus):
-        return [{"id": "gpu.ecc", "why": "these GPUs have no ECC"}]
+        return not_looked([name for name in FINDINGS if name.startswith("gpu.ecc.")], "these GPUs have no ECC")
     return []
 
 

@@ -9,7 +9,7 @@ from ..verdict import Finding
 from ..words import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class GpuNode:
     def only(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return the option of nvidia-smi that speaks of these GPUs alone."""
         return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(str(gpu['index']) for gpu in gpus)}"
+
+
+def not_looked(findings: Iterable[str], why: str) -> list[dict[str, str]]:
+    """Return each of these ids as one that was not looked for."""
+    return [{"id": name, "why": why} for name in findings]
 
 
 def have(gpus: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from ..catalogue_entry import Entry
 from ..verdict import Finding, evidence
 from ..words import few, plural
 from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
-from .gpu_node import GpuNode
+from .gpu_node import GpuNode, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,6 +62,10 @@ FINDINGS = {
     ),
 }
 ALSO = ("gpu.count.differs",)
+# What can be told of GPUs that answer, only.
+OF_LISTED = tuple(
+    name for each in (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager) for name in each.FINDINGS
+)
 RULES = (*gpu_memory.RULES, *gpu_settings.RULES, *gpu_use.RULES, *nvlink.RULES, *fabric_manager.RULES)
 
 
@@ -74,14 +78,14 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Findi
     if not wish["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
-        return [], [{"id": "gpu", "why": why}]
+        return [], not_looked((*FINDINGS, *ALSO, *OF_LISTED), why)
     skipped = [{"id": what, "why": why} for what, why in facts["skipped"].items()]
     found = [finding for rule in (driver, lost, presence, mismatch_on_disk, speed) for finding in rule(node)]
     if node.gpus:
         found += [finding for rule in RULES for finding in rule(node)]
         skipped += [skip for look in (gpu_memory, nvlink, fabric_manager) for skip in look.skips(node)]
     else:
-        skipped.append({"id": "nvlink", "why": "no GPU answered"})
+        skipped += not_looked(OF_LISTED, "no GPU answered")
     if not any(finding.status in ("fail", "warn", "unknown") for finding in found):
         names = few(sorted({str(gpu["name"]) for gpu in node.gpus}))
         found.append(node.finding("gpu.health", "pass", f"{plural(len(node.gpus), 'GPU')} ({names}) can compute"))

@@ -8,6 +8,7 @@ from ..catalogue_entry import Entry
 from ..gpu_models import model_of
 from ..verdict import evidence
 from ..words import few, plural
+from .gpu_node import not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,8 @@ FINDINGS = {
 
 def skips(node: GpuNode) -> list[dict[str, str]]:
     if not any(gpu["nvlinks"] for gpu in node.gpus):
-        return [{"id": "nvlink", "why": "the driver tells of no NVLink on these GPUs"}]
+        told = {finding.id for finding in inactive(node)}
+        return not_looked([name for name in FINDINGS if name not in told], "the driver tells of no NVLink on these GPUs")
     return []
 
 
