@@ -52,7 +52,8 @@ FINDINGS = {
 def skips(node: GpuNode) -> list[dict[str, str]]:
     if not any(gpu["nvlinks"] for gpu in node.gpus):
         told = {finding.id for finding in inactive(node)}
-        return not_looked([name for name in FINDINGS if name not in told], "the driver tells of no NVLink on these GPUs")
+        others = [name for name in FINDINGS if name not in told]
+        return not_looked(others, "the driver tells of no NVLink on these GPUs")
     return []
 
 
