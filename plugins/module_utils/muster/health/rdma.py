@@ -273,7 +273,7 @@ def _direct(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any], acti
 
 def _has_dmabuf(facts: Mapping[str, Any]) -> bool:
     numbers = re.match(r"(\d+)\.(\d+)", facts["system"]["kernel"])
-    return bool(numbers) and (int(numbers[1]), int(numbers[2])) >= DMABUF_KERNEL if numbers else False
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= DMABUF_KERNEL
 
 
 def _firmware(out: Judged, devices: Mapping[str, Mapping[str, str]]) -> None:
