@@ -97,6 +97,18 @@ FAULTS = {
         f"tr '\\0' '\\n' </proc/$(systemctl show --value -p MainPID {RANK})/environ | grep -qx RANK=2",
         f"systemctl stop {RANK}",
     ),
+    "env.launcher": Fault(
+        "node2",
+        "echo PET_NNODES=4 >>/etc/environment",
+        "grep -qx PET_NNODES=4 /etc/environment",
+        "sed -i /PET_NNODES/d /etc/environment",
+    ),
+    "sw.torchrun.missing": Fault(
+        "node3",
+        f"mv {ROOT}/current/bin/torchrun {ROOT}/torchrun",
+        f"! test -e {ROOT}/current/bin/torchrun",
+        f"mv {ROOT}/torchrun {ROOT}/current/bin/torchrun",
+    ),
     "versions.torch.differ": Fault(
         "node2",
         switch(OTHER),
@@ -116,6 +128,10 @@ FAULTS = {
         "true",
     ),
 }
+
+
+# What else follows from them.
+NAMED = {**{name: fault.node for name, fault in FAULTS.items()}, "env.variables.differ": "node2"}
 
 
 @dataclass(frozen=True)
@@ -233,13 +249,13 @@ def test_a_look_is_no_change(healthy: Visit, sick: Visit) -> None:
     assert sick.result.changed == []
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named_on_its_node(name: str, sick: Visit) -> None:
-    assert sick.bad[name] == {FAULTS[name].node}
+    assert sick.bad[name] == {NAMED[name]}
 
 
 def test_nothing_else_is_named(sick: Visit) -> None:
-    assert sick.bad.keys() == FAULTS.keys()
+    assert sick.bad.keys() == NAMED.keys()
 
 
 def test_what_fails_is_told_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
@@ -297,6 +313,16 @@ def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str,
     assert "node3" in visit.refusal
     # The living were looked at.
     assert sorted(path.stem for path in (visit.run / "health").iterdir()) == ["node1", "node2"]
+
+
+def test_without_root_less_is_looked_at_and_nothing_is_wrong(clinic: Clinic, healthy: Visit) -> None:
+    visit = clinic.look(ansible_become=False)
+    assert visit.result.rc == 0, visit.result.stdout
+    assert visit.bad == {}
+    skipped = {entry["id"]: entry["why"] for entry in visit.verdict["coverage"]["skipped"]}
+    as_root = {entry["id"] for entry in healthy.verdict["coverage"]["skipped"]}
+    assert skipped.keys() > as_root
+    assert all("root" in why for name, why in skipped.items() if name not in as_root), skipped
 
 
 def test_a_node_that_is_left_out_is_skipped_with_the_reason(clinic: Clinic) -> None:
