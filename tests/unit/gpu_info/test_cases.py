@@ -4,7 +4,8 @@ recorded: a folder of recorded/, whose provenance.yml says which real program pr
   printed: its answers, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).
 edits: [question, old, new] each, in what was printed, at its first place.
 look: laid over the rest of the look, by dotted names. wish: laid over {gpus: 2}.
-findings: each as "status id: sentence". facts: a part of them. skipped: why something was not looked at.
+findings: each as "status id: sentence". commands: what is to be typed. facts: a part of them. skipped: why something
+was not looked at.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
     wish = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("wish", {})}
     found, skipped = gpus.judge(seen, wish)
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
+    assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])
     assert not {one.id for one in found} & {one["id"] for one in skipped}
     assert all(one.fix.get("text") for one in found if one.status in ("fail", "warn", "unknown"))

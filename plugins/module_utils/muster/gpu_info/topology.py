@@ -36,8 +36,9 @@ def topology(text: str) -> dict[str, Any] | None:
             peer: way for peer, way in zip(devices, ways, strict=True) if way not in ("X", "N/A", "Unknown")
         }
         rest = row[len(devices) + 1 :]
-        if row[0].startswith("GPU") and "CPU Affinity" in columns and rest and rest[0] not in ("", "N/A"):
-            cpus[row[0]] = rest[0]
+        if row[0].startswith("GPU") and "CPU Affinity" in columns and rest:
+            if rest[0] not in ("", "N/A"):
+                cpus[row[0]] = rest[0]
             numa[row[0]] = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else None
     nics = {found[1]: found[2] for line in lines if (found := NAMED.match(line))}
     return {"between": between, "cpus": cpus, "numa": numa, "nics": nics} if between else None
