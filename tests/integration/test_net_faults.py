@@ -135,7 +135,7 @@ def test_a_slow_link(network: Network) -> None:
     assert told(probed) == {"warn net.throughput.slow node3"}
     rates = {(link["from"], link["to"]): link["gbps"] for link in probed["network"]["links"]}
     assert rates["node3", "node1"] < 0.2
-    assert rates["node1", "node3"] > 1
+    assert rates["node1", "node3"] > 3 * rates["node3", "node1"]
 
 
 def test_a_wrong_line_in_the_hosts_file(network: Network) -> None:

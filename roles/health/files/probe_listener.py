@@ -158,8 +158,9 @@ def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:
 
 
 def start_time(pid: int) -> str:
-    """When this process began, in the kernel's own count: a PID may be another process's later on."""
-    return read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()[19] if pid else ""
+    """When this process began, in the kernel's own count, or "": its PID may be another process's by now."""
+    fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return fields[19] if pid and fields else ""
 
 
 def interface_facts() -> Json | None:
@@ -326,16 +327,9 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
 
 def end(wish: Json) -> Json:
     """End the process that `serve` left behind, and only that one. wish: {pid, started}."""
-    if wish["pid"] and wish["started"] and start_time_or_none(wish["pid"]) == wish["started"]:
+    if wish["pid"] and wish["started"] and start_time(wish["pid"]) == wish["started"]:
         os.kill(wish["pid"], signal.SIGTERM)
     return {"ended": True}
-
-
-def start_time_or_none(pid: int) -> str:
-    try:
-        return start_time(pid)
-    except IndexError:
-        return ""  # it has ended by itself
 
 
 def read_text(path: str) -> str:

@@ -62,10 +62,7 @@ def free_port() -> int:
 
 def running(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return (
-            listener.start_time_or_none(pid) != ""
-            and Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
-        )
+        return listener.start_time(pid) != "" and Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     return False
 
 
