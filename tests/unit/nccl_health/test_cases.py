@@ -100,6 +100,10 @@ def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):
         assert any(name == each or name.startswith(f"{each}.") for each in skipped), name
+    found = {finding["id"]: finding["status"] for finding in answer["findings"]}
+    for name in set(coverage["ran"]) - set(found):
+        assert not any(name == each or name.startswith(f"{each}.") for each in skipped), name
+    assert ("node.health" in found) == (not {"fail", "warn", "unknown"} & set(found.values()))
 
 
 def test_a_healthy_node_passes_once() -> None:

@@ -320,7 +320,7 @@ def action_for(code: int, rest: str) -> str:
 def _words(text: str) -> str:
     """The sentence of an Xid's line, without who was running."""
     said = text.split("): ", 1)[-1].partition(",")[2].strip()
-    return re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said)[:120].rstrip(".") or "it says no more"
+    return re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said)[:120].rstrip(".!") or "it says no more"
 
 
 def _sxids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str) -> None:
