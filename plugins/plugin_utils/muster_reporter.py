@@ -127,6 +127,8 @@ class Reporter:
             for failure in self.failures
             if failure["host"] in failed_hosts
         ]
+        place = {name: number for number, name in enumerate(self.run["nodes"])}
+        failures.sort(key=lambda failure: place.get(failure["node"], -1))
         command = ["ansible-playbook", *map(short, self.playbooks), *self.options]
         self.run.update(
             playbook=", ".join(Path(playbook).name for playbook in self.playbooks),

@@ -73,6 +73,13 @@ def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
     assert "hf_abc" not in page.read_text()
 
 
+def test_nodes_are_told_in_the_order_of_the_inventory(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    for node in ("node2", "node1"):
+        reporter.failed(node, "Look", LOST, once=False, unreachable=True)
+    assert [failure["node"] for failure in run_of(reporter.end({"node1", "node2"}))["failures"]] == ["node1", "node2"]
+
+
 def test_two_playbooks_of_one_command_are_one_run(tmp_path: Path) -> None:
     reporter = begun(tmp_path, "playbooks/baseline.yml")
     assert reporter.end(set()) is None
