@@ -103,6 +103,12 @@ FAULTS = {
         "grep -qx PET_NNODES=4 /etc/environment",
         "sed -i /PET_NNODES/d /etc/environment",
     ),
+    "firewall.published": Fault(
+        "node1",
+        "iptables -t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80",
+        "iptables -t nat -S PREROUTING | grep -q 'dport 8080 -j DNAT'",
+        "iptables -t nat -D PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80",
+    ),
     "sw.torchrun.missing": Fault(
         "node3",
         f"mv {ROOT}/current/bin/torchrun {ROOT}/torchrun",
