@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 NODES = ("node1", "node2", "node3")
-# What a run that finds nothing to do may cost: tasks that really run, on one node. What is done once for all nodes counts for
-# the first of them.
+# What a run that finds nothing to do may cost: tasks that really run, on one node. What is done once for all nodes
+# counts for the first of them.
 MOST_TASKS = 25
 MOST_ONCE = 7
 
