@@ -46,6 +46,7 @@ FINDINGS = {
     ),
 }
 ALSO = ("firewall.published",)
+PROBE = "muster-probe"  # as roles/health/files/probe_listener.py calls itself
 WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
 
@@ -152,6 +153,11 @@ def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None
     holders = seen["port_holders"]
     if running and any("muster-launch-" in holder["unit"] for holder in holders):
         out.skip(f"the launch {', '.join(running)} runs, and the port is its own", "job.port.held")
+        return
+    if all(each["process"] == PROBE for each in seen["port"]):
+        out.skip(
+            "a probe of the network, cut off a moment ago, still holds the port and ends by itself", "job.port.held"
+        )
         return
     who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
     stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if _may_be_stopped(each["unit"])), "")
