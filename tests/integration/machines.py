@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ansible_runner
 import yaml
 
-from paths import ENVIRONMENT, INVENTORY, NAME, ROOT, SANDBOX
+from paths import ENVIRONMENT, INVENTORY, NAME, ROOT, SANDBOX, SANDBOXES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,6 @@ class Play(Protocol):
         check: bool = False,
         cmdline: str = "",
         inventory: Path = INVENTORY,
-        environment: dict[str, str] | None = None,
     ) -> Result: ...
 
 
@@ -106,7 +105,7 @@ def run_playbook(folder: Path, playbook: str, **wishes: Any) -> Result:
         project_dir=str(ROOT),
         playbook=playbook,
         inventory=str(wishes.pop("inventory", INVENTORY)),
-        envvars={**ENVIRONMENT, **(wishes.pop("environment", None) or {})},
+        envvars=ENVIRONMENT,
         cmdline=cmdline or None,
         quiet=True,
         **{name: value for name, value in wishes.items() if value is not None},
@@ -116,6 +115,10 @@ def run_playbook(folder: Path, playbook: str, **wishes: Any) -> Result:
 
 def list_nodes() -> None:
     """List the nodes beyond the second one, as script/demo --nodes does; more that are there already stay."""
+    for name in ("hosts.yml", "group_vars"):
+        if not (INVENTORY / name).exists():
+            INVENTORY.mkdir(parents=True, exist_ok=True)
+            (INVENTORY / name).symlink_to(SANDBOXES / name)
     more = INVENTORY / "hosts_more.yml"
     listed = yaml.safe_load(more.read_text())["gpu_nodes"]["hosts"] if more.exists() else {}
     missing = [name for name in NODES[2:] if name not in listed]

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-INVENTORY = ROOT / "inventory/sandbox"
+SANDBOXES = ROOT / "inventory/sandbox"
 NAME = os.environ.get("MUSTER_SANDBOX", "muster")
 SANDBOX = ROOT / ".sandbox" / NAME
+# Where tests of several sandboxes run beside each other, each has a list of its own of the nodes beyond the second one.
+INVENTORY = SANDBOX / "inventory" if "MUSTER_OWN_INVENTORY" in os.environ else SANDBOXES
 # What is kept of it on this machine, as a cluster.
 ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent

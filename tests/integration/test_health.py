@@ -19,7 +19,6 @@ from drill import until
 from machines import NODES
 from outside import PAYLOADS, listeners
 from paths import ARTIFACTS
-from paths import ROOT as REPOSITORY
 from snapshot import differences, take
 from standin_wheels import make_wheels
 
@@ -33,8 +32,6 @@ ROOT = "/opt/muster-test-health"
 WHEELS = "/srv/muster-test-health-wheels"
 USUAL, OTHER = "2.0.0", "2.1.0"
 PORT = 29500
-# ansible-runner looks for callbacks of its own, and for others in this variable.
-WITH_REPORTS = {"ANSIBLE_CALLBACK_PLUGINS": str(REPOSITORY / "plugins/callback")}
 CODE = "/srv/muster-test-code"
 METRICS = "/var/lib/muster-test-metrics"
 # What the step pytorch would make of the stand-in's wheels, which bring no programs.
@@ -185,7 +182,7 @@ class Clinic:
 
     def take(self, playbook: str, variables: dict[str, Any], **wishes: Any) -> Visit:
         extravars = {**self.variables, **variables}
-        result = self.play(playbook, extravars=extravars, environment=WITH_REPORTS, **wishes)
+        result = self.play(playbook, extravars=extravars, **wishes)
         return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
 
 
