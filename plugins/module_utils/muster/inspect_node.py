@@ -87,7 +87,8 @@ FINDINGS = {
     ),
     "node.disk.small": Entry(
         "the file systems that Muster writes to",
-        "they are read-only, have no inodes, or too little room for what comes (fail)",
+        "they are read-only, have no inodes, or too little room for what comes (fail). Where only logs are to come, "
+        "less than 64 MB fails and less than 500 MB warns",
         "Make room, or choose another place",
     ),
     "net.ports.overlap": Entry(

@@ -110,13 +110,15 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
         return out.skip_all(FINDINGS, "cluster_gpus is 0, so that no launch uses what is on its bus")
     virtual = facts["system"]["virtual"]
     if virtual:
-        out.skip(f"inside {virtual} the bus is not the machine's own", "pci.acs.redirects", "pci.iommu.translates")
+        names = ("pci.acs.redirects", "pci.iommu.translates", "pci.link.slow")
+        out.skip(f"inside {virtual} the bus is not the machine's own", *names)
     elif len(seen["above"]) < 2:
         out.skip("there is one device, and none to talk to on its bus", "pci.acs.redirects", "pci.iommu.translates")
     else:
         _acs(out, seen, facts)
         _iommu(out, seen)
-    _links(out, seen)
+    if not virtual:
+        _links(out, seen)
     _errors(out, seen)
     return out.outcome
 
