@@ -284,15 +284,15 @@ def _xids(out: Judged, lines: Sequence[Mapping[str, Any]], source: str, over_wit
             "inside": ("Look at the GPU's power cable and seat", f"nvidia-smi -q -i {slot} -d POWER"),
             "watch": ("Watch it; if it goes on, have the GPU changed", f"nvidia-smi -q -i {slot} -d ECC,ROW_REMAPPER"),
         }[action]
-        out_text = line["text"][line["text"].find("NVRM") :]
+        said = line["text"][line["text"].find("NVRM") :]
         report(
             "gpu.xid",
-            f"the GPU {slot} logged Xid {code}, {age(line['age'])} ago: {_words(out_text)}",
+            f"the GPU {slot} logged Xid {code}, {age(line['age'])} ago: {_words(said)}",
             text,
             command,
             observed=f"Xid {code}",
             expected="none",
-            evidence=evidence(source, out_text),
+            evidence=evidence(source, said),
         )
 
 
