@@ -95,11 +95,14 @@ def test_it_listens_where_a_launch_would(served: dict[str, Any]) -> None:
     assert Path(f"/proc/{served['pid']}/comm").read_text().strip() == listener.PROCESS_NAME
 
 
-def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any]) -> None:
-    answer = probe(peer(served))
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address: str) -> None:
+    if ":" in address and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    answer = probe(peer(served, address=address))
     seen = answer["links"]["node2"]
     assert [entry["greeting"] for entry in seen["ports"].values()] == ["node2"] * 4
-    assert seen["source"] == "127.0.0.1"
+    assert seen["source"] == address
     assert seen["full_size"]
     assert seen["lost"] == 0
     assert seen["sent"] >= 40
