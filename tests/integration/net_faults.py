@@ -6,7 +6,9 @@ Rules of the packet filter go into a table of their own: what the role firewall 
 from __future__ import annotations
 
 import json
+import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drill import until
@@ -170,6 +172,20 @@ def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
         yield CLOCK
     finally:
         machine.inside("rm", CLOCK)
+
+
+def inside_pid(machine: Machine) -> int:
+    """The machine's first process, as this one counts."""
+    argv = ["podman", "inspect", "--format", "{{.State.Pid}}", machine.container]
+    return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+
+def called(pid: int) -> bool:
+    """Whether somebody is connected to the master port of the machine."""
+    lines = [
+        line for table in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return any(line.split()[1].endswith(f":{PORT:04X}") and line.split()[3] == "01" for line in lines)
 
 
 def nothing_left(machines: list[Machine]) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import net_faults
 from drill import listening, until
+from killable import Run
 from machines import NODES, find_machine
 from net_faults import EPHEMERAL, PORT
 from outside import listeners, scan
-from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from machines import Machine, Play
 
@@ -196,13 +194,10 @@ def test_a_foreign_process_on_the_port(network: Network) -> None:
     assert ports["node1", "node2"] == "ok"
 
 
-def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network) -> None:
-    argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY)]
-    killed = subprocess.Popen(
-        argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    until(lambda: all(PORT in listening(machine.container) for machine in network.machines), 30, "all nodes listen")
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert all(PORT in listening(machine.container) for machine in network.machines)
+def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network, tmp_path: Path) -> None:
+    killed = Run(tmp_path, PLAYBOOK)
+    callers = [net_faults.inside_pid(network.node1), net_faults.inside_pid(network.node2)]
+    until(lambda: all(net_faults.called(pid) for pid in callers), 30, "the nodes call each other")
+    killed.kill()
+    assert PORT in listening(network.node1.container)
     assert network.found(net_throughput=False) == set()
