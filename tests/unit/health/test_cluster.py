@@ -74,7 +74,8 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
         {"id": "gpu", "node": "node2", "why": "it has no GPU"},
         {"id": "os.kernel_log", "node": "node2", "why": "dmesg is not there"},
     ]
-    links = [{"rtt_ms": 0.2, "gbps": 9.4}, {"rtt_ms": 0.4, "gbps": None}, {"rtt_ms": None, "gbps": None}]
+    measured = [(0.2, 9.4, "ok"), (0.4, None, "ok"), (None, None, "dropped"), (None, None, "not_tried")]
+    links = [{"rtt_ms": rtt, "gbps": gbps, "outcome": outcome} for rtt, gbps, outcome in measured]
     health = cluster.Health(findings, skipped, {"a.c", "os.disk"}, "")
     assert table.report(health, {"links": links}, 2).splitlines() == [
         "FAIL  node2: it is broken. Mend it with: mend",

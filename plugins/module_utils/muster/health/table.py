@@ -37,7 +37,7 @@ def looked_at(health: Health, network: Mapping[str, Any], nodes: int) -> str:
 
 def links(network: Mapping[str, Any]) -> str:
     """The links in one clause: how many, how long a message takes, how fast they are."""
-    probed = network.get("links", [])
+    probed = [link for link in network.get("links", []) if link["outcome"] != "not_tried"]
     if not probed:
         return ""
     parts = [f", {plural(len(probed), 'link')}"]
