@@ -56,7 +56,7 @@ def lab_options() -> str:
 
 def _role(role: str) -> str:
     specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())
-    main = specs["argument_specs"]["main"]
+    main = next(iter(specs["argument_specs"].values()))
     rule = "#" * 120
     options = "".join(_option(name, option) for name, option in main.get("options", {}).items())
     return f"\n{rule}\n# {role}: {main['short_description']}\n{rule}\n{options}"

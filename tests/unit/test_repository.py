@@ -56,6 +56,12 @@ def argument_specs(role: Path) -> dict[str, Any]:
     return specs
 
 
+def options(role: Path) -> dict[str, Any]:
+    """Of the entry point main, or of the only one that a role without tasks has."""
+    declared: dict[str, Any] = next(iter(argument_specs(role).values())).get("options", {})
+    return declared
+
+
 def names(paths: list[Path]) -> list[str]:
     return [path.stem for path in paths]
 
@@ -64,11 +70,10 @@ def names(paths: list[Path]) -> list[str]:
 def test_argument_specs_equal_the_defaults(role: Path) -> None:
     file = role / "defaults/main.yml"
     defaults = (yaml.safe_load(file.read_text()) if file.exists() else None) or {}
-    options = argument_specs(role)["main"].get("options", {})
-    required = {name for name, option in options.items() if option.get("required")}
-    declared = {name: option.get("default") for name, option in options.items() if name not in required}
+    required = {name for name, option in options(role).items() if option.get("required")}
+    declared = {name: option.get("default") for name, option in options(role).items() if name not in required}
     assert declared == defaults
-    for name in options:
+    for name in options(role):
         assert name.startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
 
 
@@ -142,7 +147,7 @@ def test_every_option_of_the_sample_inventory_can_be_uncommented() -> None:
     text = (ROOT / "inventory/lab/group_vars/all.yml").read_text()
     shown = yaml.safe_load("\n".join(re.findall(r"^# ([a-z]\w+: .*)$", text, re.MULTILINE)))
     for role in ROLES:
-        for name, option in argument_specs(role)["main"].get("options", {}).items():
+        for name, option in options(role).items():
             assert role.name == "sandbox" or shown[name] == option.get("default")
 
 

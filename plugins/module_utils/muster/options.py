@@ -24,8 +24,8 @@ class Option:
 
 
 def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
-    """Return the options of the main entry point of a role's argument_specs."""
-    declared = argument_specs["argument_specs"]["main"].get("options", {})
+    """Return the options in a role's argument_specs, of its main entry point, or the only one of a role without tasks."""
+    declared = next(iter(argument_specs["argument_specs"].values())).get("options", {})
     return {
         name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ())), spec.get("elements", "str"))
         for name, spec in declared.items()
