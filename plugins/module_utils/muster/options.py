@@ -24,7 +24,7 @@ class Option:
 
 
 def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
-    """Return the options in a role's argument_specs, of its main entry point, or the only one of a role without tasks."""
+    """Return the options in a role's argument_specs, of its main entry point or of its only one."""
     declared = next(iter(argument_specs["argument_specs"].values())).get("options", {})
     return {
         name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ())), spec.get("elements", "str"))
