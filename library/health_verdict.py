@@ -23,13 +23,13 @@ options:
     type: dict
     required: true
   gate:
-    description: With C(warn), a failed check counts as a warning and refuses nothing.
+    description: With C(warn), and in check mode, a failed check counts as a warning and refuses nothing.
     type: str
     choices: [fail, warn]
     default: fail
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Does and returns the same as without it.}
+  check_mode: {support: full, description: "A failed check is a warning: earlier steps mended nothing."}
   diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
   idempotent: {support: full, description: Changes nothing on a node.}
 author:
