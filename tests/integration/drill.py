@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import ansible_runner
 
-from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     import signal
@@ -137,7 +137,7 @@ class Drill:
 
     @property
     def run(self) -> Path:
-        return (self.folder / "kept/sandbox/latest").resolve()
+        return (self.folder / "kept" / ARTIFACTS.name / "latest").resolve()
 
     @property
     def launch_id(self) -> str:

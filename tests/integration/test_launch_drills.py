@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import Drill, hit, listening, processes, until
-from paths import ROOT
+from paths import ARTIFACTS, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -500,7 +500,7 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
         },
     )
     assert result.rc == 0, result.stdout
-    run = (tmp_path / "sandbox/latest").resolve()
+    run = (tmp_path / ARTIFACTS.name / "latest").resolve()
     plan = json.loads((run / "plan.json").read_text())
     assert [(entry["node"], entry["ranks"]) for entry in plan["nodes"]] == [
         ("node1", [0, 1]),
