@@ -48,6 +48,14 @@ def test_what_is_the_same_everywhere_is_said_to_be() -> None:
     ]
 
 
+def test_what_was_spared_is_not_called_sound() -> None:
+    sick = {"findings": [{"id": "os.shm", "status": "fail"}]}
+    spared = judged({"gate": "warn", "looks": {"node1": sick}})
+    assert table.summary(spared, {}, 1).startswith("1 failed check counted as warnings: 1 node, ")
+    sound = judged({"gate": "warn", "looks": {"node1": {}}})
+    assert table.summary(sound, {}, 1).startswith("nothing stands against a launch: 1 node, ")
+
+
 def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
     findings = [
         Finding("gpu.xid", "pass", "node1", ""),

@@ -40,12 +40,16 @@ class Nodes:
 
 @dataclass
 class Health:
-    """findings, skipped, ran: as the verdict takes them. refusal: a sentence per cause, "" when a launch may begin."""
+    """findings, skipped, ran: as the verdict takes them. refusal: a sentence per cause, "" when a launch may begin.
+
+    spared: how many checks failed and are told as warnings.
+    """
 
     findings: list[Finding]
     skipped: list[dict[str, str]]
     ran: set[str]
     refusal: str
+    spared: int = 0
 
 
 def judge(nodes: Nodes, gate: str) -> Health:
@@ -62,8 +66,11 @@ def judge(nodes: Nodes, gate: str) -> Health:
     against = (
         [] if gate == "warn" else [one for one in findings if one.status == "fail" and {one.node, one.peer} & launched]
     )
-    findings = [replace(one, status="warn") if one.status == "fail" and one not in against else one for one in findings]
-    return Health(findings, every_skip(nodes), every_check(nodes), "\n".join(f"{line}." for line in told(against)))
+    spared = [one for one in findings if one.status == "fail" and one not in against]
+    findings = [replace(one, status="warn") if one in spared else one for one in findings]
+    return Health(
+        findings, every_skip(nodes), every_check(nodes), "\n".join(f"{line}." for line in told(against)), len(spared)
+    )
 
 
 def every_finding(nodes: Nodes) -> list[Finding]:
