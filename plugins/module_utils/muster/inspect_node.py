@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .catalogue_entry import Entry
-from .verdict import Finding, evidence
+from .verdict import Finding, evidence, mend
 from .words import few, plural
 
 if TYPE_CHECKING:
@@ -144,10 +144,7 @@ class Node:
         return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
     def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        fix = {"text": text, "command": command}
-        return Finding(
-            name, status, self.name, summary, fix={key: value for key, value in fix.items() if value}, **more
-        )
+        return Finding(name, status, self.name, summary, fix=mend(text, command), **more)
 
 
 def judge(node: Node) -> list[Finding]:

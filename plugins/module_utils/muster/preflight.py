@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .catalogue_entry import Entry
-from .verdict import Finding, evidence
+from .verdict import Finding, evidence, mend
 
 FINDINGS = {
     "launch.preflight": Entry(
@@ -95,8 +95,7 @@ def judge(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) ->
 
 
 def fail(entry: dict[str, Any], name: str, summary: str, text: str, command: str = "", **more: Any) -> Finding:
-    fix = {"text": text, **({"command": command} if command else {})}
-    return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=fix, **more)
+    return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=mend(text, command), **more)
 
 
 def privilege(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) -> list[Finding]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..catalogue_entry import Entry
 from ..majority import Vote, vote
-from ..verdict import Finding
+from ..verdict import Finding, mend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -180,7 +180,7 @@ def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
 
 
 def differences(trait: Trait, votes: Vote) -> Iterator[Finding]:
-    fix = {"text": trait.fix, **({"command": trait.command} if trait.command else {})}
+    fix = mend(trait.fix, trait.command)
     for node, value in votes.odd:
         if votes.usual is None:
             summary = f"the {trait.what} differs ({votes.spread()}): {trait.why}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..verdict import Finding
+from ..verdict import Finding, mend
 from ..words import few, plural
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ class GpuNode:
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
 
     def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        fix = {"text": text, "command": command}
-        return Finding(
-            name, status, self.wish["node"], summary, fix={key: value for key, value in fix.items() if value}, **more
-        )
+        return Finding(name, status, self.wish["node"], summary, fix=mend(text, command), **more)
 
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""
