@@ -88,8 +88,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import apt_sources as domain
-from ansible.module_utils.muster_node.whole_file import write_whole
+from ansible.module_utils.muster.packages import repositories as domain
+from ansible.module_utils.muster_node.tools.files import write_whole
 from ansible.module_utils.urls import open_url
 
 if TYPE_CHECKING:

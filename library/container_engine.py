@@ -72,8 +72,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import container_engine as domain
-from ansible.module_utils.muster_node.look_run import PATH, names, read, run
+from ansible.module_utils.muster.gpu_stack import container_engine as domain
+from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
 # It takes less than one.

@@ -87,8 +87,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import cuda_toolkits as domain
-from ansible.module_utils.muster_node.look_run import run
+from ansible.module_utils.muster.gpu_stack import cuda_toolkits as domain
+from ansible.module_utils.muster_node.tools.run import run
 
 
 def look() -> domain.Seen:

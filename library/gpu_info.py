@@ -96,17 +96,17 @@ facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_info.facts import facts
-from ansible.module_utils.muster_node import look_gpu
+from ansible.module_utils.muster_node.looks import gpu
 
 
 def main() -> None:
     module = AnsibleModule(
-        {"seconds": {"type": "float", "default": look_gpu.SECONDS}},
+        {"seconds": {"type": "float", "default": gpu.SECONDS}},
         supports_check_mode=True,
     )
     if module.params["seconds"] <= 0:
         module.fail_json(msg="seconds is the time that nvidia-smi is given, and must be more than 0")
-    module.exit_json(changed=False, facts=facts(look_gpu.look(module.params["seconds"])))
+    module.exit_json(changed=False, facts=facts(gpu.look(module.params["seconds"])))
 
 
 if __name__ == "__main__":

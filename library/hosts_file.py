@@ -83,7 +83,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import hosts_file as domain
+from ansible.module_utils.muster.network import hosts_file as domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -82,8 +82,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import nccl_conf as domain
-from ansible.module_utils.muster_node.look_run import names, read, run
+from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
+from ansible.module_utils.muster_node.tools.run import names, read, run
 
 DEVICES = "/sys/class/infiniband"
 

@@ -142,8 +142,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.health import node
 from ansible.module_utils.muster.health.facts import facts
 from ansible.module_utils.muster.health.traits import traits
-from ansible.module_utils.muster.launch_unit import unit_properties
-from ansible.module_utils.muster_node.look_health import look
+from ansible.module_utils.muster.launch.unit import unit_properties
+from ansible.module_utils.muster_node.looks.health import look
 
 # Nothing in these units needs to be asked twice to end.
 STOP_TIMEOUT = 5

@@ -105,7 +105,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import nccl_tests as domain
+from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
 
 LINES_TOLD = 8
 

@@ -72,20 +72,20 @@ facts:
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.inspect_facts import facts
-from ansible.module_utils.muster_node import (
-    look_boot,
-    look_clock,
-    look_disk,
-    look_listeners,
-    look_network,
-    look_packages,
-    look_pci,
-    look_services,
-    look_stack,
-    look_system,
-    look_users,
+from ansible.module_utils.muster.inspect.facts import facts
+from ansible.module_utils.muster_node.looks import (
+    boot,
+    clock,
+    disk,
+    listeners,
+    network,
+    packages,
+    pci,
+    services,
+    stack,
+    users,
 )
+from ansible.module_utils.muster_node.looks import system as look_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,16 +112,16 @@ def main() -> None:
         module.fail_json(msg="user is required where users is looked at")
     system = look_system.look()
     ways: dict[str, Callable[[], Any]] = {
-        "users": lambda: look_users.look(wanted["user"]),
-        "pci": look_pci.look,
-        "boot": look_boot.look,
-        "network": lambda: look_network.look(wanted["peers"]),
-        "listeners": look_listeners.look,
-        "clock": look_clock.look,
-        "services": lambda: look_services.look(system["root"]),
-        "packages": look_packages.look,
-        "disk": lambda: look_disk.look(wanted["paths"]),
-        "stack": look_stack.look,
+        "users": lambda: users.look(wanted["user"]),
+        "pci": pci.look,
+        "boot": boot.look,
+        "network": lambda: network.look(wanted["peers"]),
+        "listeners": listeners.look,
+        "clock": clock.look,
+        "services": lambda: services.look(system["root"]),
+        "packages": packages.look,
+        "disk": lambda: disk.look(wanted["paths"]),
+        "stack": stack.look,
     }
     looks = {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}
     module.exit_json(changed=False, facts=facts(looks))

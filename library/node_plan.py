@@ -215,7 +215,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import node_plan as domain
+from ansible.module_utils.muster.baseline import plan as domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

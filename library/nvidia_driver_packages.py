@@ -82,7 +82,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.inspect_stack import packages_of
+from ansible.module_utils.muster.inspect.stack import packages_of
 from ansible.module_utils.muster.nvidia_driver.request import (
     Answer,
     Need,
@@ -96,7 +96,7 @@ from ansible.module_utils.muster.nvidia_driver.request import (
     stragglers,
     unmet,
 )
-from ansible.module_utils.muster_node.look_stack import show_packages
+from ansible.module_utils.muster_node.looks.stack import show_packages
 
 if TYPE_CHECKING:
     from collections.abc import Collection

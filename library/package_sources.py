@@ -96,10 +96,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import mirrors
-from ansible.module_utils.muster import package_sources as domain
-from ansible.module_utils.muster.apt_entries import STOCK_FILES
-from ansible.module_utils.muster_node.whole_file import write_whole
+from ansible.module_utils.muster.packages import mirrors
+from ansible.module_utils.muster.packages import sources as domain
+from ansible.module_utils.muster.packages.entries import STOCK_FILES
+from ansible.module_utils.muster_node.tools.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

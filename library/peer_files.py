@@ -92,8 +92,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import peer_files as domain
-from ansible.module_utils.muster_node import peer_files
+from ansible.module_utils.muster.packages import peer_files as domain
+from ansible.module_utils.muster_node.packages import peer_files
 
 
 def main() -> None:

@@ -256,18 +256,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import peer_files as peer_domain
-from ansible.module_utils.muster import pytorch_env as domain
-from ansible.module_utils.muster import pytorch_lock
-from ansible.module_utils.muster.verdict import Finding, with_fix
-from ansible.module_utils.muster_node.pytorch_root import (
-    Interpreter,
-    LookedAs,
-    PytorchError,
-    PytorchRoot,
-    ask_python,
-)
-from ansible.module_utils.muster_node.wheelhouse import Wheelhouse, sources_of
+from ansible.module_utils.muster.packages import peer_files as peer_domain
+from ansible.module_utils.muster.pytorch import env as domain
+from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.verdict.finding import Finding, with_fix
+from ansible.module_utils.muster_node.pytorch.root import Interpreter, LookedAs, PytorchError, PytorchRoot, ask_python
+from ansible.module_utils.muster_node.pytorch.wheelhouse import Wheelhouse, sources_of
 
 
 def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:

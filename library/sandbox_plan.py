@@ -100,7 +100,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import sandbox
+from ansible.module_utils.muster.sandbox import plan as sandbox
 
 # More than this no step needs. The caller's hard limits may be lower, and podman lowers its own number of processes to
 # pid_max.

@@ -83,9 +83,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import debs as domain
-from ansible.module_utils.muster import peer_files as peer_domain
-from ansible.module_utils.muster_node import peer_files
+from ansible.module_utils.muster.packages import debs as domain
+from ansible.module_utils.muster.packages import peer_files as peer_domain
+from ansible.module_utils.muster_node.packages import peer_files
 
 ARCHIVES = "/var/cache/apt/archives"
 # As the tasks have it that install: what is held by a role is moved by it.

@@ -77,7 +77,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import ssh_mesh
+from ansible.module_utils.muster.network import ssh_mesh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -89,7 +89,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import sshd
+from ansible.module_utils.muster.network import sshd
 
 TOOL_TIMEOUT = 30
 SSHD = "/usr/sbin/sshd"

@@ -63,7 +63,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster import ssh_mesh
+from ansible.module_utils.muster.network import ssh_mesh
 
 # sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
 AT_ONCE = 6

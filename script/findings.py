@@ -48,7 +48,7 @@ GROUPS = {
 }
 
 if TYPE_CHECKING:
-    from muster.catalogue_entry import Entry
+    from muster.verdict.entry import Entry
 
 
 def declared() -> dict[str, tuple[str, Entry]]:

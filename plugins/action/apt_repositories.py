@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_sources import node_environment
+from muster_controller.sources import node_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

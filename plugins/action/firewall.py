@@ -13,20 +13,22 @@ from ansible.utils.display import Display
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster import firewall, firewall_judge, firewall_look, firewall_plan, firewall_table
-from muster.firewall import Wish, WishError
-from muster.verdict import Finding, told
-from muster_connection import NodeConnection, NodeError, connect
-from muster_guard import GUARD_ROOT, Command, Guard, GuardError
-from muster_vars import node_variables, value_of_nodes
+from muster.firewall import judge, model, table
+from muster.firewall import look as firewall_look
+from muster.firewall import plan as firewall_plan
+from muster.firewall.model import Wish, WishError
+from muster.verdict.finding import Finding, told
+from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.variables import node_variables, value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.firewall_look import Look
-    from muster.firewall_plan import Plan
+    from muster.firewall.look import Look
+    from muster.firewall.plan import Plan
 
-PROGRAM = ROOT / "roles/firewall/files/firewall_node.py"
+PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
 BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
@@ -67,11 +69,11 @@ class ActionModule(ActionBase):
     def wish(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Wish:
         own = node_variables(task_vars, self._templar, self._loader, node)
         addresses = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
-        return firewall.make_wish(node, own, addresses, options)
+        return model.make_wish(node, own, addresses, options)
 
     def verify(self, wish: Wish, look: Look) -> dict[str, Any]:
-        findings = firewall_judge.judge(wish, look, firewall_judge.scene_now(look))
-        findings += firewall_judge.judge_boot(wish, look)
+        findings = judge.judge(wish, look, judge.scene_now(look))
+        findings += judge.judge_boot(wish, look)
         failed = [finding for finding in findings if finding.status == "fail"]
         result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
         if failed:
@@ -94,14 +96,14 @@ class ActionModule(ActionBase):
             settled = Guard(self, wish.node, task_vars, WHAT).settle()
             look = look_at(node)
         plan = firewall_plan.make_plan(wish, look)
-        planned = firewall_judge.scene_planned(wish, look, plan)
-        findings = firewall_judge.judge(wish, look, planned)
+        planned = judge.scene_planned(wish, look, plan)
+        findings = judge.judge(wish, look, planned)
         blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
         if blocked:
             lines = [*told(blocked), f"{wish.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
         if plan.steps or plan.packages:
-            findings += firewall_judge.judge_cut_off(wish, look, planned)
+            findings += judge.judge_cut_off(wish, look, planned)
         notes = told([finding for finding in findings if finding.status != "pass"])
         result: dict[str, Any] = {
             "changed": bool(plan.steps or plan.packages or settled or look.guarded),
@@ -157,9 +159,9 @@ def as_dicts(findings: list[Finding]) -> list[dict[str, Any]]:
 def look_at(node: NodeConnection) -> Look:
     places = {
         "guard": f"{GUARD_ROOT}/{WHAT}",
-        "table": firewall_table.TABLE,
-        "rules": firewall_table.RULES_FILE,
-        "unit": firewall_table.UNIT,
+        "table": table.TABLE,
+        "rules": table.RULES_FILE,
+        "unit": table.UNIT,
         "sysctl": firewall_plan.SYSCTL_FILE,
     }
     return firewall_look.read_look(node.call("look", places, privileged=True))

@@ -13,15 +13,15 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from muster import mirrors
-from muster.apt_sources import fingerprints
 from muster.gpu_stack.model import Seen, Wish
 from muster.gpu_stack.report import report
 from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
-from muster_sources import mirrors_table
-from muster_vars import load_roles, project_root, read_node
+from muster.packages import mirrors
+from muster.packages.repositories import fingerprints
+from muster_controller.sources import mirrors_table
+from muster_controller.variables import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

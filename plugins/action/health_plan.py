@@ -11,8 +11,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from muster.plan import NodeSpec, PlanError, chosen_backend, participants
-from muster_vars import load_roles, read_node
+from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
+from muster_controller.variables import load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,10 +18,10 @@ from ansible.errors import AnsibleActionFail, AnsiblePromptInterrupt, AnsiblePro
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from muster import known_hosts, trust
-from muster_connection import connect
-from muster_first_contact import Road, meet, read
-from muster_vars import node_variables
+from muster.network import known_hosts, trust
+from muster_controller.connection import connect
+from muster_controller.first_contact import Road, meet, read
+from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_vars import value_of_nodes
+from muster_controller.variables import value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from muster_vars import load_roles, project_root, read_node
+from muster_controller.variables import load_roles, project_root, read_node
 
 WISHES = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),

@@ -10,11 +10,12 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from ansible.plugins.action import ActionBase
 
-from muster import inspect_cluster, inspect_node, inspect_table
-from muster.inspect_node import Node
-from muster.verdict import add_up, with_fix
-from muster_connection import one_line
-from muster_logs import write_json
+from muster.inspect import cluster, table
+from muster.inspect import node as inspect_node
+from muster.inspect.node import Node
+from muster.verdict.finding import add_up, with_fix
+from muster_controller.connection import one_line
+from muster_controller.logs import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
         # Nodes that --limit leaves out were not asked, so nothing is known and nothing is said of them.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
-        findings += inspect_cluster.judge(nodes)
+        findings += cluster.judge(nodes)
         skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
         wish = next(iter(plan["wishes"].values()))
         folder = Path(wish["cluster_artifacts_dir"]) / wish["cluster_name"]
@@ -51,7 +52,7 @@ class ActionModule(ActionBase):
                 refusals.setdefault(finding.node, []).append(f"{with_fix(finding)}.")
         result.update(
             changed=False,
-            msg=inspect_table.report(nodes, findings, skipped),
+            msg=table.report(nodes, findings, skipped),
             refusals={name: "\n".join(lines) for name, lines in refusals.items()},
             artifacts=str(folder),
             findings=verdict["findings"],

@@ -14,17 +14,17 @@ from ansible.plugins.action import ActionBase
 
 from muster.net_probe import judge, links, names, quality, schedule
 from muster.net_probe.cluster import Cluster, untried
-from muster_connection import connect
-from muster_messages import Messages
+from muster_controller.connection import connect
+from muster_controller.messages import Messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster_connection import NodeConnection
-    from muster_messages import Answer
+    from muster_controller.connection import NodeConnection
+    from muster_controller.messages import Answer
 
-LISTENER = ROOT / "roles/health/files/probe_listener.py"
-CALLER = ROOT / "roles/health/files/probe_caller.py"
+LISTENER = ROOT / "plugins/module_utils/muster_node/programs/probe_listener.py"
+CALLER = ROOT / "plugins/module_utils/muster_node/programs/probe_caller.py"
 # Without a call for so long, a node ends its part of the probe: the controller is gone.
 IDLE = 10.0
 IDLE_PER_NODE = 0.2

@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from muster.inspect_facts import machine_digest
+from muster.inspect.facts import machine_digest
 from muster.nvidia_driver.model import File, Seen, Wish
 from muster.nvidia_driver.plan import make_plan, settle
 

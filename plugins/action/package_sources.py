@@ -11,9 +11,9 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.certificates import CertificateError, certificates
-from muster_sources import mirrors_table, node_wish, not_proxied
-from muster_vars import controller_file
+from muster.packages.certificates import CertificateError, certificates
+from muster_controller.sources import mirrors_table, node_wish, not_proxied
+from muster_controller.variables import controller_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,10 +19,10 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from muster import pytorch_lock
-from muster.pytorch_lock import Ask, LockError, Section
-from muster_sources import node_environment, pip_mirror
-from muster_vars import load_roles, read_node
+from muster.pytorch import lock
+from muster.pytorch.lock import Ask, LockError, Section
+from muster_controller.sources import node_environment, pip_mirror
+from muster_controller.variables import load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -72,7 +72,7 @@ class ActionModule(ActionBase):
             return self._node("provide", locked=[mine["section"]] if mine["section"] else [])
         board = Board(self._task._uuid, mine["key"])
         failed = []
-        for name in pytorch_lock.ahead_of(self.node, looks)[:MOST_TRIES]:
+        for name in lock.ahead_of(self.node, looks)[:MOST_TRIES]:
             news = board.wait_for(name)
             if not news["failed"]:
                 return self._node("provide", locked=[news["section"]], peers=self._peers(news["holders"]))
@@ -92,7 +92,7 @@ class ActionModule(ActionBase):
         if fetched.get("failed"):
             tell(failed=str(fetched["msg"]))
             return fetched
-        section = pytorch_lock.section_of(fetched["section"])
+        section = lock.section_of(fetched["section"])
         written: dict[str, Any] = {}
         if not known and self.lock is not None:
             written = self.lock.take(section, self._asks())
@@ -167,13 +167,13 @@ class LockFile:
         with self._alone():
             before = self._text()
             sections = self._parse(before)
-            updated = pytorch_lock.updated(sections, section, asks)
-            after = pytorch_lock.render(updated)
+            updated = lock.updated(sections, section, asks)
+            after = lock.render(updated)
             if after != before:
                 self._write(after)
         path = str(self.path)
         return {
-            "locked": pytorch_lock.changes(sections, updated, section),
+            "locked": lock.changes(sections, updated, section),
             "diff": {"before": before, "after": after, "before_header": path, "after_header": path},
         }
 
@@ -187,7 +187,7 @@ class LockFile:
 
     def _parse(self, text: str) -> tuple[Section, ...]:
         try:
-            return pytorch_lock.parse(text)
+            return lock.parse(text)
         except LockError as problem:
             mend = "Bring it back from version control, or delete it: the next environment writes it anew"
             raise LockError(f"{problem}. {mend}") from None

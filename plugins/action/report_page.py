@@ -11,9 +11,9 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_page import rewrite_page
-from muster_runs import history
-from muster_vars import node_variables
+from muster_controller.page import rewrite_page
+from muster_controller.runs import history
+from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

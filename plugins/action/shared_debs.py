@@ -17,7 +17,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.debs import Deb, share
+from muster.packages.debs import Deb, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

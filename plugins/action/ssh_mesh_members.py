@@ -12,8 +12,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from ansible.plugins.action import ActionBase
 
-from muster import ssh_mesh
-from muster_vars import Roles, load_roles, read_node
+from muster.network import ssh_mesh
+from muster_controller.variables import Roles, load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

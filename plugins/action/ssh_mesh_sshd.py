@@ -12,13 +12,13 @@ from ansible.plugins.action import ActionBase
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_connection import NodeConnection, NodeError, connect
-from muster_guard import Command, Guard, GuardError
+from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.guard import Command, Guard, GuardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM = ROOT / "roles/ssh_mesh/files/sshd_node.py"
+PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/sshd.py"
 WHAT = "sshd"
 MEND = (
     "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"

@@ -15,21 +15,21 @@ from ansible.utils.display import Display
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster import outcome as judging
-from muster.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
-from muster.verdict import Finding, told
-from muster.words import plural
-from muster_connection import connect
-from muster_logs import LogBook, point_latest
-from muster_progress import Progress
-from muster_runs import add_verdict, launch_id
-from muster_supervisor import Outcome, Settings, Supervisor
-from muster_vars import node_variables
+from muster.launch import outcome as judging
+from muster.launch.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
+from muster.verdict.finding import Finding, told
+from muster.verdict.words import plural
+from muster_controller.connection import connect
+from muster_controller.logs import LogBook, point_latest
+from muster_controller.progress import Progress
+from muster_controller.runs import add_verdict, launch_id
+from muster_controller.supervisor import Outcome, Settings, Supervisor
+from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM = ROOT / "roles/launch/files/launch_node.py"
+PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/launch.py"
 
 
 class ActionModule(ActionBase):

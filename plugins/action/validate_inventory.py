@@ -14,8 +14,8 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems
-from muster_origin import clear_secrets
-from muster_vars import controller_file, load_roles, project_root, read_node
+from muster_controller.origin import clear_secrets
+from muster_controller.variables import controller_file, load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ansible.template import Templar
 
     from muster.inventory import Secret
-    from muster_vars import Roles
+    from muster_controller.variables import Roles
 
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 # Rules put these beside options that are always there, so their defaults count.

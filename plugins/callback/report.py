@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from muster_reporter import REPORTER
+from muster_controller.reporter import REPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

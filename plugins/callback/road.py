@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
-from muster_reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
+from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

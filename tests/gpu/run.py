@@ -39,13 +39,15 @@ if importlib.util.find_spec("ansible") is None:
         sys.modules[_name] = types.ModuleType(_name)
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
 
-from muster import smoke
 from muster.gpu_info.facts import facts as gpu_facts
 from muster.health import facts as health_facts
 from muster.health import gpus, node
-from muster.launch_unit import unit_properties
-from muster.verdict import Finding, with_fix
-from muster_node import collective_ranks, look_gpu, look_health
+from muster.launch import smoke
+from muster.launch.unit import unit_properties
+from muster.verdict.finding import Finding, with_fix
+from muster_node.looks import gpu as look_gpu
+from muster_node.looks import health
+from muster_node.programs import collective_ranks
 
 NO_GPU = 77
 # So begin the ids of the GPUs that tests/standins/nvml.c makes up.
@@ -199,7 +201,7 @@ def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
         "collective": True,
         "allow": [],
     }
-    looked = look_health.look(wish, unit_properties("root", "/", 5))
+    looked = health.look(wish, unit_properties("root", "/", 5))
     seen = health_facts.facts(looked, wish)
     verdict = node.judge(seen, wish)["verdict"]
     keep(out, "nccl_health.json", {"facts": seen, "verdict": verdict})

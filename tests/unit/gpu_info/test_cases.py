@@ -21,7 +21,7 @@ from muster.gpu_info.facts import facts
 from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpus, nvlink
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases").glob("*.yml"))
+CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
 LOGS = HERE / "recorded_logs"
 SLOTS = [f"0000:{bus}:00.0" for bus in ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster.health import cluster, metrics, table
-from muster.verdict import Finding, told
+from muster.verdict.finding import Finding, told
 
 CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.inspect_facts import facts
+from muster.inspect.facts import facts
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases/facts").glob("*.yml"))

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import inspect_cluster, inspect_node
-from muster.inspect_facts import facts
-from muster.inspect_node import Node
-from muster.inspect_table import WIDTH, report
-from muster.verdict import with_fix
+from muster.inspect import cluster
+from muster.inspect import node as inspect_node
+from muster.inspect.facts import facts
+from muster.inspect.node import Node
+from muster.inspect.table import WIDTH, report
+from muster.verdict.finding import with_fix
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -80,7 +81,7 @@ def nodes_of(case: dict[str, Any]) -> list[Node]:
 def test_the_findings_are_those_of_the_case(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     nodes = nodes_of(case)
-    found = [finding for node in nodes for finding in inspect_node.judge(node)] + inspect_cluster.judge(nodes)
+    found = [finding for node in nodes for finding in inspect_node.judge(node)] + cluster.judge(nodes)
     told = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
     assert told == case["findings"]
     skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
@@ -94,4 +95,4 @@ def test_the_findings_are_those_of_the_case(path: Path) -> None:
 def test_a_good_node_passes_once() -> None:
     nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
     assert [finding.status for node in nodes for finding in inspect_node.judge(node)] == ["pass", "pass"]
-    assert inspect_cluster.judge(nodes) == []
+    assert cluster.judge(nodes) == []

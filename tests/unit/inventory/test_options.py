@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.options import Option, read
+from muster.inventory.options import Option, read
 
 MODE = Option("firewall_mode", choices=("manage", "verify", "off"))
 NUMBER = Option("number", "int")

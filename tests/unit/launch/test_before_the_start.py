@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import plan as planning
-from muster import preflight
-from muster.plan import LaunchWish, NodeSpec, PlanError
+from muster.launch import plan as planning
+from muster.launch import preflight
+from muster.launch.plan import LaunchWish, NodeSpec, PlanError
 
 CASES = Path(__file__).parent / "cases"
 WISH = {"cluster": "rack", "launch_id": "20260101-120000-abcd", "user": "muster", "script": "/srv/job/train.py"}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import failure
-from muster.failure import Failure, NodeReport
+from muster.launch import failure
+from muster.launch.failure import Failure, NodeReport
 
 CASES = Path(__file__).parent / "cases"
 LATER = 1000.0  # a stop after everything else

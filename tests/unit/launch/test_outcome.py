@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import outcome
-from muster.failure import NodeReport
-from muster.verdict import Finding
-from muster.watch import Decision, standing_still
+from muster.launch import outcome
+from muster.launch.failure import NodeReport
+from muster.launch.watch import Decision, standing_still
+from muster.verdict.finding import Finding
 
 STALLS = sorted((Path(__file__).parent / "cases/stall").glob("*.yml"))
 PLAN: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import smoke
+from muster.launch import smoke
 
 CASES = sorted((Path(__file__).parent / "cases/smoke").glob("*.yml"))
 SIZES = (1, 1023)

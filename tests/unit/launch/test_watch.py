@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.watch import FOREVER, Limits, Watch, standing_still
+from muster.launch.watch import FOREVER, Limits, Watch, standing_still
 
 WELL = {"reason": "exit", "code": 0, "ended_at": 1.0}
 RUNNING = {"ActiveState": "active", "Result": "success"}

@@ -17,9 +17,9 @@ import yaml
 from muster.net_probe import judge, quality
 from muster.net_probe.cluster import Cluster
 from muster.net_probe.links import Node, between
-from muster.verdict import with_fix
+from muster.verdict.finding import with_fix
 
-CASES = sorted((Path(__file__).parent / "cases").glob("*.yml"))
+CASES = sorted((Path(__file__).parent / "cases/judge").glob("*.yml"))
 PORT = 29500
 PORTS = (PORT, 32768, 45000, 60999)
 CALLS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import pytest
 import samples
 from chromium import Chromium, find
 from muster import report
-from muster_page import render
+from muster_controller.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

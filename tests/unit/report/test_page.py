@@ -15,7 +15,7 @@ import samples
 from muster import report
 from muster.report import checks, links, past, words
 from muster.report.artifacts import Artifacts
-from muster_page import render
+from muster_controller.page import render
 
 CASES = sorted((Path(__file__).parent / "cases/page").glob("*.yml"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..inspect_facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
+from ..inspect.facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from . import markup, query, values
 from .nvlink import links
 from .processes import describe, holders

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from muster.words import few
-
+from ..verdict.words import few
 from .driver import ended
 from .model import Choice
 from .modules import build_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.words import few
-
+from ..verdict.words import few
 from .model import Refusal
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, told
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, told
 from . import consistency
 
 if TYPE_CHECKING:

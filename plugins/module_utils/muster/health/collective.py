@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged
 
 if TYPE_CHECKING:

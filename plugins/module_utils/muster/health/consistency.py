@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..catalogue_entry import Entry
-from ..majority import Vote, vote
-from ..verdict import Finding, mend
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, mend
+from ..verdict.majority import Vote, vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..nccl_conf import HCA, IFNAME, is_debugging
-from ..plan import masked_env
-from ..verdict import evidence
+from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
+from ..launch.plan import masked_env
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
-from ..words import few
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
+from ..verdict.words import few
 from .gpu_node import have, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 START = "sudo systemctl enable --now nvidia-fabricmanager"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import inspect_facts
 from ..gpu_info import facts as gpu_facts
+from ..inspect import facts as inspect_facts
 from . import environment, ethernet, host, jobs, pci, ras, rdma
 
 if TYPE_CHECKING:

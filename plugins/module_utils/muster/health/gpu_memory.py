@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..gpu_models import model_of
-from ..verdict import evidence
+from ..gpu_info.models import model_of
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .gpu_node import have, not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 # Azure/azurehpc-health-checks, check_gpu_ecc: above them the card is sent back.

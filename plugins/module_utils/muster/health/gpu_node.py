@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..verdict import Finding, mend
-from ..words import few, plural
+from ..verdict.finding import Finding, mend
+from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

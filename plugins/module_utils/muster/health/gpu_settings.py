@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
-from ..words import few
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
+from ..verdict.words import few
 from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 FINDINGS = {

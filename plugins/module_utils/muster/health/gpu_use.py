@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..gpu_models import model_of
-from ..verdict import evidence
-from ..words import few, plural
+from ..gpu_info.models import model_of
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
+from ..verdict.words import few, plural
 from .gpu_node import duration, have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 # Primus takes more than this on a GPU that nobody uses for memory that a dead process left.

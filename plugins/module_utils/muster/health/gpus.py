@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, evidence
-from ..words import few, plural
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence
+from ..verdict.words import few, plural
 from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
 from .gpu_node import GpuNode, not_looked
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..listeners import parse_ss
-from ..netfilter import parse_save
-from ..plan import masked_argv
-from ..published import published
-from ..verdict import evidence
-from ..words import few, plural
+from ..firewall.netfilter import parse_save
+from ..firewall.published import published
+from ..launch.plan import masked_argv
+from ..network.listeners import parse_ss
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
+from ..verdict.words import few, plural
 from .judged import Judged, age
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ FINDINGS = {
     ),
 }
 ALSO = ("firewall.published",)
-PROBE = "muster-probe"  # as roles/health/files/probe_listener.py calls itself
+PROBE = "muster-probe"  # as plugins/module_utils/muster_node/programs/probe_listener.py calls itself
 WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
 

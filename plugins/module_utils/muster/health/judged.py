@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..verdict import Finding, mend
+from ..verdict.finding import Finding, mend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

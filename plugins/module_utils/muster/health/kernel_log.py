@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged, age
 
 if TYPE_CHECKING:

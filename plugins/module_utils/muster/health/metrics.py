@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
 
 VALUES = {"pass": 0, "warn": 1, "fail": 2, "unknown": 3}
 HEAD = """\

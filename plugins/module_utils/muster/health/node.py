@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, add_up
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, add_up
 from . import (
     collective,
     environment,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..gpu_models import model_of
-from ..verdict import evidence
-from ..words import few, plural
+from ..gpu_info.models import model_of
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
+from ..verdict.words import few, plural
 from .gpu_node import not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..verdict import Finding
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 # A rate is printed with three digits; a link that has trained lower is far below.

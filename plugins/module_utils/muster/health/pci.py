@@ -6,8 +6,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged
 
 if TYPE_CHECKING:

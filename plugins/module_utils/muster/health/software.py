@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import evidence
+from ..verdict.entry import Entry
+from ..verdict.finding import evidence
 from .judged import Judged
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict import told
-from ..words import plural
+from ..verdict.finding import told
+from ..verdict.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

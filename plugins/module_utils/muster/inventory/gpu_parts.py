@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster import nccl_conf, nccl_tests
-
+from ..gpu_stack import nccl_conf, nccl_tests
 from .model import Problem
 
 if TYPE_CHECKING:

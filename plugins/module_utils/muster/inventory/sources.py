@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from muster.certificates import CertificateError, certificates
-from muster.mirrors import CUSTOM, CUSTOM_PLACES
-
+from ..packages.certificates import CertificateError, certificates
+from ..packages.mirrors import CUSTOM, CUSTOM_PLACES
 from .model import CONTROLLER_FILES, Problem
 
 if TYPE_CHECKING:

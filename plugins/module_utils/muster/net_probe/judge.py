@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, add_up
-from ..words import plural
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, add_up
+from ..verdict.words import plural
 from . import names, quality, reach
 from .cluster import untried
 

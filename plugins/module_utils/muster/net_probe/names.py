@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from .. import inspect_node
-from ..catalogue_entry import Entry
-from ..verdict import Finding, evidence
-from ..words import few
+from ..inspect import node as inspect_node
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence
+from ..verdict.words import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

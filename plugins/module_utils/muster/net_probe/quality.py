@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, evidence
-from ..words import few
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence
+from ..verdict.words import few
 from .blame import Share, blame, couples
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..catalogue_entry import Entry
-from ..verdict import Finding, evidence
-from ..words import few
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence
+from ..verdict.words import few
 from .blame import Share, blame
 from .cluster import untried
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Link
 
-BUSY = "muster-probe"  # an earlier probe's process, see roles/health/files/probe_listener.py
+BUSY = "muster-probe"  # an earlier probe's process, see plugins/module_utils/muster_node/programs/probe_listener.py
 # What becomes of a call, and what may do such a thing.
 SAYS = {
     "dropped": "gets no answer, as when a firewall drops it",

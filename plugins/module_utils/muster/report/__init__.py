@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.words import few
-
+from ..verdict.words import few
 from . import checks, links, past, training, versions, words
 from .artifacts import Artifacts
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.words import few
-
+from ..verdict.words import few
 from .words import WORST, anchor, mark
 
 if TYPE_CHECKING:

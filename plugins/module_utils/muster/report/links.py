@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from muster.net_probe.blame import MOST
-from muster.net_probe.quality import FAR, FAR_SECONDS, LOSS, SLOW
-
+from ..net_probe.blame import MOST
+from ..net_probe.quality import FAR, FAR_SECONDS, LOSS, SLOW
 from .words import number
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.majority import vote
-from muster.words import few
+from ..verdict.majority import vote
+from ..verdict.words import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.verdict import Finding, told
-from muster.words import plural
+from ..verdict.finding import Finding, told
+from ..verdict.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

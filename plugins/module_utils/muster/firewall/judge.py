@@ -1,0 +1,462 @@
+"""What a node's firewall means for a launch, for ssh and for strangers: packets walked through all of its rules.
+
+The same questions are asked of what is in force now and of what a plan would make of it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence
+from . import table as firewall_table
+from .model import openings, training_interface
+from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from .published import published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..network.listeners import Listener
+    from .look import Look
+    from .model import Opening, Wish
+    from .plan import Plan
+
+# Addresses for documentation: nobody's, so no rule is about them.
+FINDINGS = {
+    "firewall.launch.blocked": Entry(
+        "the rules in force, for the packets of a launch from every peer",
+        "a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
+        "Change that rule, or let the role firewall write its own",
+    ),
+    "firewall.launch.open": Entry(
+        "the rules in force, for packets from a stranger",
+        "everybody reaches a port of a launch (fail)",
+        "Remove the rule that is named",
+    ),
+    "firewall.ssh.blocked": Entry(
+        "the rules in force, for the way that Ansible came in",
+        "ssh is not let in (fail), or that cannot be told (unknown)",
+        "Change the rule that is named",
+    ),
+    "firewall.service.open": Entry(
+        "the rules in force, and what listens",
+        "everybody reaches a service that firewall_allow does not list (fail)",
+        "List it there, or remove the rule",
+    ),
+    "firewall.service.cut_off": Entry(
+        "what listens, and the rules that are about to be written",
+        "a service that strangers reach is about to be cut off (warn)",
+        "Add the entry that is named to firewall_allow",
+    ),
+    "firewall.published": Entry(
+        "the nat tables",
+        "a container engine leads a port past the firewall (warn)",
+        "Publish it on one address only, or close it in DOCKER-USER",
+    ),
+    "firewall.boot": Entry(
+        "the units and the files of the firewall",
+        "what is in force is not so after a restart, or a change waits for its confirmation (fail)",
+        "Run playbooks/network.yml again",
+    ),
+    "firewall.unknown": Entry(
+        "the rules in force",
+        "not all of them could be read (unknown)",
+        "Read what is said of them",
+    ),
+}
+
+STRANGER = {4: "203.0.113.77", 6: "2001:db8::77"}
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The rules of a node, as they are or as a plan would make them."""
+
+    look: Look
+    tables: dict[int, Tables]
+    # What our own table of nftables lets in, where it is not among the rules that were seen.
+    table: tuple[Opening, ...] | None = None
+    own_table_seen: bool = True
+
+    def outcome(self, packet: Packet) -> Outcome:
+        """What becomes of the packet: the first thing that stops it, else the first doubt."""
+        version = packet.version
+        tables = self.tables[version]
+        origin = "ip6tables" if version == 6 else "iptables"
+        without = {("ip6" if version == 6 else "ip", name) for name in tables}
+        if not self.own_table_seen:
+            without.add(("inet", firewall_table.TABLE))
+        outcomes = [walk_tables(tables, packet, origin), self.look.ruleset.outcome(packet, without)]
+        if self.table is not None and not any(_lets_in(opening, packet) for opening in self.table):
+            outcomes.append(Outcome("drop", f"nft inet {firewall_table.TABLE}, chain input", "policy drop"))
+        for verdicts in (("drop", "reject", "redirect"), ("unknown",)):
+            for outcome in outcomes:
+                if outcome.verdict in verdicts:
+                    return outcome
+        said = [outcome for outcome in outcomes if outcome.rule != "no rule"]
+        return said[0] if said else outcomes[0]
+
+
+def scene_now(look: Look) -> Scene:
+    return Scene(look, dict(look.tables))
+
+
+def scene_planned(wish: Wish, look: Look, plan: Plan) -> Scene:
+    if plan.backend == "nftables":
+        return Scene(look, dict(look.tables), tuple(openings(wish, look)), own_table_seen=False)
+    if look.ufw is None:  # not installed yet: nothing is known of its files
+        return Scene(look, dict(look.tables), tuple(openings(wish, look)), own_table_seen=False)
+    tables = {version: _with_ufw(look, plan, version) for version in (4, 6)}
+    return Scene(look, tables, own_table_seen=False)
+
+
+def _with_ufw(look: Look, plan: Plan, version: int) -> Tables:
+    """The tables with ufw in force and the planned rules in it."""
+    tables = {name: dict(chains) for name, chains in look.tables[version].items()}
+    if look.ufw is None or (version == 6 and not look.ufw.ipv6):
+        return tables
+    prefix, suffix = ("ufw6", "6") if version == 6 else ("ufw", "")
+    chains = tables.setdefault("filter", {})
+    if not look.ufw_runs:
+        for name in (f"before{suffix}.rules", f"after{suffix}.rules"):
+            for chain, content in parse_save(look.ufw.files[name]).get("filter", {}).items():
+                chains[chain] = content
+        base = chains.get("INPUT", Chain())
+        links = [f"{prefix}-before-input", f"{prefix}-after-input"]
+        foreign = [rule for rule in base.rules if not rule.target.startswith(f"{prefix}-")]
+        chains["INPUT"] = Chain("-", foreign + [Rule(text=f"-A INPUT -j {link}", target=link) for link in links])
+        before = chains[links[0]]
+        user = Rule(text=f"-A {links[0]} -j {prefix}-user-input", target=f"{prefix}-user-input")
+        chains[links[0]] = Chain(before.policy, [*before.rules, user])
+    chains["INPUT"] = Chain("DROP", chains["INPUT"].rules)
+    chains.update(plan.tables[version].get("filter", {}))
+    return tables
+
+
+def _lets_in(opening: Opening, packet: Packet) -> bool:
+    if opening.source:
+        network = ipaddress.ip_network(opening.source)
+        if network.version != packet.version or ipaddress.ip_address(packet.source) not in network:
+            return False
+    if opening.interface and opening.interface != packet.interface:
+        return False
+    if opening.protos and packet.proto not in opening.protos:
+        return False
+    return not opening.ports or any(low <= packet.port <= high for low, high in opening.ports)
+
+
+# ---------------------------------------------------------------- the questions
+
+
+def judge(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+    """Everything that is to be said of one scene."""
+    return [
+        *judge_launch(wish, look, scene),
+        *judge_ssh(wish, look, scene),
+        *judge_exposure(wish, look, scene),
+        *judge_published(wish, look),
+        *[
+            Finding("firewall.unknown", "unknown", wish.node, f"not all rules could be read: {said}")
+            for said in look.warnings
+        ],
+    ]
+
+
+def launch_ports(wish: Wish, look: Look) -> list[int]:
+    """The port of the rendezvous, and three of those that Gloo and NCCL get from Linux."""
+    low, high = wish.ephemeral if wish.tight else look.port_range
+    return [wish.master_port, low, (low + high) // 2, high]
+
+
+def judge_launch(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+    """Whether every peer reaches the ports of a launch."""
+    interface = training_interface(wish, look)
+    stopped: dict[Outcome, tuple[list[str], set[int]]] = {}
+    for name, address in wish.peers.items():
+        for port in launch_ports(wish, look):
+            outcome = scene.outcome(Packet("tcp", address, port, interface))
+            if not outcome.lets_in:
+                names, ports = stopped.setdefault(outcome, ([], set()))
+                names.append(name)
+                ports.add(port)
+    findings = []
+    for outcome, (names, ports) in stopped.items():
+        who = _named(list(dict.fromkeys(names)))
+        said = f"{who} cannot reach port {_numbers(ports)} here: {_stopper(look, outcome)}"
+        if outcome.verdict == "unknown":
+            said = f"whether {who} can reach port {_numbers(ports)} here depends on {_stopper(look, outcome)}"
+        elif outcome.verdict == "redirect":
+            said = f"what {who} sends to port {_numbers(ports)} here is led elsewhere: {_stopper(look, outcome)}"
+        peers = sorted({wish.peers[name] for name in names})
+        findings.append(
+            Finding(
+                id="firewall.launch.blocked",
+                status="unknown" if outcome.verdict == "unknown" else "fail",
+                node=wish.node,
+                summary=said,
+                expected="every peer reaches every port of a launch",
+                evidence=evidence(outcome.place, outcome.rule),
+                fix=_mend(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
+            )
+        )
+    return findings or [
+        Finding("firewall.launch.blocked", "pass", wish.node, "every peer reaches the ports of a launch")
+    ]
+
+
+def judge_ssh(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+    """Whether the way on which this run came in stays open."""
+    version = 6 if ":" in look.ssh_address else 4
+    source = look.ssh_client or STRANGER[version]
+    interface = look.interfaces.get(look.ssh_address) or training_interface(wish, look)
+    findings = []
+    for port in look.ssh_ports[:1] if not look.ssh_server_port else (look.ssh_server_port,):
+        outcome = scene.outcome(Packet("tcp", source, port, interface))
+        if outcome.lets_in:
+            findings.append(Finding("firewall.ssh.blocked", "pass", wish.node, f"ssh reaches port {port}"))
+            continue
+        status = "unknown" if outcome.verdict == "unknown" else "fail"
+        said = "whether ssh can reach" if status == "unknown" else "ssh cannot reach"
+        joint = " depends on" if status == "unknown" else ":"
+        findings.append(
+            Finding(
+                id="firewall.ssh.blocked",
+                status=status,
+                node=wish.node,
+                summary=f"{said} port {port} here from {source}{joint} {_stopper(look, outcome)}",
+                evidence=evidence(outcome.place, outcome.rule),
+                fix=_mend(look, outcome, f"tcp dport {port}"),
+            )
+        )
+    return findings
+
+
+def judge_exposure(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+    """What strangers reach that nobody allowed."""
+    wanted = openings(wish, look)
+    findings = []
+    family = 6 if ":" in wish.address else 4
+    interface = training_interface(wish, look)
+    packets = [Packet("tcp", STRANGER[family], port, interface) for port in launch_ports(wish, look)]
+    open_by = {
+        scene.outcome(packet): packet
+        for packet in packets
+        if scene.outcome(packet).lets_in and not any(_lets_in(opening, packet) for opening in wanted)
+    }
+    for outcome, packet in open_by.items():
+        findings.append(
+            Finding(
+                id="firewall.launch.open",
+                status="fail",
+                node=wish.node,
+                summary=f"everybody reaches port {packet.port} of a launch: {_opener(look, outcome)}",
+                expected="only peers reach the ports of a launch",
+                evidence=evidence(outcome.place, outcome.rule),
+                fix=_close(look, outcome),
+            )
+        )
+    for listener, outcome in reachable(look, scene):
+        packet = packet_to(look, listener)
+        if any(_lets_in(opening, packet) for opening in wanted):
+            continue
+        findings.append(
+            Finding(
+                id="firewall.service.open",
+                status="fail",
+                node=wish.node,
+                summary=f"everybody reaches {_service(listener)}: {_opener(look, outcome)}",
+                evidence=evidence(outcome.place, outcome.rule),
+                fix={"text": f"If that is meant, add {_entry(listener)} to firewall_allow; otherwise remove the rule"},
+            )
+        )
+    return findings or [
+        Finding("firewall.launch.open", "pass", wish.node, "strangers reach ssh and what is allowed, and nothing else")
+    ]
+
+
+def judge_boot(wish: Wish, look: Look) -> list[Finding]:
+    """Whether what is in force now is so after a restart."""
+    if look.guarded:
+        summary = "a change of the firewall waits for its confirmation, or was interrupted"
+        fix = {"text": "Run playbooks/network.yml again"}
+    elif look.ufw is not None and look.ufw_runs and not (look.ufw.enabled and look.ufw.at_boot and not look.ufw.masked):
+        summary = "ufw is active, but not after a restart"
+        fix = {"text": "Type on the node", "command": "systemctl unmask ufw && systemctl enable ufw && ufw enable"}
+    elif look.own_live is not None and not look.own_at_boot:
+        summary = "the table inet muster is in force, but not after a restart"
+        fix = {"text": "Type on the node", "command": f"systemctl enable {firewall_table.UNIT_NAME}"}
+    else:
+        return []
+    return [Finding("firewall.boot", "fail", wish.node, summary, fix=fix)]
+
+
+def judge_cut_off(wish: Wish, look: Look, planned: Scene) -> list[Finding]:
+    """Services that strangers reach now, and would not any more."""
+    now = scene_now(look)
+    stays = {listener for listener, _ in reachable(look, planned)}
+    return [
+        Finding(
+            id="firewall.service.cut_off",
+            status="warn",
+            node=wish.node,
+            summary=f"{_service(listener)} is no longer reached from outside the cluster",
+            fix={"text": f"To keep it open, add {_entry(listener)} to firewall_allow"},
+        )
+        for listener, _ in reachable(look, now)
+        if listener not in stays
+    ]
+
+
+def judge_published(wish: Wish, look: Look) -> list[Finding]:
+    """Ports that a container engine leads past the firewall, and that nobody allowed."""
+    findings = []
+    for proto, (low, high), place in published(look.tables, look.listeners):
+        packet = Packet(proto, STRANGER[4], low, training_interface(wish, look))
+        if any(_lets_in(opening, packet) for opening in openings(wish, look)):
+            continue
+        span = str(low) if low == high else f"{low}-{high}"
+        findings.append(
+            Finding(
+                id="firewall.published",
+                status="warn",
+                node=wish.node,
+                summary=f"port {span}/{proto} is published past the firewall by {place}: everybody reaches it",
+                fix={
+                    "text": f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
+                    "command": f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL"
+                    " -j DROP",
+                },
+            )
+        )
+    return findings
+
+
+# ---------------------------------------------------------------- services
+
+
+def reachable(look: Look, scene: Scene) -> list[tuple[Listener, Outcome]]:
+    """The listening services that strangers certainly reach, each port once."""
+    found: dict[tuple[str, int], tuple[Listener, Outcome]] = {}
+    for listener in look.listeners:
+        address = ipaddress.ip_address(listener.address) if listener.address != "*" else None
+        if listener.local_only or (address is not None and address.is_link_local) or listener.process == "docker-proxy":
+            continue
+        if listener.proto == "udp" and listener.port >= look.port_range[0]:
+            continue  # a client's own socket, which only waits for answers
+        outcome = scene.outcome(packet_to(look, listener))
+        if outcome.lets_in and (listener.proto, listener.port) not in found:
+            found[listener.proto, listener.port] = (listener, outcome)
+    return list(found.values())
+
+
+def packet_to(look: Look, listener: Listener) -> Packet:
+    version = 6 if ":" in listener.address and listener.address != "::" else 4
+    interface = listener.interface or look.interfaces.get(listener.address) or look.interfaces.get(look.ssh_address)
+    outer = [name for address, name in look.interfaces.items() if not ipaddress.ip_address(address).is_loopback]
+    return Packet(listener.proto, STRANGER[version], listener.port, interface or (outer or ["eth0"])[0])
+
+
+def _service(listener: Listener) -> str:
+    return f"port {listener.port}/{listener.proto} ({listener.process or 'of a process that cannot be seen'})"
+
+
+def _entry(listener: Listener) -> str:
+    proto = "" if listener.proto == "tcp" else f", proto: {listener.proto}"
+    comment = re.sub(r"[^\w ./-]", "", listener.process) or "service"
+    return f"{{port: {listener.port}{proto}, comment: {comment}}}"
+
+
+# ---------------------------------------------------------------- words
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) <= MOST_NAMED:
+        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+
+
+def _numbers(ports: set[int]) -> str:
+    return ", ".join(str(port) for port in sorted(ports))
+
+
+def _family(address: str) -> str:
+    return "ip6" if ":" in address else "ip"
+
+
+def _stopper(look: Look, outcome: Outcome) -> str:
+    number = ufw_number(look, outcome)
+    return f"ufw's rule [{number}], {_ufw_told(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
+
+
+def _opener(look: Look, outcome: Outcome) -> str:
+    if outcome.rule in ("no rule", "policy ACCEPT", "policy accept"):
+        return "no firewall keeps them out"
+    return f"by {_stopper(look, outcome)}"
+
+
+def _close(look: Look, outcome: Outcome) -> dict[str, str]:
+    number = ufw_number(look, outcome)
+    if number:
+        return {"text": "Remove that rule", "command": f"ufw delete {number}"}
+    return {"text": 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule'}
+
+
+def _mend(look: Look, outcome: Outcome, match: str) -> dict[str, str]:
+    """What lets the packet in again: where the rule is decides what to type."""
+    number = ufw_number(look, outcome)
+    if number:
+        return {
+            "text": "It stands before the rules that let peers in. Remove it on the node",
+            "command": f"ufw delete {number}",
+        }
+    words = outcome.place.split(", ")
+    chain = words[1].removeprefix("chain ") if len(words) > 1 else ""
+    if chain.startswith("ufw"):
+        return {
+            "text": "It is in one of /etc/ufw/before.rules, before6.rules, after.rules. Correct it and type",
+            "command": "ufw reload",
+        }
+    if outcome.place.startswith("nft "):
+        _, family, table = words[0].split()
+        return {
+            "text": "Let it in before that, and in the file that holds the site's rules (often /etc/nftables.conf)",
+            "command": f"nft insert rule {family} {table} {chain} {match} accept",
+        }
+    if len(words) > 2:
+        return {
+            "text": "Remove that rule on the node",
+            "command": f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}",
+        }
+    return {"text": 'Run playbooks/network.yml with firewall_mode "manage", or let it in in the site\'s own rules'}
+
+
+def ufw_number(look: Look, outcome: Outcome) -> int:
+    """The number by which `ufw status numbered` shows the rule of the user that decided; 0 where it is none."""
+    match = re.search(r"chain (ufw6?)-user-input, rule (\d+)$", outcome.place)
+    if match is None or look.ufw is None:
+        return 0
+    number = 0
+    apps: set[str] = set()
+    for version, name in ((4, "user.rules"), (6, "user6.rules")):
+        position = 0
+        for entry in look.ufw.entries(name):
+            # One application with several ports is shown once.
+            app = re.sub(r"^(\S+) \S+ \S+", r"\1", entry.words) + str(version) if len(entry.words.split()) > 7 else ""
+            number += 0 if app in apps else 1
+            apps |= {app} if app else set()
+            position += sum("-user-input " in line for line in entry.rules)
+            if match[1] == ("ufw6" if version == 6 else "ufw") and position >= int(match[2]):
+                return number
+    return 0
+
+
+def _ufw_told(look: Look, number: int) -> str:
+    if look.ufw is None:
+        return ""
+    entries = [*look.ufw.entries("user.rules"), *look.ufw.entries("user6.rules")]
+    return entries[number - 1].told if number <= len(entries) else ""

@@ -1,0 +1,184 @@
+"""What was seen of a node's firewall (muster_node/programs/firewall.py looks), read into words of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..network.listeners import Listener, parse_ss
+from . import ufw
+from .netfilter import Tables, parse_save
+from .nft import Base, Ruleset
+from .table import TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KERNEL_PORT_RANGE = (32768, 60999)
+
+
+@dataclass(frozen=True)
+class Ufw:
+    enabled: bool
+    at_boot: bool
+    masked: bool
+    ipv6: bool
+    input_policy: str
+    manages_builtins: bool
+    files: Mapping[str, str]
+
+    def entries(self, name: str) -> tuple[ufw.Entry, ...]:
+        """The tuples of one of its files."""
+        try:
+            return ufw.parse_rules(self.files[name]).entries
+        except ValueError:
+            return ()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen on the node."""
+
+    guarded: bool
+    interfaces: Mapping[str, str]
+    ssh_client: str
+    ssh_address: str
+    ssh_server_port: int
+    ssh_ports: tuple[int, ...]
+    listeners: tuple[Listener, ...]
+    ufw: Ufw | None
+    tables: Mapping[int, Tables]
+    has_iptables: bool
+    ruleset: Ruleset
+    has_nft: bool
+    firewalld: bool
+    nftables_at_boot: bool
+    own_rules: str | None
+    own_unit: str | None
+    own_at_boot: bool
+    own_active: bool
+    own_live: str | None
+    own_meant: str | None
+    port_range: tuple[int, int]
+    port_range_file: str | None
+    port_range_others: tuple[int, int]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ufw_runs(self) -> bool:
+        """Whether ufw's chains are in force as it hooks them in."""
+        return self.ufw is not None and all(
+            _jumps(self.tables[version], version) for version in ((4, 6) if self.ufw.ipv6 else (4,))
+        )
+
+
+def _jumps(tables: Tables, version: int) -> bool:
+    prefix = "ufw6" if version == 6 else "ufw"
+    chains = tables.get("filter", {})
+    links = {"INPUT": f"{prefix}-before-input", f"{prefix}-before-input": f"{prefix}-user-input"}
+    return all(
+        name in chains and any(rule.target == target for rule in chains[name].rules) for name, target in links.items()
+    )
+
+
+def _assigned(text: str | None, name: str) -> str:
+    """Return the value of a shell assignment, as the last one counts."""
+    found = re.findall(rf"^\s*{name}=\s*[\"']?([^\"'#\s]*)", text or "", re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def read_look(raw: Mapping[str, Any]) -> Look:
+    """Read what the node program printed."""
+    said = raw["said"]
+    listeners = tuple(parse_ss(said["listeners"]["out"]))
+    server = raw["ssh_server"]
+    sshd = [entry.port for entry in listeners if entry.proto == "tcp" and re.search(r"\bsshd?\b", entry.process)]
+    sockets = [int(place.rpartition(":")[2]) for place in raw["ssh_sockets"] if place.rpartition(":")[2].isdigit()]
+    live = [int(number) for number in raw["port_range"]["live"]]
+    others = [int(number) for number in raw["port_range"]["others"].split()]
+    states = [*said["active"]["out"].split(), "unknown", "unknown"]
+    warnings = [
+        f"{name}: {said[name]['err'].splitlines()[0]}"
+        for name in ("iptables", "ip6tables", "ruleset")
+        if said[name]["err"] and said[name]["code"] is not None
+    ]
+    return Look(
+        guarded=raw["guarded"],
+        interfaces={
+            entry["local"]: link["ifname"]
+            for link in json.loads(said["addresses"]["out"] or "[]")
+            for entry in link["addr_info"]
+            if "local" in entry
+        },
+        ssh_client=_plain(raw["ssh_client"][0]) if raw["ssh_client"] else "",
+        ssh_address=_plain(server[0]) if server else "",
+        ssh_server_port=int(server[1]) if server else 0,
+        ssh_ports=tuple(sorted({*sshd, *sockets, *([int(server[1])] if server else [])})),
+        listeners=listeners,
+        ufw=_read_ufw(raw["ufw"]),
+        tables={4: parse_save(said["iptables"]["out"]), 6: parse_save(said["ip6tables"]["out"])},
+        has_iptables=said["iptables"]["code"] is not None,
+        ruleset=Ruleset(json.loads(said["ruleset"]["out"] or '{"nftables": []}')["nftables"]),
+        has_nft=said["ruleset"]["code"] is not None,
+        firewalld=states[0] == "active",
+        nftables_at_boot=raw["nftables_at_boot"],
+        own_rules=raw["own"]["rules"],
+        own_unit=raw["own"]["unit"],
+        own_at_boot=raw["own"]["at_boot"],
+        own_active=states[1] == "active",
+        own_live=said["own_live"]["out"] or None,
+        own_meant=said.get("own_file", {}).get("out") or None,
+        port_range=(live[0], live[1]) if len(live) == 2 else KERNEL_PORT_RANGE,
+        port_range_file=raw["port_range"]["file"],
+        port_range_others=(others[0], others[1]) if len(others) == 2 else KERNEL_PORT_RANGE,
+        warnings=tuple(warnings),
+    )
+
+
+def _plain(address: str) -> str:
+    """Return an address without the zone; an IPv4 one that came in through an IPv6 socket as what it is."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if parsed.version == 6 else None
+    return str(mapped or parsed)
+
+
+def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
+    if raw is None:
+        return None
+    return Ufw(
+        enabled=_assigned(raw["conf"], "ENABLED").lower() == "yes",
+        at_boot=raw["at_boot"],
+        masked=raw["masked"],
+        ipv6=_assigned(raw["defaults"], "IPV6").lower() == "yes",
+        input_policy=_assigned(raw["defaults"], "DEFAULT_INPUT_POLICY").upper() or "DROP",
+        manages_builtins=_assigned(raw["defaults"], "MANAGE_BUILTINS").lower() == "yes",
+        files={name: text or "" for name, text in raw["files"].items()},
+    )
+
+
+def foreign_chains(look: Look) -> list[str]:
+    """Chains of others that judge what comes in: a firewall of the site's own."""
+    found = [
+        f"{base.family} {base.table} {base.name}"
+        for base in look.ruleset.bases
+        if base.hook == "input" and base.table != TABLE and not _is_iptables(look, base)
+    ]
+    for version, tables in look.tables.items():
+        chains = tables.get("filter", {})
+        base_chain = chains.get("INPUT")
+        if base_chain is None:
+            continue
+        # ufw leaves its chains behind, empty, when it is stopped or removed.
+        rules = [rule for rule in base_chain.rules if rule.target not in chains or chains[rule.target].rules]
+        if rules or base_chain.policy != "ACCEPT":
+            found.append(f"{'ip6tables' if version == 6 else 'iptables'} INPUT")
+    return found
+
+
+def _is_iptables(look: Look, base: Base) -> bool:
+    """Whether iptables shows this chain, too."""
+    version = {"ip": 4, "ip6": 6}.get(base.family)
+    return version is not None and base.name in look.tables[version].get(base.table, {})

@@ -1,0 +1,169 @@
+"""What shall come in on a node: the wish of the inventory, and what it comes to on this one.
+
+Everything here is decided from the inventory and the look at the node; nothing is read or changed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .look import Look
+
+LEAST_EPHEMERAL = 1024
+# A new connection may take its time, and is tried again.
+LEAST_CONFIRM_SECONDS = 30
+
+
+class WishError(Exception):
+    """The wish cannot be fulfilled; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """One entry of firewall_allow."""
+
+    ports: tuple[int, int]
+    protos: tuple[str, ...]
+    sources: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the inventory asks of one node's firewall."""
+
+    node: str
+    address: str
+    peers: Mapping[str, str]
+    interface: str = ""
+    backend: str = "auto"
+    allowed: tuple[Allowed, ...] = ()
+    tight: bool = False
+    ephemeral: tuple[int, int] = (32768, 40959)
+    launch: tuple[int, int] = (29400, 29599)
+    master_port: int = 29500
+
+    @property
+    def launch_ports(self) -> tuple[tuple[int, int], ...]:
+        """What peers reach in tight mode, in order and without overlaps."""
+        inside = self.launch[0] <= self.master_port <= self.launch[1]
+        return tuple(sorted([self.launch, self.ephemeral] + ([] if inside else [(self.master_port,) * 2])))
+
+
+@dataclass(frozen=True)
+class Opening:
+    """One thing that may come in. ports: none means all; source and interface: empty means any."""
+
+    protos: tuple[str, ...]
+    ports: tuple[tuple[int, int], ...]
+    source: str
+    interface: str
+    comment: str
+
+
+def make_wish(node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]) -> Wish:
+    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises WishError."""
+    if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
+        raise WishError(f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection.")
+    ephemeral = port_pair("firewall_ephemeral_range", options["ephemeral_range"])
+    launch = port_pair("firewall_launch_ports", options["launch_ports"])
+    if options["tight"]:
+        if ephemeral[0] < LEAST_EPHEMERAL:
+            raise WishError(f"firewall_ephemeral_range begins below {LEAST_EPHEMERAL}, among the ports of services.")
+        master = own["cluster_master_port"]
+        for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
+            if low <= ephemeral[1] and high >= ephemeral[0]:
+                raise WishError(
+                    f"{name} overlaps with firewall_ephemeral_range, from which any program may take a launch's port."
+                )
+    return Wish(
+        node=node,
+        address=str(ipaddress.ip_address(own["cluster_address"])),
+        interface=own["cluster_interface"],
+        peers={name: str(ipaddress.ip_address(address)) for name, address in addresses.items() if name != node},
+        backend=options["backend"],
+        allowed=tuple(_allowed(number, entry) for number, entry in enumerate(options["allow"], 1)),
+        tight=options["tight"],
+        ephemeral=ephemeral,
+        launch=launch,
+        master_port=own["cluster_master_port"],
+    )
+
+
+def port_pair(name: str, text: object) -> tuple[int, int]:
+    """Read 9100 or "9100-9110". Raises WishError."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:[-:]\s*(\d+)\s*)?", str(text))
+    if match is not None:
+        low, high = int(match[1]), int(match[2] or match[1])
+        if 1 <= low <= high <= 65535:
+            return low, high
+    raise WishError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
+
+
+def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
+    where = f"firewall_allow, entry {number}"
+    unknown = sorted(set(entry) - {"port", "proto", "from", "comment"})
+    if unknown:
+        raise WishError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
+    if "port" not in entry:
+        raise WishError(f"{where} names no port.")
+    proto = str(entry.get("proto", "tcp")).lower()
+    if proto not in ("tcp", "udp", "any"):
+        raise WishError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
+    sources = entry.get("from") or []
+    networks = []
+    for source in [sources] if isinstance(sources, str) else sources:
+        try:
+            networks.append(_network(str(source)))
+        except ValueError as exc:
+            raise WishError(f"{where}: from has {source!r}, which is no address or network.") from exc
+    return Allowed(
+        ports=port_pair(f"{where}: port", entry["port"]),
+        protos=("tcp", "udp") if proto == "any" else (proto,),
+        sources=tuple(networks),
+        comment=" ".join(str(entry.get("comment") or "allowed").split()),
+    )
+
+
+def _network(text: str) -> str:
+    """Return a source as ufw writes it: a single address without its mask, everybody as ""."""
+    if text == "any":
+        return ""
+    parsed = ipaddress.ip_network(text, strict=False)
+    if parsed.prefixlen == 0:
+        return "0.0.0.0/0" if parsed.version == 4 else "::/0"
+    return str(parsed.network_address) if parsed.num_addresses == 1 else str(parsed)
+
+
+def training_interface(wish: Wish, look: Look) -> str:
+    """The interface on which the peers come in. Raises WishError."""
+    found = wish.interface or look.interfaces.get(wish.address, "")
+    if not found:
+        raise WishError(
+            f"cluster_address {wish.address} is on none of the node's interfaces: correct it, or name the interface on"
+            " which the peers come in (cluster_interface)."
+        )
+    return found
+
+
+def openings(wish: Wish, look: Look) -> list[Opening]:
+    """Everything that may come in, ssh first. Raises WishError."""
+    if not look.ssh_ports:
+        raise WishError("no port of ssh was found on the node, and nothing is closed before one is known.")
+    interface = training_interface(wish, look)
+    ports = wish.launch_ports if wish.tight else ()
+    found = [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
+    for name, address in wish.peers.items():
+        found.append(Opening(("tcp",) if ports else (), ports, address, interface, f"peer {name}"))
+    for allowed in wish.allowed:
+        found += [
+            Opening(allowed.protos, (allowed.ports,), source, "", allowed.comment)
+            for source in allowed.sources or ("",)
+        ]
+    return found

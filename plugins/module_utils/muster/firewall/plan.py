@@ -1,0 +1,332 @@
+"""The steps that make a node's firewall what it shall be, and those that undo them.
+
+Decided from the wish and the look alone; nothing is read or changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import table, ufw
+from .look import foreign_chains
+from .model import WishError, openings
+from .netfilter import Chain, Tables, parse_save
+from .table import RULES_FILE, TABLE, UNIT, WANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .look import Look, Ufw
+    from .model import Opening, Wish
+
+SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
+COMMANDS = {4: "iptables", 6: "ip6tables"}
+RESTORES = {4: "iptables-restore", 6: "ip6tables-restore"}
+PREFIXES = {4: "ufw", 6: "ufw6"}
+BUILTINS = ("INPUT", "FORWARD", "OUTPUT")
+# What ufw leads to from each of them, in its order.
+HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track")
+
+
+@dataclass
+class Plan:
+    """The steps for the node, and what the guard needs to undo them. before and after tell both states to people."""
+
+    backend: str
+    packages: list[str] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    undo: list[dict[str, Any]] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    tables: dict[int, Tables] = field(default_factory=dict)
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        self.files.append(path)
+        self.steps.append({"write": path, "text": text, "mode": mode})
+
+    def remove(self, path: str) -> None:
+        self.files.append(path)
+        self.steps.append({"remove": path})
+
+    def run(self, *argv: str, text: str = "") -> None:
+        self.steps.append({"run": list(argv), "text": text})
+
+    def undo_by(self, *argv: str, text: str = "") -> None:
+        self.undo.append({"argv": list(argv), "text": text})
+
+
+def choose_backend(wish: Wish, look: Look) -> str:
+    """Raises WishError where another firewall is in charge."""
+    if look.firewalld:
+        raise WishError(
+            "firewalld is active and in charge of the node's firewall. Open the ports there (docs/ports.md) and set"
+            ' firewall_mode to "off" or verify, or disable it: systemctl disable --now firewalld'
+        )
+    if wish.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
+        raise WishError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
+    if wish.backend != "auto":
+        return wish.backend
+    if look.ufw is not None:
+        return "ufw"
+    return "nftables" if look.nftables_at_boot or look.own_rules or foreign_chains(look) else "ufw"
+
+
+def make_plan(wish: Wish, look: Look) -> Plan:
+    """Raises WishError."""
+    plan = Plan(choose_backend(wish, look))
+    if plan.backend == "ufw":
+        plan_ufw(plan, wish, look)
+        plan_no_table(plan, look)
+    else:
+        plan_table(plan, wish, look)
+    plan_port_range(plan, wish, look)
+    return plan
+
+
+def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
+    """Our own table in nftables, beside whatever the site has there."""
+    text = table.rules(openings(wish, look))
+    plan.after += ["nftables: table inet muster in force", *text.splitlines()]
+    if not look.has_nft:
+        plan.packages.append("nftables")
+        plan.before.append("nftables: not installed")
+        return
+    loaded = look.own_live is not None and look.own_live == look.own_meant and look.own_active
+    in_force = loaded and look.own_at_boot
+    plan.before.append(f"nftables: table inet muster {'in force' if in_force else 'not in force'}")
+    plan.before += (look.own_rules or "").splitlines()
+    if look.own_rules != text:
+        plan.write(RULES_FILE, text)
+    if look.own_unit != table.UNIT_TEXT:
+        plan.write(UNIT, table.UNIT_TEXT)
+        plan.run("systemctl", "daemon-reload")
+        plan.undo_by("systemctl", "daemon-reload")
+    if look.own_rules != text or not loaded:
+        # One transaction of nft: the table is another at once, and those of others are not touched. By the unit,
+        # because only one that is active is restarted together with the site's own rules.
+        plan.run("systemctl", "restart", table.UNIT_NAME)
+        if not look.own_active:
+            plan.undo_by("systemctl", "stop", table.UNIT_NAME)
+        plan.texts["table"] = table.restoring(look.own_live)
+        plan.undo_by("nft", "-f", "-", text="table")
+    if not look.own_at_boot:
+        plan.run("systemctl", "--quiet", "enable", table.UNIT_NAME)
+        plan.undo_by("rm", "-f", WANTED)
+
+
+def plan_no_table(plan: Plan, look: Look) -> None:
+    """Take away our own table where ufw holds the rules now."""
+    if look.own_at_boot:
+        plan.run("systemctl", "--quiet", "disable", table.UNIT_NAME)
+        plan.undo_by("ln", "-sfn", UNIT, WANTED)
+    for path, text in ((UNIT, look.own_unit), (RULES_FILE, look.own_rules)):
+        if text is not None:
+            plan.remove(path)
+    if look.own_live is not None:
+        plan.before.append("nftables: table inet muster in force")
+        plan.run("nft", "delete", "table", "inet", TABLE)
+        plan.texts["table"] = table.restoring(look.own_live)
+        plan.undo_by("nft", "-f", "-", text="table")
+
+
+def plan_port_range(plan: Plan, wish: Wish, look: Look) -> None:
+    """Pin the range in tight mode; take back what an earlier tight mode pinned."""
+    low, high = wish.ephemeral
+    text = f"# Written by Muster (firewall_tight): docs/ports.md\nnet.ipv4.ip_local_port_range = {low} {high}\n"
+    wanted = wish.ephemeral if wish.tight else look.port_range_others
+    if look.port_range_file is not None or wish.tight:
+        plan.before.append(f"ports of outgoing connections: {look.port_range[0]}-{look.port_range[1]}")
+        plan.after.append(f"ports of outgoing connections: {wanted[0]}-{wanted[1]}")
+    if wish.tight and look.port_range_file != text:
+        plan.write(SYSCTL_FILE, text)
+    if not wish.tight and look.port_range_file is not None:
+        plan.remove(SYSCTL_FILE)
+    if look.port_range != wanted and (wish.tight or look.port_range_file is not None):
+        set_range = ["sysctl", "--quiet", "--write"]
+        key = "net.ipv4.ip_local_port_range"
+        plan.run(*set_range, f"{key}={wanted[0]} {wanted[1]}")
+        plan.undo_by(*set_range, f"{key}={look.port_range[0]} {look.port_range[1]}")
+
+
+def plan_ufw(plan: Plan, wish: Wish, look: Look) -> None:
+    found = openings(wish, look)
+    if look.ufw is None:
+        plan.packages.append("ufw")
+        plan.before.append("ufw: not installed")
+        plan.after.append("ufw: active")
+        for version in (4, 6):
+            plan.after += [entry.told for entry in ufw_entries(found, version)]
+        return
+    if look.ufw.masked:
+        raise WishError("ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw")
+    _refuse_a_flush(look)
+    if not look.ufw.ipv6 and any(":" in address for address in (wish.address, *wish.peers.values())):
+        raise WishError("IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes.")
+    plan.before.append(f"ufw: {_ufw_state(look)}")
+    plan.after.append("ufw: active, deny (incoming)")
+    reloads = [version for version in _versions(look.ufw) if _plan_rules(plan, found, look, version)]
+    _plan_ufw_state(plan, look.ufw, look, reloads)
+
+
+def _refuse_a_flush(look: Look) -> None:
+    """Raises WishError where ufw, once it starts or loads all of its rules again, would empty chains of others."""
+    if look.ufw is None or (look.ufw_runs and look.ufw.input_policy != "ACCEPT"):
+        return
+    if look.ufw.manages_builtins:
+        raise WishError(
+            "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush the rules of others when it starts. Set it to no."
+        )
+    foreign = [name for name, chain in look.tables[6].get("filter", {}).items() if _is_foreign(name, chain)]
+    if foreign and not look.ufw.ipv6:
+        raise WishError(
+            f"IPV6=no in /etc/default/ufw makes ufw flush the IPv6 rules of others when it starts (ip6tables, chain"
+            f" {foreign[0]}). Set it to yes."
+        )
+
+
+def _is_foreign(name: str, chain: Chain) -> bool:
+    """Whether a chain holds rules that ufw did not write."""
+    return not name.startswith("ufw6-") and any(
+        rule.text not in ("-A INPUT -i lo -j ACCEPT", "-A OUTPUT -o lo -j ACCEPT")
+        and not rule.target.startswith("ufw6-")
+        for rule in chain.rules
+    )
+
+
+def _ufw_state(look: Look) -> str:
+    if look.ufw is None or not look.ufw_runs:
+        return "inactive"
+    state = "active" if look.ufw.enabled and look.ufw.at_boot else "active, but not after a restart"
+    if look.ufw.input_policy != "ACCEPT" and any(_lets_all_in(look, version) for version in _versions(look.ufw)):
+        return f"{state}, but whatever no rule is about comes in"
+    words = {"DROP": "deny", "REJECT": "deny", "ACCEPT": "allow"}
+    return f"{state}, {words.get(look.ufw.input_policy, look.ufw.input_policy)} (incoming)"
+
+
+def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) -> bool:
+    """Plan one of ufw's files of rules; say whether it is to be loaded."""
+    if look.ufw is None:
+        return False
+    name = "user6.rules" if version == 6 else "user.rules"
+    path = f"/etc/ufw/{name}"
+    try:
+        there = ufw.parse_rules(look.ufw.files[name])
+    except ValueError as exc:
+        raise WishError(f"{path} cannot be read: {exc}.") from exc
+    merged = ufw.merge(there.entries, ufw_entries(found, version))
+    wanted = ufw.with_entries(there, merged)
+    plan.before += [entry.told for entry in there.entries]
+    plan.after += [entry.told for entry in merged]
+    plan.tables[version] = parse_save(ufw.render_rules(wanted))
+    if merged != there.entries:
+        plan.write(path, ufw.render_rules(wanted), 0o640)
+    if not look.ufw_runs:
+        return False
+    chain = look.tables[version]["filter"][f"{'ufw6' if version == 6 else 'ufw'}-user-input"]
+    return not ufw.is_loaded(wanted, chain.rules, version)
+
+
+def _plan_ufw_state(plan: Plan, there: Ufw, look: Look, reloads: Sequence[int]) -> None:
+    planned = len(plan.steps)
+    _plan_ufw_start(plan, there, look)
+    for version in reloads:
+        # Without flushing others' chains; ufw's own are replaced in one step, so that nothing is ever open or cut off.
+        plan.run(RESTORES[version], "--noflush", f"/etc/ufw/{'user6.rules' if version == 6 else 'user.rules'}")
+    for version in _versions(there):
+        if look.ufw_runs and _lets_all_in(look, version) and there.input_policy != "ACCEPT":
+            plan.run(COMMANDS[version], "--policy", "INPUT", "DROP")
+    if len(plan.steps) > planned:
+        _plan_live_undo(plan, look)
+    if not there.at_boot:
+        plan.run("systemctl", "--quiet", "enable", "ufw.service")
+        plan.undo_by("systemctl", "--quiet", "disable", "ufw.service")
+
+
+def _plan_ufw_start(plan: Plan, there: Ufw, look: Look) -> None:
+    """Plan to have ufw start itself: it loads its rules first and closes last, and leaves chains of others be."""
+    if not look.ufw_runs:
+        for version in _versions(there):
+            _plan_hooks(plan, look.tables[version].get("filter", {}), version)
+    if there.input_policy == "ACCEPT":
+        plan.files += ["/etc/default/ufw", "/etc/ufw/after.rules", "/etc/ufw/after6.rules"]
+        plan.run("ufw", "default", "deny", "incoming")
+    if not there.enabled or not look.ufw_runs:
+        plan.files += ["/etc/ufw/ufw.conf", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"]
+    if not there.enabled:
+        plan.run("ufw", "--force", "enable")
+    # It takes itself for started as soon as it finds its chains, whether anything leads to them or not.
+    lingers = any(f"{PREFIXES[version]}-user-input" in look.tables[version].get("filter", {}) for version in (4, 6))
+    if not look.ufw_runs and (there.enabled or lingers):
+        plan.run("ufw", "reload")
+
+
+def _versions(there: Ufw) -> tuple[int, ...]:
+    return (4, 6) if there.ipv6 else (4,)
+
+
+def _lets_all_in(look: Look, version: int) -> bool:
+    """Whether the last word on what comes in is yes, which ufw's settings cannot tell."""
+    chain = look.tables[version].get("filter", {}).get("INPUT")
+    return chain is not None and chain.policy == "ACCEPT"
+
+
+def _plan_hooks(plan: Plan, chains: Mapping[str, Chain], version: int) -> None:
+    """Plan to lead to ufw's chains again, each in its place, where somebody flushed INPUT.
+
+    ufw does so only where it makes its chains.
+    """
+    prefix, command = PREFIXES[version], COMMANDS[version]
+    if f"{prefix}-before-logging-input" not in chains:
+        return
+    for builtin in BUILTINS:
+        targets = [rule.target for rule in chains[builtin].rules]
+        wanted = [name for place in HOOKS if (name := f"{prefix}-{place}-{builtin.lower()}") in chains]
+        for number, name in enumerate(wanted):
+            if name in targets:
+                continue
+            ahead = [targets.index(other) + 1 for other in wanted[:number] if other in targets]
+            behind = [targets.index(other) for other in wanted[number:] if other in targets]
+            place = ahead[-1] if ahead else min(behind, default=len(targets))
+            targets.insert(place, name)
+            plan.run(command, "--insert", builtin, str(place + 1), "--jump", name)
+            plan.undo_by(command, "--delete", builtin, "--jump", name)
+
+
+def _plan_live_undo(plan: Plan, look: Look) -> None:
+    """Bring back ufw's chains and the policies as they are in force now, whatever the files say."""
+    if not look.ufw_runs:
+        plan.undo_by("/lib/ufw/ufw-init", "force-stop")
+    for version, command in RESTORES.items():
+        chains = look.tables[version].get("filter")
+        if chains:
+            plan.texts[f"rules{version}"] = _live_text(chains, f"{PREFIXES[version]}-")
+            plan.undo_by(command, "--noflush", text=f"rules{version}")
+
+
+def _live_text(chains: Mapping[str, Chain], prefix: str) -> str:
+    """What iptables-restore makes these chains of; of the built-in ones the policies alone, for their rules stay."""
+    lines = [f":{name} {chains[name].policy} [0:0]" for name in BUILTINS if name in chains]
+    own = [name for name in chains if name.startswith(prefix)]
+    lines += [f":{name} - [0:0]" for name in own]
+    lines += [rule.text for name in own for rule in chains[name].rules]
+    return "".join(f"{line}\n" for line in ("*filter", *lines, "COMMIT"))
+
+
+def ufw_entries(found: Sequence[Opening], version: int) -> list[ufw.Entry]:
+    """The openings of one family as ufw's entries."""
+    entries = []
+    for opening in found:
+        if opening.source and (":" in opening.source) != (version == 6):
+            continue
+        spans = [str(low) if low == high else f"{low}:{high}" for low, high in opening.ports]
+        port = ",".join(spans) or "any"
+        # ufw takes ranges and lists for one protocol only.
+        both = opening.protos == ("tcp", "udp") and ":" not in port and "," not in port
+        entries += [
+            ufw.allow(version, proto, port, opening.source or "any", opening.interface, opening.comment)
+            for proto in (("any",) if both or not opening.protos else opening.protos)
+        ]
+    return entries

@@ -1,0 +1,27 @@
+"""Ports that a container engine leads on past the firewall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..network.listeners import Listener
+    from .netfilter import Tables
+
+
+def published(tables: Mapping[int, Tables], listeners: Sequence[Listener]) -> list[tuple[str, tuple[int, int], str]]:
+    """Every port that is led on to somewhere else: protocol, ports, and what does it. tables: by IP version."""
+    found: dict[tuple[str, tuple[int, int]], str] = {}
+    for version, named in tables.items():
+        for name, chain in named.get("nat", {}).items():
+            for rule in chain.rules:
+                if rule.target == "DNAT" and rule.dports and not rule.destination.startswith(("127.", "::1")):
+                    tool = "ip6tables" if version == 6 else "iptables"
+                    for span in rule.dports:
+                        found.setdefault((rule.proto or "tcp", span), f"{tool} -t nat, chain {name}")
+    for listener in listeners:
+        if listener.process == "docker-proxy" and not listener.local_only:
+            found.setdefault((listener.proto, (listener.port, listener.port)), "docker-proxy")
+    return [(proto, span, place) for (proto, span), place in sorted(found.items())]

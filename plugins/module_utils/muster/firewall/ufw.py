@@ -1,0 +1,132 @@
+"""ufw's own files of rules, read and written in exactly its format.
+
+/etc/ufw/user.rules (and user6.rules) is what `ufw allow` writes, `ufw status` shows and ufw loads with
+iptables-restore. A rule is a "tuple" with its lines of iptables below. Ours are told by their comment; all others
+stay, byte for byte, where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from .netfilter import Rule, parse_rule
+
+OWN = "muster: "
+_TUPLE = "### tuple ### "
+_BEGIN = "### RULES ###\n"
+_END = "\n### END RULES ###\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tuple, without its comment, and the lines of iptables that ufw makes of it."""
+
+    words: str
+    comment: str
+    rules: tuple[str, ...]
+
+    @property
+    def own(self) -> bool:
+        return self.comment.startswith(OWN)
+
+    @property
+    def told(self) -> str:
+        """The rule for people, close to what `ufw status` shows."""
+        action, proto, port, target, _, source, *_, interface = self.words.split()
+        where = "" if target in ("0.0.0.0/0", "::/0") else f" to {target}"
+        peer = {"0.0.0.0/0": "anywhere", "::/0": "anywhere (v6)"}.get(source, source)
+        through = interface.partition("_")[2]
+        ports = f"{'every port' if port == 'any' else port}{'' if proto == 'any' else '/' + proto}"
+        said = f"{action} {ports}{where} from {peer}{' on ' + through if through else ''}"
+        return f"{said}  # {self.comment}" if self.comment else said
+
+    def does_as(self, other: Entry) -> bool:
+        """Whether this one of somebody else makes the other one needless: only ufw's comment, or a rate, differs."""
+        return re.sub(r"^limit ", "allow ", self.words) == other.words
+
+
+@dataclass(frozen=True)
+class RulesFile:
+    head: str
+    entries: tuple[Entry, ...]
+    tail: str
+
+
+def parse_rules(text: str) -> RulesFile:
+    head, found, rest = text.partition(_BEGIN)
+    if not found:
+        raise ValueError("it has no line '### RULES ###'")
+    body, found, tail = rest.partition(_END)
+    if not found:  # as the package brings it: ufw writes the end with its first rule
+        return RulesFile(head, (), rest)
+    entries = []
+    for block in body.split(f"\n{_TUPLE}")[1:]:
+        first, *rules = block.split("\n")
+        words, _, code = first.partition(" comment=")
+        entries.append(Entry(words, _decoded(code.strip()), tuple(line for line in rules if line)))
+    return RulesFile(head, tuple(entries), tail)
+
+
+def render_rules(file: RulesFile) -> str:
+    blocks = []
+    for entry in file.entries:
+        comment = f" comment={entry.comment.encode().hex()}" if entry.comment else ""
+        blocks.append(f"\n{_TUPLE}{entry.words}{comment}\n" + "".join(f"{line}\n" for line in entry.rules))
+    return file.head + _BEGIN + "".join(blocks) + _END + file.tail
+
+
+def allow(version: int, proto: str, port: str, source: str, interface: str, comment: str) -> Entry:
+    """The entry that `ufw allow` makes. port: any, 22, 9100:9110 or a list of them, in order; source: any or CIDR."""
+    anywhere = "::/0" if version == 6 else "0.0.0.0/0"
+    chain = "ufw6-user-input" if version == 6 else "ufw-user-input"
+    source = anywhere if source == "any" else source
+    words = f"allow {proto} {port} {anywhere} any {source} {'in_' + interface if interface else 'in'}"
+    many = "," in port or ":" in port
+    rules = []
+    for each in [proto] if proto != "any" else ["tcp", "udp"] if port != "any" else [""]:
+        parts = [f"-A {chain}"]
+        parts += [f"-i {interface}"] if interface else []
+        parts += [f"-p {each}"] if each else []
+        parts += [f"-m multiport --dports {port}"] if many else []
+        parts += [f"--dport {port}"] if not many and port != "any" else []
+        parts += [f"-s {source}"] if source != anywhere else []
+        rules.append(" ".join([*parts, "-j ACCEPT"]))
+    return Entry(words, OWN + comment.replace("'", ""), tuple(rules))
+
+
+def merge(there: tuple[Entry, ...], wanted: list[Entry]) -> tuple[Entry, ...]:
+    """Others' entries and their order kept; ours kept where they are, removed, or put behind all others."""
+    foreign = [entry for entry in there if not entry.own]
+    missing = [entry for entry in dict.fromkeys(wanted) if not any(other.does_as(entry) for other in foreign)]
+    merged = []
+    for entry in there:
+        if entry.own and entry not in missing:
+            continue
+        if entry.own:
+            missing.remove(entry)
+        merged.append(entry)
+    return (*merged, *missing)
+
+
+def with_entries(file: RulesFile, entries: tuple[Entry, ...]) -> RulesFile:
+    return replace(file, entries=entries)
+
+
+def is_loaded(file: RulesFile, live: list[Rule], version: int) -> bool:
+    """Whether the chain of incoming rules that is in force is the file's.
+
+    Rules with conditions that iptables shows in other words than ufw writes are compared by their place alone.
+    """
+    chain = f"-A {'ufw6' if version == 6 else 'ufw'}-user-input "
+    wanted = [parse_rule(line) for entry in file.entries for line in entry.rules if line.startswith(chain)]
+    if len(wanted) != len(live):
+        return False
+    return all(mine.like(theirs) for mine, theirs in zip(wanted, live, strict=False) if mine.simple and theirs.simple)
+
+
+def _decoded(code: str) -> str:
+    try:
+        return bytes.fromhex(code).decode()
+    except ValueError:
+        return code

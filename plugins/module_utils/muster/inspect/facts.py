@@ -1,0 +1,344 @@
+"""What a look at a node (muster_node/look_*.py) brought back, made into facts.
+
+A fact that could not be had is absent or None, and `skipped` says why. Nothing is made up.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..network.listeners import parse_ss
+from .stack import stack_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# The containers among the answers of systemd-detect-virt, from its manual. Every other one but "none" is a machine.
+CONTAINERS = (
+    *("podman", "docker", "lxc", "lxc-libvirt", "systemd-nspawn", "openvz", "rkt", "wsl", "proot", "pouch"),
+    "container-other",
+)
+CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
+# Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
+UNSYNCHRONISED = 16_000_000
+# Display controllers of PCI's class list: VGA, and those without a display, as the GPUs of servers are.
+GPU_CLASSES = ("0x0300", "0x0302")
+NVSWITCH_CLASS = "0x0680"
+
+
+def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a node; looks: what each look_*.py returned, by its subject. Only system must be there."""
+    skipped: dict[str, str] = {}
+    system = _system(looks["system"])
+    root = looks["system"]["root"]
+    # By fact: the looks that it is made from, and how.
+    made_from: dict[str, tuple[set[str], Callable[[], Any]]] = {
+        "users": ({"users"}, lambda: looks["users"]),
+        "gpus": ({"pci"}, lambda: _gpus(looks["pci"], system, skipped)),
+        "secure_boot": ({"boot"}, lambda: _secure_boot(looks["boot"], system, skipped)),
+        "key_enrolled": ({"boot"}, lambda: _key_enrolled(looks["boot"])),
+        "network": ({"network"}, lambda: _network(looks["network"], skipped)),
+        "listeners": ({"listeners"}, lambda: _listeners(looks["listeners"], root, skipped)),
+        "firewall": ({"services"}, lambda: _firewall(looks["services"], skipped)),
+        "clock": ({"clock", "services"}, lambda: _clock(looks["clock"], looks["services"]["active"], system, skipped)),
+        "services": ({"services"}, lambda: _running(looks["services"]["active"])),
+        "packages": ({"packages"}, lambda: _packages(looks["packages"], skipped)),
+        "disk": ({"disk"}, lambda: looks["disk"]),
+        "stack": ({"stack"}, lambda: stack_facts(looks["stack"], skipped)),
+    }
+    return {
+        "system": system,
+        "looked_as": {"user": looks["system"]["looked_as"], "root": root},
+        "identity": _identity(looks["system"]),
+        **{name: make() for name, (needed, make) in made_from.items() if needed <= looks.keys()},
+        "skipped": skipped,
+    }
+
+
+def _running(active: Mapping[str, str]) -> list[str]:
+    return [name for name, state in active.items() if state == "active"]
+
+
+def _system(look: Mapping[str, Any]) -> dict[str, Any]:
+    release = dict(re.findall(r'^([A-Z_]+)=["\']?(.*?)["\']?$', look["os_release"], re.MULTILINE))
+    return {
+        "id": release.get("ID", ""),
+        "version": release.get("VERSION_ID", ""),
+        "name": release.get("PRETTY_NAME", ""),
+        "kernel": look["kernel"],
+        "machine": look["machine"],
+        "python": ".".join(map(str, look["python"])),
+        "python_path": look["python_path"],
+        "init": look["init"],
+        "virtual": "" if look["virt"] == "none" else look["virt"],
+        "container": look["virt"] in CONTAINERS,
+    }
+
+
+def _identity(look: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "machine": machine_digest(look["machine_id"]),
+        "boot": look["boot_id"],
+        "host_key": fingerprint(look["host_key"]),
+    }
+
+
+def machine_digest(machine_id: str) -> str:
+    """Return what tells machines apart: their ids are to be kept to themselves (man machine-id)."""
+    return hashlib.sha256(f"muster:{machine_id}".encode()).hexdigest()[:16] if machine_id else ""
+
+
+def fingerprint(public_key: str) -> str:
+    """Return an ssh public key's fingerprint, as ssh-keygen -l prints it; "" for what is no key."""
+    words = public_key.split()
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (IndexError, binascii.Error):
+        return ""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    if look["why"]:
+        skipped["gpus"] = look["why"]
+    elif system["container"]:
+        skipped["gpus"] = f"a container ({system['virtual']}) sees the bus of its host, not what it may use"
+    names = device_names(look["catalogue"], "10de")
+    devices = [
+        {
+            "slot": slot,
+            "id": f"10de:{device['device'].removeprefix('0x')}",
+            "name": names.get(device["device"].removeprefix("0x"), ""),
+            "driver": device["driver"],
+        }
+        for slot, device in sorted(look["devices"].items())
+        if device["class"].startswith(GPU_CLASSES)
+    ]
+    switches = [slot for slot, device in look["devices"].items() if device["class"].startswith(NVSWITCH_CLASS)]
+    version = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", look["driver_version"])
+    return {
+        "devices": devices,
+        "nvswitches": len(switches),
+        "driver_version": version[1] if version else "",
+        "modules": sorted(set(re.findall(r"^(nvidia|nouveau|nova_core|vfio_pci) ", look["modules"], re.MULTILINE))),
+    }
+
+
+def device_names(catalogue: str, vendor: str) -> dict[str, str]:
+    """Return the names that pci.ids gives to the devices of a vendor."""
+    names: dict[str, str] = {}
+    inside = False
+    for line in catalogue.splitlines():
+        if not line.startswith(("\t", "#")):
+            inside = line.startswith(vendor)
+        elif inside and re.match(r"\t[0-9a-f]{4} ", line):
+            name = line[5:].strip()
+            bracketed = re.search(r"\[(.+)\]", name)
+            names[line[1:5]] = bracketed[1] if bracketed else name
+    return names
+
+
+def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> bool | None:
+    if look["variable"]:
+        return bool(look["variable"][-1])  # four bytes of attributes, then the value
+    if "SecureBoot" in look["mokutil"]:
+        return "SecureBoot enabled" in look["mokutil"]
+    if system["container"]:
+        skipped["secure_boot"] = f"a container ({system['virtual']}) does not see its host's firmware"
+    elif look["efi"]:
+        skipped["secure_boot"] = "its firmware's variables cannot be read, and mokutil is not there"
+    else:
+        return False  # without EFI there is none
+    return None
+
+
+def _key_enrolled(look: Mapping[str, Any]) -> bool | None:
+    """Whether the firmware trusts the key that dkms signs with; None where that cannot be told."""
+    answers = look["keys"].values()
+    if any("is already enrolled" in answer for answer in answers):
+        return True
+    return False if all("is not enrolled" in answer for answer in answers) else None
+
+
+def _network(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    if look["why"]:
+        skipped["network"] = look["why"]
+    interfaces: dict[str, dict[str, Any]] = {
+        name: {
+            "mtu": _number(sight["mtu"]),
+            # -1 is what a driver says that does not know.
+            "speed": speed if (speed := _number(sight["speed"])) and speed > 0 else None,
+            "state": sight["state"],
+            "addresses": [],
+        }
+        for name, sight in look["interfaces"].items()
+    }
+    for entry in _json(look["addresses"]):
+        interface = interfaces.setdefault(
+            entry.get("ifname", ""), {"mtu": entry.get("mtu"), "speed": None, "state": ""}
+        )
+        interface["addresses"] = [address["local"] for address in entry.get("addr_info", []) if "local" in address]
+    default = [route for route in _json(look["routes"]) if route.get("dst") == "default"]
+    span = [int(number) for number in look["port_range"].split() if number.isdigit()]
+    return {
+        "interfaces": interfaces,
+        "default_route": {key: default[0][key] for key in ("gateway", "dev") if key in default[0]} if default else {},
+        "ways": {
+            way["dst"]: {
+                "interface": way.get("dev", ""),
+                "source": way.get("prefsrc", ""),
+                "via": way.get("gateway", ""),
+            }
+            for line in look["ways"].splitlines()
+            for way in _json(line)
+            if "dst" in way
+        },
+        "port_range": span if len(span) == 2 else None,
+        "reserved_ports": look["reserved_ports"],
+    }
+
+
+def _listeners(look: Mapping[str, Any], root: bool, skipped: dict[str, str]) -> list[dict[str, Any]]:
+    if look["why"]:
+        skipped["listeners"] = look["why"]
+    elif not root:
+        skipped["listeners.owners"] = "only root is told whose a socket is"
+    return [asdict(listener) for listener in parse_ss(look["ss"])]
+
+
+def _firewall(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    """What is in force. ufw's unit counts as active even while ufw is not enabled, so its own file is asked."""
+    active = look["active"]
+    in_force = []
+    if re.search(r"^ENABLED=yes", look["ufw_conf"], re.MULTILINE):
+        in_force.append("ufw")
+    if active.get("firewalld.service") == "active":
+        in_force.append("firewalld")
+    if active.get("nftables.service") == "active":
+        in_force.append("nftables")
+    chains = input_chains(look["nft"])
+    if look["nft_why"]:
+        skipped["firewall.rules"] = look["nft_why"]
+    elif not in_force and any(chain["policy"] != "accept" for chain in chains):
+        in_force.append("rules without a service")
+    engines = [name for name in ("docker", "containerd") if active.get(f"{name}.service") == "active"]
+    return {"in_force": in_force, "input_chains": chains, "legacy": look["legacy_tables"], "engines": engines}
+
+
+def input_chains(nft: str) -> list[dict[str, str]]:
+    """Return the chains through which what comes in must pass, from `nft list chains`."""
+    chains = []
+    table = chain = ""
+    for line in nft.splitlines():
+        words = line.split()
+        if words[:1] == ["table"] and len(words) >= 3:
+            table = f"{words[1]} {words[2]}"
+        elif words[:1] == ["chain"] and len(words) >= 2:
+            chain = words[1]
+        elif "hook input" in line:
+            policy = re.search(r"policy (\w+)", line)
+            chains.append({"table": table, "chain": chain, "policy": policy[1] if policy else "accept"})
+    return chains
+
+
+def _clock(
+    look: Mapping[str, Any], active: Mapping[str, str], system: Mapping[str, Any], skipped: dict[str, str]
+) -> dict[str, Any]:
+    synchronised = None
+    if system["container"]:
+        skipped["clock"] = f"the clock of a container ({system['virtual']}) is its host's"
+    elif look["max_error"] is None:
+        skipped["clock"] = look["why"]
+    else:
+        synchronised = look["max_error"] < UNSYNCHRONISED
+    sources = [name for name in CLOCKS if active.get(f"{name}.service") == "active"]
+    return {"sources": sources, "synchronised": synchronised, "zone": look["zone"]}
+
+
+def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    if look["stack_why"]:
+        skipped["packages"] = look["stack_why"]
+    stack = _installed(look["stack"])
+    # A path that several packages own is listed as "one, other: /path"; diversions have lines of their own.
+    owners = {
+        path: package
+        for package, path in re.findall(r"^(\S[^:]*?)(?::\w+)?: (/.+)$", look["owners"], re.MULTILINE)
+        if not package.startswith("diversion ")
+    }
+    held = {int(inode) for inode in re.findall(r"[0-9a-f]+:[0-9a-f]+:(\d+) ", look["locks"])}
+    return {
+        "stack": stack,
+        "driver": _driver(stack),
+        "kernels": _flavours(_installed(look["kernels"])),
+        "ours": [
+            {"path": path, "by": _owner(path, owners, sight["says_so"]), "to": sight["to"]}
+            for path, sight in look["ours"].items()
+        ],
+        "cloud_init": _cloud_init(look),
+        "locked": [path for path, inode in look["lock_inodes"].items() if inode in held],
+    }
+
+
+def _installed(shown: str) -> dict[str, str]:
+    """Return package and version of what dpkg-query shows as installed."""
+    lines = [line.split() for line in shown.splitlines()]
+    return {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == "installed"}
+
+
+def _driver(stack: Mapping[str, str]) -> str:
+    """Return the version of the driver that packages brought, as 580.126.09; "" for none."""
+    for name, version in stack.items():
+        # One of them holds the library that every program with CUDA loads.
+        if re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name):
+            return version.partition(":")[2].partition("-")[0] or version.partition("-")[0]
+    return ""
+
+
+def _flavours(kernels: Mapping[str, str]) -> list[str]:
+    """Return the kernel flavours whose package leads to the newest one, as generic-hwe-24.04."""
+    names = (name.removeprefix("linux-image-") for name in kernels)
+    return sorted(name for name in names if not re.match(r"\d|unsigned-|extra-|uc-", name))
+
+
+def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:
+    """Name who put it there, as far as that can be told."""
+    if path in owners:
+        return f"the package {owners[path]}"
+    return {True: "Muster", False: "somebody else", None: "no package"}[says_so]
+
+
+def _cloud_init(look: Mapping[str, Any]) -> str:
+    """absent, running, error or done, from the two files that cloud-init keeps for others."""
+    if not look["cloud_init_there"]:
+        return "absent"
+    result, status = (_json_object(look["cloud_init"][name]).get("v1", {}) for name in ("result", "status"))
+    if result:
+        return "error" if result.get("errors") else "done"
+    return "running" if status else "not run since the start"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _json(text: str) -> list[dict[str, Any]]:
+    """Return the objects of a list; an older ip puts empty ones between them."""
+    try:
+        value = json.loads(text or "[]")
+    except ValueError:
+        return []
+    return [entry for entry in value if isinstance(entry, dict) and entry] if isinstance(value, list) else []
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,428 @@
+"""What the facts of one node mean for the cluster: findings, each with the words that mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.entry import Entry
+from ..verdict.finding import Finding, evidence, mend
+from ..verdict.words import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Rule = Callable[["Node"], "Iterable[Finding]"]
+
+FINDINGS = {
+    "inspect.node": Entry(
+        "everything that inspect looks at",
+        "never: it is the pass of a node against which nothing stands",
+        "",
+    ),
+    "node.os.unsupported": Entry(
+        "/etc/os-release",
+        "the system is none that Muster knows (fail)",
+        "Install a supported one, or take the node out of the inventory",
+    ),
+    "node.systemd.missing": Entry(
+        "/proc/1/comm",
+        "the first process is not systemd (fail)",
+        "Boot the node with systemd",
+    ),
+    "node.python.old": Entry(
+        "the Python that Ansible uses there",
+        "it is older than 3.10 (fail)",
+        "Set ansible_python_interpreter to a newer one",
+    ),
+    "net.interface.missing": Entry(
+        "/sys/class/net",
+        "the node has no interface of the name cluster_interface (fail)",
+        "Correct it, or leave it empty",
+    ),
+    "net.address.missing": Entry(
+        "ip -json addr",
+        "no interface has cluster_address (fail)",
+        "Set cluster_address to an address of the node",
+    ),
+    "net.interface.other": Entry(
+        "ip -json addr",
+        "cluster_address is on another interface than cluster_interface (fail)",
+        "Correct one of the two",
+    ),
+    "net.interface.down": Entry(
+        "/sys/class/net/*/operstate",
+        "the training interface is down (warn)",
+        "ip link set NAME up",
+    ),
+    "net.peer.other_interface": Entry(
+        "ip route get, for every peer",
+        "the kernel reaches a peer over another interface than the one with the training address (warn)",
+        "Give the training network a route of its own, or use addresses of one network",
+    ),
+    "net.peer.no_route": Entry(
+        "ip route get, for every peer",
+        "there is no route to a peer (warn)",
+        "Give it one",
+    ),
+    "gpu.count.differs": Entry(
+        "/sys/bus/pci/devices, and before a launch what the driver lists",
+        "there are fewer GPUs than cluster_gpus (fail), or more, which stay idle (warn)",
+        "Correct cluster_gpus, or look for the missing one in dmesg",
+    ),
+    "gpu.driver.other": Entry(
+        "/sys/bus/pci/devices/*/driver",
+        "nouveau or vfio-pci holds a GPU (warn)",
+        "The driver of NVIDIA takes over from nouveau at the next start",
+    ),
+    "user.uid.differs": Entry(
+        "/etc/passwd",
+        "the training user has another uid than node_baseline_user_uid (fail), or than on most nodes (warn)",
+        "Correct the variable, or the account by hand",
+    ),
+    "user.gid.differs": Entry(
+        "/etc/passwd",
+        "the training user has another gid than node_baseline_user_gid (fail), or than on most nodes (warn)",
+        "Correct the variable, or the account by hand",
+    ),
+    "node.disk.small": Entry(
+        "the file systems that Muster writes to",
+        "they are read-only, have no inodes, or too little room for what comes (fail). Where only logs are to come, "
+        "less than 64 MB fails and less than 500 MB warns",
+        "Make room, or choose another place",
+    ),
+    "net.ports.overlap": Entry(
+        "/proc/sys/net/ipv4/ip_local_port_range",
+        "cluster_master_port lies in it, so that an outgoing connection may take it (warn)",
+        "Choose another port, or reserve it (net.ipv4.ip_local_reserved_ports)",
+    ),
+    "time.unsynchronised": Entry(
+        "the state of the clock that the kernel keeps",
+        "it is not synchronised (warn)",
+        "Look at the sources of the time daemon",
+    ),
+    "node.cloud_init.failed": Entry(
+        "the result file of cloud-init",
+        "cloud-init had errors at the last start (warn)",
+        "cloud-init status --long",
+    ),
+}
+
+OLDEST_PYTHON = (3, 10)
+GIGABYTE = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as the inventory wants it and as it was found.
+
+    wish: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
+    supported versions of each distribution. peers: the names of the others' training addresses.
+    """
+
+    name: str
+    wish: Mapping[str, Any]
+    facts: Mapping[str, Any] | None
+    why: str = ""
+    platforms: Mapping[str, list[str]] = field(default_factory=dict)
+    peers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        if self.facts is None:
+            raise ValueError(f"{self.name} was not looked at")
+        return self.facts
+
+    @property
+    def address(self) -> str:
+        return str(self.wish["cluster_address"])
+
+    @property
+    def training_interface(self) -> str:
+        """The interface that has the training address, or ""."""
+        interfaces = self.seen["network"]["interfaces"]
+        return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
+
+    def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
+        return Finding(name, status, self.name, summary, fix=mend(text, command), **more)
+
+
+def judge(node: Node) -> list[Finding]:
+    """Return every finding about the node alone; one `pass` when nothing is wrong with it."""
+    if node.facts is None:
+        return [
+            node.finding(
+                "node.unreachable", "unknown", f"it could not be looked at: {node.why}", "Look why", _ping(node)
+            )
+        ]
+    found = [finding for rule in RULES for finding in rule(node)]
+    if not any(finding.status in ("fail", "warn") for finding in found):
+        found.append(node.finding("inspect.node", "pass", "nothing stands against it"))
+    return found
+
+
+def _ping(node: Node) -> str:
+    return f"ansible {node.name} -m ansible.builtin.ping -vvv"
+
+
+def skips(node: Node) -> list[dict[str, str]]:
+    """Return what could not be looked at on the node, and why."""
+    if node.facts is None:
+        return [{"id": "inspect", "node": node.name, "why": node.why}]
+    return [{"id": f"inspect.{name}", "node": node.name, "why": why} for name, why in node.facts["skipped"].items()]
+
+
+def system(node: Node) -> Iterator[Finding]:
+    seen = node.seen["system"]
+    if not seen["id"]:
+        return
+    if seen["version"] not in node.platforms.get(seen["id"], []):
+        supported = ", ".join(f"{name.capitalize()} {' '.join(versions)}" for name, versions in node.platforms.items())
+        yield node.finding(
+            "node.os.unsupported",
+            "fail",
+            f"it runs {seen['name'] or seen['id']}, which Muster does not know",
+            f"Install one of {supported}, or take the node out of the inventory",
+            observed=f"{seen['id']} {seen['version']}",
+            expected=supported,
+            evidence=evidence("/etc/os-release", f"ID={seen['id']} VERSION_ID={seen['version']}"),
+        )
+    if seen["init"] != "systemd":
+        yield node.finding(
+            "node.systemd.missing",
+            "fail",
+            f"its first process is {seen['init'] or 'unknown'}, and a launch is a unit of systemd",
+            "Boot the node with systemd",
+            evidence=evidence("/proc/1/comm", seen["init"]),
+        )
+
+
+def python(node: Node) -> Iterator[Finding]:
+    seen = node.seen["system"]
+    if tuple(int(number) for number in seen["python"].split(".")[:2]) < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        yield node.finding(
+            "node.python.old",
+            "fail",
+            f"{seen['python_path']} is Python {seen['python']}, older than {oldest}",
+            f"Set ansible_python_interpreter to one of {oldest} or newer",
+            observed=seen["python"],
+            expected=f"{oldest} or newer",
+        )
+
+
+def address(node: Node) -> Iterator[Finding]:
+    seen = node.seen["network"]
+    if "network" in node.seen["skipped"]:
+        return
+    has = {name: interface["addresses"] for name, interface in seen["interfaces"].items() if name != "lo"}
+    shown = "; ".join(f"{name} has {', '.join(addresses)}" for name, addresses in has.items() if addresses)
+    wanted = str(node.wish["cluster_interface"])
+    if wanted and wanted not in seen["interfaces"]:
+        yield node.finding(
+            "net.interface.missing",
+            "fail",
+            f"it has no interface {wanted} (cluster_interface), only {', '.join(has) or 'none'}",
+            "Correct it, or leave cluster_interface empty to take the one that has cluster_address",
+            observed=", ".join(has),
+            expected=wanted,
+        )
+    interface = node.training_interface
+    if not interface:
+        yield node.finding(
+            "net.address.missing",
+            "fail",
+            f"none of its interfaces has the address {node.address} (cluster_address)",
+            f"Set cluster_address to one that it has ({shown})" if shown else "Give it the address",
+            observed=shown,
+            expected=node.address,
+            evidence=evidence("ip -json addr", shown),
+        )
+    elif wanted in seen["interfaces"] and interface != wanted:
+        yield node.finding(
+            "net.interface.other",
+            "fail",
+            f"{node.address} (cluster_address) is on {interface}, and cluster_interface is {wanted}",
+            f"Set cluster_interface to {interface}, or cluster_address to an address of {wanted}",
+            observed=interface,
+            expected=wanted,
+        )
+    elif seen["interfaces"][interface]["state"] == "down":
+        yield node.finding(
+            "net.interface.down",
+            "warn",
+            f"{interface}, which has {node.address}, is down",
+            "Bring it up with",
+            f"ip link set {interface} up",
+        )
+
+
+def ways(node: Node) -> Iterator[Finding]:
+    seen = node.seen["network"]
+    mine = node.training_interface
+    if not mine or not seen["ways"]:
+        return
+    others: dict[str, list[str]] = {}
+    for peer, address_of_peer in node.peers.items():
+        way = seen["ways"].get(address_of_peer)
+        interface = way["interface"] if way else ""
+        if interface not in (mine, "lo"):
+            others.setdefault(interface, []).append(peer)
+    for interface, peers in others.items():
+        names = few(peers)
+        if interface:
+            yield node.finding(
+                "net.peer.other_interface",
+                "warn",
+                f"it reaches {names} over {interface}, and its training address is on {mine}",
+                "Give the training network a route of its own, or set cluster_address to addresses of one network",
+                f"ip route get {node.peers[peers[0]]}",
+                observed=interface,
+                expected=mine,
+            )
+        else:
+            yield node.finding(
+                "net.peer.no_route",
+                "warn",
+                f"it has no route to {names}",
+                "Look at",
+                f"ip route get {node.peers[peers[0]]}",
+            )
+
+
+def gpus(node: Node) -> Iterator[Finding]:
+    if "gpus" in node.seen["skipped"]:
+        return
+    devices = node.seen["gpus"]["devices"]
+    wanted = int(node.wish["cluster_gpus"])
+    if len(devices) < wanted:
+        yield node.finding(
+            "gpu.count.differs",
+            "fail",
+            f"it has {plural(len(devices), 'GPU')} on the bus, and cluster_gpus is {wanted}",
+            "Correct cluster_gpus; if one is missing, look for it with",
+            "sudo dmesg | grep -iE 'nvrm|pcie'",
+            observed=str(len(devices)),
+            expected=str(wanted),
+            evidence=evidence("/sys/bus/pci/devices", ", ".join(device["slot"] for device in devices)),
+        )
+    elif len(devices) > wanted:
+        yield node.finding(
+            "gpu.count.differs",
+            "warn",
+            f"{plural(len(devices) - wanted, 'GPU')} of its {len(devices)} would stay idle: cluster_gpus is {wanted}",
+            f"Set cluster_gpus to {len(devices)} to train on all of them",
+            observed=str(len(devices)),
+            expected=str(wanted),
+        )
+    for driver, what in (("nouveau", "cannot compute"), ("vfio-pci", "gives them to virtual machines")):
+        bound = [device["slot"] for device in devices if device["driver"] == driver]
+        if bound and wanted:
+            yield node.finding(
+                "gpu.driver.other",
+                "warn",
+                f"{plural(len(bound), 'GPU')} held by the driver {driver}, which {what}",
+                "The driver of NVIDIA takes them over at the next start" if driver == "nouveau" else "Take them back",
+                observed=driver,
+                expected="nvidia",
+                evidence=evidence("/sys/bus/pci/devices", ", ".join(bound)),
+            )
+
+
+def user(node: Node) -> Iterator[Finding]:
+    seen = node.seen["users"]["training_user"]
+    for key, variable in (("uid", "node_baseline_user_uid"), ("gid", "node_baseline_user_gid")):
+        wanted = str(node.wish.get(variable) or "")
+        if seen and wanted not in ("", "0", str(seen[key])):
+            yield node.finding(
+                f"user.{key}.differs",
+                "fail",
+                f"{seen['name']} has the {key} {seen[key]}, and {variable} is {wanted}",
+                "An account that exists is never altered: correct the variable, or the account by hand",
+                observed=str(seen[key]),
+                expected=wanted,
+            )
+
+
+def disk(node: Node) -> Iterator[Finding]:
+    rooms = node.seen["disk"]
+    # A first environment with CUDA takes 8 GB while it is made, one for the CPU alone 1.5 GB; nothing can be installed
+    # or logged on less than half a gigabyte.
+    first = (10 if node.wish["cluster_gpus"] else 2) * GIGABYTE
+    small: dict[tuple[str, str], list[str]] = {}
+    for path, room in rooms.items():
+        if "why" in room:
+            continue
+        new = path.startswith(str(node.wish["pytorch_root"])) and not room["exists"]
+        need = first if new else GIGABYTE // 2
+        if room["read_only"]:
+            small.setdefault((room["on"], "is mounted read-only"), []).append(path)
+        elif room["free"] < need:
+            what = f"has {room['free'] / GIGABYTE:.1f} GB free, and {need / GIGABYTE:g} GB are needed"
+            small.setdefault((room["on"], what), []).append(path)
+        elif room["inodes_free"] is not None and room["inodes_free"] < 1000:
+            small.setdefault((room["on"], "has no inodes left"), []).append(path)
+    for (on, what), paths in small.items():
+        yield node.finding(
+            "node.disk.small",
+            "fail",
+            f"{on}, where {' and '.join(paths)} will be, {what}",
+            "Make room there, or choose another place; what fills it is shown by",
+            f"sudo du -xhd1 {on}",
+            observed=what,
+        )
+
+
+def ports(node: Node) -> Iterator[Finding]:
+    span = node.seen["network"]["port_range"]
+    port = int(node.wish["cluster_master_port"])
+    if not span or not span[0] <= port <= span[1] or _reserved(node.seen["network"]["reserved_ports"], port):
+        return
+    if node.wish.get("firewall_tight") and node.wish.get("firewall_mode") == "manage":
+        return  # the range is about to be pinned elsewhere
+    yield node.finding(
+        "net.ports.overlap",
+        "warn",
+        f"any outgoing connection may take the port {port} (cluster_master_port): its kernel gives them"
+        f" {span[0]} to {span[1]}",
+        "Choose a cluster_master_port outside that range, or keep the port free with",
+        f"sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
+        observed=f"{span[0]}-{span[1]}",
+        expected=f"without {port}",
+        evidence=evidence("/proc/sys/net/ipv4/ip_local_port_range", f"{span[0]} {span[1]}"),
+    )
+
+
+def clock(node: Node) -> Iterator[Finding]:
+    seen = node.seen["clock"]
+    if seen["synchronised"] is False:
+        sources = ", ".join(seen["sources"])
+        yield node.finding(
+            "time.unsynchronised",
+            "warn",
+            f"its clock is not synchronised ({f'{sources} runs' if sources else 'nothing sets it'})",
+            "Look at its sources" if sources else "The step baseline sets one up",
+            "chronyc -n sources" if "chrony" in sources else "timedatectl timesync-status" if sources else "",
+        )
+
+
+def starting(node: Node) -> Iterator[Finding]:
+    if node.seen["packages"]["cloud_init"] == "error":
+        yield node.finding(
+            "node.cloud_init.failed",
+            "warn",
+            "cloud-init had errors at the last start, so what it was to set up may be missing",
+            "Look at them with",
+            "cloud-init status --long",
+        )
+
+
+RULES: tuple[Rule, ...] = (system, python, address, ways, gpus, user, disk, ports, clock, starting)
+
+
+def _reserved(text: str, port: int) -> bool:
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and int(first) <= port <= int(last or first):
+            return True
+    return False

@@ -1,0 +1,171 @@
+"""What the look at the GPU stack (muster_node/look_stack.py) brought back, made into facts. Nothing is made up."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..gpu_info.processes import holders
+from ..packages.repositories import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODPROBE_FILE = "/etc/modprobe.d/muster-nvidia.conf"
+# dpkg's states in which a package is not there, but for settings that were left.
+GONE = ("not-installed", "config-files")
+# What waits for others' triggers is unpacked and configured.
+WHOLE = ("installed", "triggers-awaited", "triggers-pending")
+
+
+def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    """Return the facts of the stack; skipped: takes why something was not looked at."""
+    for subject in ("packages", "units"):
+        if look[f"{subject}_why"]:
+            skipped[f"stack.{subject}"] = look[f"{subject}_why"]
+    missing = {kernel["modinfo_why"] for kernel in look["kernels"].values()} - {""}
+    if missing:
+        skipped["stack.modules"] = ", ".join(sorted(missing))
+    if not look["saw_all_holders"]:
+        skipped["stack.holders"] = "only root is told who uses the devices of others"
+    loaded = look["loaded"] or _version_in(look["loaded_text"])
+    modprobe = look["files"].get(MODPROBE_FILE, {}).get("changed")
+    uptime = float((look["uptime"].split() or ["0"])[0])
+    return {
+        "packages": packages_of(look["packages"]),
+        "dpkg_interrupted": look["interrupted"],
+        "loaded": loaded,
+        "running": look["running"],
+        "bootable": sorted(look["bootable"], key=_natural),
+        "kernels": {name: _kernel(kernel, modprobe, look["now"] - uptime) for name, kernel in look["kernels"].items()},
+        "files": look["files"],
+        "sources": [entry for path, text in look["sources"].items() for entry in _sources(path, text)],
+        "reboot_required": look["reboot_required"],
+        "reboot_required_by": sorted(set(look["reboot_required_by"])),
+        "runfile": _runfile(look, skipped),
+        "units": _units(look["units"], look["now"] - uptime),
+        "holders": holders(look["holders"], uptime),
+        "launches": [line.split()[0] for line in look["launches"].splitlines() if line.split()],
+        "nvidia_smi": _nvidia_smi(look["nvidia_smi"]),
+        "evidence": look["evidence"] or {"kernel_log": "", "dkms": ""},
+    }
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sort 6.8.0-9 before 6.8.0-10, and a release candidate before what it becomes."""
+    parts = re.findall(r"\d+|[a-z~]+", text)
+    return [(int(part), "") if part.isdigit() else (-1 if part in ("rc", "~rc") else 0, part) for part in parts]
+
+
+def packages_of(shown: str) -> dict[str, dict[str, Any]]:
+    """Return what is there by name; one of another architecture than dpkg's own keeps that in its name."""
+    lines = [line.split() for line in shown.splitlines()]
+    rows = [words for words in lines if len(words) == 5 and words[3] not in GONE]
+    own = next((words[4] for words in rows if words[0].partition(":")[0] == "dpkg"), "")
+    packages = {}
+    for binary, version, want, state, architecture in rows:
+        name = binary.partition(":")[0]
+        if name == "dpkg":
+            continue
+        foreign = own and architecture not in (own, "all")
+        packages[f"{name}:{architecture}" if foreign else name] = {
+            "version": version,
+            "held": want == "hold",
+            "state": "installed" if state in WHOLE else state,
+        }
+    return packages
+
+
+def _version_in(text: str) -> str:
+    """Return the version from /proc/driver/nvidia/version, whose words differ between open and proprietary modules."""
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", text)
+    return found[1] if found else ""
+
+
+def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> dict[str, Any]:
+    initramfs = look["initramfs"]
+    # Of several modules of that name the first one is what modprobe takes.
+    fields: dict[str, str] = {}
+    for key, value in re.findall(r"^(\w+):[ \t]*(.*)$", look["modinfo"], re.MULTILINE):
+        if key == "filename" and fields:
+            break
+        fields.setdefault(key, value.strip())
+    return {
+        "module": fields.get("version", ""),
+        "module_path": fields.get("filename", ""),
+        "signer": fields.get("signer", ""),
+        "license": fields.get("license", ""),
+        "headers": look["headers"],
+        "has_initramfs": initramfs is not None,
+        "initramfs_old": initramfs is not None and modprobe is not None and initramfs < modprobe,
+        # A boot that has taken another kernel since was somebody's choice.
+        "since_boot": look["installed"] is not None and look["installed"] > booted,
+    }
+
+
+def _sources(path: str, text: str) -> list[dict[str, str]]:
+    """Return the repositories of NVIDIA's that a list of apt's names, without a password that may stand in one."""
+    return [
+        {"file": path, "uri": _plain(uri), "signed_by": source.signed_by}
+        for source in sources(path, text)
+        for uri in source.uris
+        if _is_nvidia(uri)
+    ]
+
+
+def _is_nvidia(uri: str) -> bool:
+    return bool(re.search(r"nvidia|/cuda\b", uri, re.IGNORECASE))
+
+
+def _plain(uri: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", uri)
+
+
+def _runfile(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
+    """Return the programs and libraries of NVIDIA's that no package brought."""
+    if look["owners_why"]:
+        skipped["stack.runfile"] = look["owners_why"]
+        return {"programs": [], "libraries": [], "log": look["installer_log"]}
+    owned = {path for _, path in re.findall(r"^(\S[^/]*?): (/.+)$", look["owners"], re.MULTILINE)}
+    return {
+        "programs": [path for path in look["installer"] if path not in owned],
+        "libraries": [path for path in look["libraries"] if path not in owned],
+        "log": look["installer_log"],
+    }
+
+
+def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
+    """Return the units that this system has, with when each was started, in seconds of the wall clock."""
+    units = {}
+    for block in shown.split("\n\n"):
+        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if fields.get("LoadState", "not-found") == "not-found":
+            continue
+        micros = fields.get("ExecMainStartTimestampMonotonic", "")
+        units[fields.get("Id", "").removesuffix(".service")] = {
+            "load": fields["LoadState"],
+            "active": fields.get("ActiveState", ""),
+            "enabled": fields.get("UnitFileState", ""),
+            "reload": fields.get("NeedDaemonReload") == "yes",
+            # { path=... ; argv[]=/usr/bin/x --y ; ignore_errors=no ; ... }
+            "argv": found[1].strip() if (found := re.search(r"argv\[\]=(.*?) ; ", fields.get("ExecStart", ""))) else "",
+            "stop_when_unneeded": fields.get("StopWhenUnneeded") == "yes",
+            "fragment": fields.get("FragmentPath", ""),
+            "drop_ins": fields.get("DropInPaths", "").split(),
+            "started": booted + int(micros) / 1e6 if micros.isdigit() and int(micros) else None,
+        }
+    return units
+
+
+def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return what nvidia-smi told of each GPU. asked: whether it was, which it is while the module is loaded."""
+    if look is None:
+        return {"asked": False, "why": "", "gpus": [], "said": ""}
+    rows = [[cell.strip() for cell in line.split(",")] for line in look["text"].splitlines()]
+    gpus = [
+        {"index": int(row[0]), "name": row[1], "driver": row[2], "persistence": row[3] != "Disabled"}
+        for row in rows
+        if len(row) == 4 and row[0].isdigit() and re.fullmatch(r"\d+\.[\d.]+", row[2])
+    ]
+    said = " ".join(look["text"].split())[:300]
+    return {"asked": True, "why": look["why"], "gpus": gpus, "said": said if look["why"] or not gpus else ""}

@@ -1,0 +1,102 @@
+"""The look at all nodes as a table for people, no wider than a terminal of 120 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.finding import told
+from ..verdict.words import few
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..verdict.finding import Finding
+    from .node import Node
+
+WIDTH = 120
+HEAD = ("node", "system", "kernel", "GPUs", "training address", "firewall", "clock", "found")
+# The columns that are cut when the table is too wide, in this order and to these widths; together they fit.
+CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
+MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
+
+
+def report(nodes: list[Node], findings: list[Finding], skipped: list[dict[str, str]]) -> str:
+    """Return the table, then what was found, then what could not be looked at."""
+    lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
+    for status, mark in MARKS.items():
+        lines += [f"{mark}  {line}" for line in told([finding for finding in findings if finding.status == status])]
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for entry in skipped:
+        ids, names = groups.setdefault(entry["why"], ([], []))
+        ids += [entry["id"]] if entry["id"] not in ids else []
+        names += [entry["node"]] if entry["node"] not in names else []
+    for why, (ids, names) in groups.items():
+        if ids != ["inspect"]:  # a node that was not reached is a finding
+            where = "every node" if len(names) == len(nodes) > 1 else few(names)
+            lines.append(f"skipped  {where}: {', '.join(ids)}, because {why}")
+    return "\n".join(lines)
+
+
+def _row(node: Node, findings: list[Finding]) -> tuple[str, ...]:
+    statuses = [finding.status for finding in findings if finding.node == node.name]
+    counts = [f"{statuses.count(status)} {status}" for status in ("fail", "warn") if status in statuses]
+    if node.facts is None:
+        return (node.name, "not reached", *("" for _ in HEAD[3:]), "unknown")
+    facts = node.facts
+    return (
+        node.name,
+        _system(facts["system"]),
+        facts["system"]["kernel"],
+        _gpus(facts),
+        _address(node),
+        " ".join([*facts["firewall"]["in_force"], *facts["firewall"]["engines"]]) or _unknown(facts, "firewall.rules"),
+        _clock(facts),
+        ", ".join(counts) or "ok",
+    )
+
+
+def _system(system: Mapping[str, Any]) -> str:
+    name = f"{system['id'].capitalize()} {system['version']}".strip() or "?"
+    return f"{name} ({system['virtual']})" if system["virtual"] else name
+
+
+def _gpus(facts: Mapping[str, Any]) -> str:
+    devices = facts["gpus"]["devices"]
+    if "gpus" in facts["skipped"]:
+        return "?"
+    if not devices:
+        return "none"
+    models = sorted({device["name"] or device["id"] for device in devices})
+    drivers = sorted({device["driver"] or "no driver" for device in devices})
+    return f"{len(devices)} x {'/'.join(models)} {'/'.join(drivers)}"
+
+
+def _address(node: Node) -> str:
+    interface = node.training_interface
+    if not interface:
+        return f"{node.address} ?"
+    mtu = node.seen["network"]["interfaces"][interface]["mtu"]
+    return f"{node.address} {interface} {mtu}"
+
+
+def _clock(facts: Mapping[str, Any]) -> str:
+    clock = facts["clock"]
+    word = {True: "in sync", False: "not in sync", None: "?"}[clock["synchronised"]]
+    return " ".join([*clock["sources"][:1], word])
+
+
+def _unknown(facts: Mapping[str, Any], subject: str) -> str:
+    return "?" if subject in facts["skipped"] else "none"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    gaps = 2 * (len(HEAD) - 1)
+    for column, least in CUT:
+        surplus = sum(widths) + gaps - WIDTH
+        widths[column] -= max(0, min(surplus, widths[column] - least))
+    return ["  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _fit(cell: str, width: int) -> str:
+    return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"

@@ -1,0 +1,43 @@
+"""The verdict of a whole run, of which each step (health, the launch, what it computed) tells its part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.finding import Finding, add_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Sequence[str] = ()) -> dict[str, Any]:
+    """The findings of both added up; where both speak of the same node and peer, the later one is right.
+
+    instead_of: beginnings of ids of which nothing earlier is kept, because the later verdict speaks of all of them.
+    """
+    replaced = {_subject(finding) for finding in later["findings"]}
+    kept = [
+        finding
+        for finding in earlier.get("findings", [])
+        if _subject(finding) not in replaced and not str(finding["id"]).startswith(tuple(instead_of))
+    ]
+    looked = {(finding["id"], finding["node"]) for finding in (*kept, *later["findings"])}
+    skipped = [
+        entry
+        for entry in (*earlier.get("coverage", {}).get("skipped", []), *later.get("coverage", {}).get("skipped", []))
+        if (entry["id"], entry.get("node")) not in looked
+    ]
+    both = add_up(
+        [Finding(**finding) for finding in (*kept, *later["findings"])],
+        skipped=[dict(entry) for entry in {tuple(sorted(entry.items())): entry for entry in skipped}.values()],
+        ran=[name for one in (earlier, later) for name in one.get("coverage", {}).get("ran", [])],
+    )
+    # What a step says of itself says more than its worst finding.
+    for step in (later, earlier if kept else {}):
+        if step.get("status") == both["status"] and step.get("summary"):
+            return {**both, "summary": step["summary"]}
+    return both
+
+
+def _subject(finding: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    return finding["id"], finding["node"], finding.get("peer")

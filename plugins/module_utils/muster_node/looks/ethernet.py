@@ -1,0 +1,67 @@
+"""The interface that a launch's TCP goes over: its link, what it counts, and what it is made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..tools.run import names, read, run
+
+NET = "/sys/class/net"
+BONDING = "/proc/net/bonding"
+
+
+def look(interface: str, address: str) -> dict[str, Any]:
+    answer = run("ip", "-json", "addr")
+    name = interface or carrier(answer.text, address)
+    if not name or not Path(NET, name).exists():
+        return {"name": name, "why": answer.why, "links": {}}
+    return {"name": name, "why": answer.why, "links": {each: link(each) for each in below(name)}}
+
+
+def carrier(text: str, address: str) -> str:
+    """Return the interface that has the address, or nothing."""
+    try:
+        links = json.loads(text or "[]")
+    except ValueError:
+        return ""
+    for each in links:
+        if any(entry.get("local") == address for entry in each.get("addr_info", ())):
+            return str(each["ifname"])
+    return ""
+
+
+def below(name: str) -> list[str]:
+    """Return the interface and those that carry it: of a VLAN the one that it lies on, of a bond those in it."""
+    found = [name]
+    for each in found:
+        lower = [entry.removeprefix("lower_") for entry in names(f"{NET}/{each}") if entry.startswith("lower_")]
+        found += [one for one in lower if one not in found]
+    return found
+
+
+def link(name: str) -> dict[str, Any]:
+    folder = f"{NET}/{name}"
+    said = {
+        key: read(f"{folder}/{key}").text.strip()
+        for key in ("mtu", "speed", "duplex", "operstate", "carrier", "carrier_changes", "type")
+    }
+    try:
+        driver = Path(f"{folder}/device/driver").readlink().name
+    except OSError:
+        driver = ""
+    return {
+        **said,
+        "virtual": not Path(f"{folder}/device").exists(),
+        "driver": driver,
+        "bond": read(f"{BONDING}/{name}").text,
+        "counters": counters(name),
+    }
+
+
+def counters(name: str) -> dict[str, int]:
+    """Since the interface was made. Read twice, they tell what grows."""
+    folder = f"{NET}/{name}/statistics"
+    seen = {each: read(f"{folder}/{each}").text.strip() for each in names(folder)}
+    return {each: int(value) for each, value in seen.items() if value.isdigit()}

@@ -1,0 +1,122 @@
+"""What can be seen of a node's GPUs: nvidia-smi's four answers, the bus, the driver, and the fabric manager.
+
+nvidia-smi runs only while the module is loaded: it would load it, and a look starts nothing. Its four questions are
+asked side by side, since each of them waits for the same driver: a GPU that has fallen off the bus can hold them all.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ..tools.run import read, run
+from .holders import look as look_at_holders
+from .holders import process
+from .pci import BUS
+from .pci import look as look_at_bus
+
+QUESTIONS = {
+    "query": ("-q", "-x"),
+    "topology": ("topo", "-m"),
+    "nvlink_status": ("nvlink", "-s"),
+    "nvlink_errors": ("nvlink", "-e"),
+}
+# Eight GPUs without persistence take this long to answer for the first time.
+SECONDS = 30.0
+# Of this machine's own kind: beside them may be those for programs of 32 bits.
+FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
+FABRIC_UNIT = "nvidia-fabricmanager.service"
+IMEX_UNIT = "nvidia-imex.service"
+FABRIC_LOG = Path("/var/log/fabricmanager.log")
+MOST_OF_THE_LOG = 200_000
+DISPLAY = "0x03"
+
+
+def look(seconds: float = SECONDS) -> dict[str, Any]:
+    """seconds: after which nvidia-smi counts as hanging."""
+    bus = look_at_bus()
+    loaded = read("/sys/module/nvidia/version").text.strip()
+    # Before nvidia-smi is started, which holds the devices itself.
+    holders = look_at_holders()
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        asked = bool(loaded or bus["driver_version"])
+        smi = {name: pool.submit(_ask, argv, seconds) for name, argv in QUESTIONS.items() if asked}
+        virt = pool.submit(run, "systemd-detect-virt")
+        on_disk = pool.submit(run, "modinfo", "-F", "version", "nvidia")
+        fabric_manager = pool.submit(_fabric_manager)
+        smi_answers = {name: answer.result() for name, answer in smi.items()}
+    pids = {int(pid) for pid in re.findall(r"<pid>\s*(\d+)\s*</pid>", smi_answers.get("query", {}).get("text", ""))}
+    return {
+        **bus,
+        "devices": {slot: {**device, **_on_the_bus(slot, device)} for slot, device in bus["devices"].items()},
+        "loaded": loaded,
+        "library": _library(),
+        "smi": smi_answers or None,
+        "virt": virt.result().text.strip(),
+        "on_disk": on_disk.result().text.strip(),
+        "fabric_manager": fabric_manager.result(),
+        **holders,
+        "processes": {str(pid): process(pid) for pid in sorted(pids)},
+        "uptime": read("/proc/uptime").text,
+    }
+
+
+def _ask(argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
+    began = time.monotonic()
+    answer = run("nvidia-smi", *argv, seconds=seconds)
+    return {
+        "text": answer.text,
+        "aside": answer.aside,
+        "why": answer.why,
+        "seconds": round(time.monotonic() - began, 2),
+    }
+
+
+def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
+    """Look at a GPU's link and at its errors; of other devices nothing more is wanted."""
+    if not device["class"].startswith(DISPLAY):
+        return {}
+    folder = f"{BUS}/{slot}"
+    try:
+        # Everybody may read the first 64 bytes; a device that is gone reads as ones.
+        with Path(f"{folder}/config").open("rb") as stream:
+            head = stream.read(4).hex()
+    except OSError:
+        head = ""
+    links = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+    errors = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
+    return {"config": head, **{name: read(f"{folder}/{name}").text.strip() for name in ("numa_node", *links, *errors)}}
+
+
+def _library() -> str:
+    """Return the name of the file that libnvidia-ml.so.1 leads to, which ends with its version."""
+    there = (Path(folder, "libnvidia-ml.so.1") for folder in FOLDERS)
+    return next((path.resolve().name for path in there if path.exists()), "")
+
+
+def _fabric_manager() -> dict[str, Any]:
+    unit = run("systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", FABRIC_UNIT)
+    imex = run("systemctl", "show", "--property=LoadState,ActiveState", IMEX_UNIT)
+    version = run("nv-fabricmanager", "--version")
+    log, log_why = "", ""
+    try:
+        with FABRIC_LOG.open("rb") as stream:
+            stream.seek(max(0, FABRIC_LOG.stat().st_size - MOST_OF_THE_LOG))
+            log = stream.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log_why = f"{FABRIC_LOG}: {error.strerror}"
+    return {
+        "unit": unit.text,
+        "unit_why": unit.why,
+        "imex": imex.text,
+        "version": version.text,
+        "version_why": version.why,
+        "log": log,
+        "log_why": log_why,
+    }

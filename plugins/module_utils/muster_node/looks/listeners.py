@@ -1,0 +1,12 @@
+"""The sockets that listen. Whose they are, ss tells root only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tools.run import run
+
+
+def look() -> dict[str, Any]:
+    answer = run("ss", "-H", "-l", "-n", "-t", "-u", "-p")
+    return {"ss": answer.text, "why": answer.why}

@@ -1,0 +1,73 @@
+"""RDMA adapters as the kernel shows them: ports, their GIDs, firmware, and what they count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..tools.run import names, read
+
+DEVICES = "/sys/class/infiniband"
+# The first ones are what an address or two make; a port can have 256.
+MOST_GIDS = 16
+EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+def look() -> dict[str, Any]:
+    return {
+        "devices": {name: device(name) for name in names(DEVICES)},
+        # What a user without these files has, a rank has not.
+        "uverbs": [name for name in names("/dev/infiniband") if name.startswith("uverbs")],
+    }
+
+
+def device(name: str) -> dict[str, Any]:
+    folder = f"{DEVICES}/{name}"
+    try:
+        slot = Path(f"{folder}/device").readlink().name
+    except OSError:
+        slot = ""
+    return {
+        "firmware": read(f"{folder}/fw_ver").text.strip(),
+        "board": read(f"{folder}/board_id").text.strip(),
+        "kind": read(f"{folder}/hca_type").text.strip(),
+        "slot": slot,
+        "ports": {number: port(f"{folder}/ports/{number}") for number in names(f"{folder}/ports")},
+    }
+
+
+def port(folder: str) -> dict[str, Any]:
+    gids = {}
+    for index in sorted(filter(str.isdigit, names(f"{folder}/gids")), key=int)[:MOST_GIDS]:
+        gid = read(f"{folder}/gids/{index}").text.strip()
+        if gid and gid != EMPTY:
+            kind = read(f"{folder}/gid_attrs/types/{index}").text.strip()
+            gids[index] = {
+                "gid": gid,
+                "type": kind,
+                "netdev": read(f"{folder}/gid_attrs/ndevs/{index}").text.strip(),
+            }
+    return {
+        **{key: read(f"{folder}/{key}").text.strip() for key in ("state", "phys_state", "rate", "link_layer", "lid")},
+        "gids": gids,
+        "counters": counters(folder),
+    }
+
+
+def counters(folder: str) -> dict[str, int]:
+    found = {}
+    for part in ("counters", "hw_counters"):
+        for name in names(f"{folder}/{part}"):
+            value = read(f"{folder}/{part}/{name}").text.strip()
+            if value.isdigit():
+                found[name] = int(value)
+    return found
+
+
+def all_counters() -> dict[str, dict[str, int]]:
+    """By "device/port": to be compared with an earlier look."""
+    return {
+        f"{name}/{number}": counters(f"{DEVICES}/{name}/ports/{number}")
+        for name in names(DEVICES)
+        for number in names(f"{DEVICES}/{name}/ports")
+    }

@@ -1,0 +1,186 @@
+"""The GPU stack of a node: packages, modules on disk and in the kernel, what keeps them there, and who uses them.
+
+Kernel and modules are read from files, never asked for by a system call, and nvidia-smi runs only while the module is
+loaded: it would load it, and a look starts nothing.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+from ..tools.run import Answer, names, read, run
+from .holders import look as look_at_holders
+from .holders import user_name
+
+# dpkg itself is listed for its architecture, which is the machine's.
+PATTERNS = (
+    *("dpkg", "*nvidia*", "libcuda*", "cuda-*", "libcudnn*", "cudnn*", "libnccl*", "libnvsdm*", "nvlsm", "nvlink5*"),
+    *("libnvoptix*", "libnvcuvid*", "datacenter-gpu-manager*", "dkms", "linux-headers-*"),
+)
+SHOW = "--showformat=${binary:Package} ${Version} ${db:Status-Want} ${db:Status-Status} ${Architecture}\\n"
+# Debian's own package renames the module's file, and has modprobe lead from the one name to the other.
+MODULES = ("nvidia", "nvidia-current", "nvidia-current-open")
+UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
+PROPERTIES = (
+    "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,ExecStart,StopWhenUnneeded,FragmentPath,DropInPaths,"
+    "ExecMainStartTimestampMonotonic"
+)
+LAUNCHES = "muster-launch-*"
+# What says what apt, modprobe and systemd do with the stack. Everybody's, so that the right one can be named.
+FILES = (
+    *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
+    *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
+    "/usr/lib/systemd/system/nvidia-persistenced.service",
+)
+SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
+INSTALLER = tuple(
+    f"{folder}/{name}" for folder in ("/usr/bin", "/usr/local/bin") for name in ("nvidia-uninstall", "nvidia-installer")
+)
+INSTALLER_LOG = "/var/log/nvidia-installer.log"
+LIBRARIES = ("/usr/lib/*-linux-gnu/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/lib64/libcuda.so.1")
+NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,name,driver_version,persistence_mode", "--format=csv,noheader")
+# A GPU that has fallen off the bus lets nvidia-smi wait for ever; eight without persistence take a while.
+NVIDIA_SMI_SECONDS = 30.0
+MOST_OF_A_FILE = 20_000
+MOST_LINES = 8
+
+
+def look() -> dict[str, Any]:
+    packages = show_packages()
+    images = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
+    # A copy that somebody has put beside them, as vmlinuz-6.8.0-90-generic.bak, has no modules.
+    kernels = [name for name in images if Path("/lib/modules", name).is_dir()]
+    running = read("/proc/sys/kernel/osrelease").text.strip()
+    loaded = read("/sys/module/nvidia/version").text.strip()
+    loaded_text = read("/proc/driver/nvidia/version").text
+    # Before nvidia-smi is started, which holds the devices itself.
+    holders = look_at_holders()
+    asked = bool(loaded or loaded_text)
+    missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
+    smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
+    return {
+        # It ends with 1 when nothing fits one of the patterns, and lists the rest.
+        "packages": packages.text,
+        "packages_why": packages.why if not packages.text else "",
+        "interrupted": any(name.isdigit() for name in names("/var/lib/dpkg/updates")),
+        "loaded": loaded,
+        "loaded_text": loaded_text,
+        "running": running,
+        "kernels": {kernel: _kernel(kernel) for kernel in dict.fromkeys((*kernels, *filter(None, [running])))},
+        "bootable": kernels,
+        "files": {str(path): _file(path) for pattern in FILES for path in _found(pattern) if path.is_file()},
+        "sources": {str(path): text for path in _all(SOURCES) if (text := _of_nvidia(path))},
+        "reboot_required": Path("/run/reboot-required").exists(),
+        "reboot_required_by": read("/run/reboot-required.pkgs").text.split(),
+        **_unpacked(),
+        **_units(),
+        **holders,
+        "nvidia_smi": {"text": smi.text, "why": smi.why} if smi else None,
+        "evidence": _evidence() if missed else None,
+    }
+
+
+def show_packages() -> Answer:
+    """Show what dpkg knows of the stack's packages."""
+    return run("dpkg-query", "--show", SHOW, *PATTERNS)
+
+
+def _found(pattern: str) -> list[Path]:
+    """Return the paths that fit, or nothing where a folder may not be read."""
+    try:
+        return sorted(Path("/").glob(pattern.lstrip("/")))
+    except OSError:
+        return []
+
+
+def _all(patterns: tuple[str, ...]) -> list[Path]:
+    return [path for pattern in patterns for path in _found(pattern)]
+
+
+def _kernel(kernel: str) -> dict[str, Any]:
+    """Look which module the kernel would load, and whether one could be built for it."""
+    module = run("modinfo", "-k", kernel, *MODULES)
+    return {
+        # It ends with 1 when one of the names is not there, and tells the rest.
+        "modinfo": module.text,
+        "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
+        "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
+        "initramfs": _time(Path(f"/boot/initrd.img-{kernel}"), "st_mtime"),
+        # dpkg keeps the time at which the package was built as that of the file: the inode tells when it came here.
+        "installed": _time(Path(f"/boot/vmlinuz-{kernel}"), "st_ctime"),
+    }
+
+
+def _time(path: Path, which: str) -> float | None:
+    try:
+        return float(getattr(path.stat(), which))
+    except OSError:
+        return None
+
+
+def _evidence() -> dict[str, str]:
+    """Look why a driver that is installed is not loaded."""
+    lines = run("journalctl", "-k", "-b", "-o", "cat", "--no-pager", "-n", "5000").text.splitlines()
+    told = [line for line in lines if any(word in line.lower() for word in ("nvrm", "nvidia", "nouveau"))]
+    return {"kernel_log": "\n".join(told[-MOST_LINES:]), "dkms": run("dkms", "status").text}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        there = path.stat()
+    except OSError as error:
+        return {"why": str(error.strerror)}
+    return {
+        "text": content[:MOST_OF_A_FILE].decode("utf-8", "replace"),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "mode": f"{there.st_mode & 0o7777:04o}",
+        "owner": user_name(there.st_uid),
+        "group": _group(there.st_gid),
+        "changed": there.st_mtime,
+    }
+
+
+def _of_nvidia(path: Path) -> str:
+    """Return the text of a list of apt's that names something of NVIDIA's."""
+    text = read(str(path)).text
+    return text if "nvidia" in text.lower() or "/cuda" in text.lower() else ""
+
+
+def _unpacked() -> dict[str, Any]:
+    """Look for what NVIDIA's runfile leaves: programs and libraries that dpkg knows nothing of."""
+    there = [path for path in INSTALLER if Path(path).exists()]
+    # A package may make the link only when it is configured; the library itself is always in its list.
+    libraries = dict.fromkeys(str(path.resolve()) for path in _all(LIBRARIES) if path.exists())
+    paths = [*there, *libraries]
+    owners = run("dpkg-query", "--search", *paths) if paths else None
+    return {
+        "installer": there,
+        "libraries": list(libraries),
+        "owners": owners.text if owners else "",
+        "owners_why": owners.why if owners and owners.why.endswith(("is not there", " s")) else "",
+        "installer_log": Path(INSTALLER_LOG).exists(),
+    }
+
+
+def _units() -> dict[str, Any]:
+    states = run("systemctl", "show", f"--property={PROPERTIES}", *UNITS)
+    launches = run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", LAUNCHES)
+    return {
+        "units": states.text,
+        "units_why": states.why,
+        "launches": launches.text,
+        "uptime": read("/proc/uptime").text,
+        "now": time.time(),
+    }
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

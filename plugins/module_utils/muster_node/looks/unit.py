@@ -1,0 +1,67 @@
+"""A look from inside a unit like that of a launch: what holds for a login or for root does not hold there."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pwd
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..programs import inside as look_inside
+from ..programs import torch_facts
+from ..tools.run import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Starting Python takes 0.05 s, and on a busy node with a cold disk some seconds; importing torch with CUDA reads 3 GB.
+SECONDS = {"build": 15.0, "load": 50.0}
+SLACK = 5.0
+
+
+def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Look as the user, from a unit where that can be had: {way, why, inside}. way: unit, self or none."""
+    depth = "load" if load else "build"
+    wish = {
+        "torchrun": torchrun,
+        "ask": inspect.getsource(torch_facts),
+        "depth": depth,
+        "seconds": SECONDS[depth],
+    }
+    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(wish)!r})\n"
+    why = why_no_unit(user)
+    argv = [sys.executable, "-I", "-S", "-"]
+    if not why:
+        argv = [*unit(properties, SECONDS[depth] + SLACK), "--", *argv]
+    done = run(*argv, stdin=program, seconds=SECONDS[depth] + SLACK)
+    said = next((line for line in reversed(done.text.splitlines()) if line.startswith(look_inside.MARK)), "")
+    try:
+        inside = json.loads(said.removeprefix(look_inside.MARK))
+    except ValueError:
+        failed = done.why or "the look from inside gave no answer"
+        return {"way": "self" if why else "none", "why": why or failed, "inside": None}
+    return {"way": "self" if why else "unit", "why": why, "inside": inside}
+
+
+def unit(properties: Mapping[str, str], seconds: float) -> list[str]:
+    """Return the command that runs one in such a unit, hands through what it says, and leaves no unit behind."""
+    limits = {**properties, "RuntimeMaxSec": f"{seconds:.0f}s"}
+    name = f"muster-look-{secrets.token_hex(4)}.service"
+    words = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--unit", name]
+    return [*words, *(word for key, value in limits.items() for word in ("--property", f"{key}={value}"))]
+
+
+def why_no_unit(user: str) -> str:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return f"the training user {user} does not exist"
+    if os.geteuid() != 0:
+        return "only root may start a unit as the training user (ansible_become)"
+    if not Path("/run/systemd/system").is_dir():
+        return "systemd does not run here"
+    return ""

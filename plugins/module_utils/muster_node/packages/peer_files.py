@@ -1,0 +1,217 @@
+"""Fetches files from peers over the ssh mesh: the part of it that touches the node."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import random
+import select
+import subprocess
+import tarfile
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.packages import peer_files as domain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO
+
+KNOWN_HOSTS = ".ssh/muster_known_hosts"
+NEW = ".new-"
+# As many tries as it takes when all nodes come at once: sshd lets 10 connections wait for their login (MaxStartups).
+TRIES = 8
+STALLED = 60  # seconds without a byte
+CHUNK = 1 << 20
+OPTIONS = (
+    *("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ServerAliveInterval=10"),
+    # The user's own settings for connections that are shared, or that print, must not stand in the way.
+    *("ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes", "LogLevel=ERROR"),
+)
+
+
+class Stream:
+    """Standard output of ssh. Reading from it ends with an error when nothing comes any more."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.left = b""
+        self.count = 0
+
+    def read(self, size: int) -> bytes:
+        if not self.left:
+            if not select.select([self.handle], [], [], STALLED)[0]:
+                raise TimeoutError(f"nothing came for {STALLED} s")
+            self.left = os.read(self.handle, CHUNK)
+            self.count += len(self.left)
+        part, self.left = self.left[:size], self.left[size:]
+        return part
+
+    def skip_to(self, line: bytes) -> bool:
+        """Skip what a login shell printed. Whether the line came."""
+        before = b""
+        while line not in before:
+            part = self.read(CHUNK)
+            if not part or len(before) > CHUNK:
+                return False
+            before += part
+        self.left = before.partition(line)[2] + self.left
+        return True
+
+
+class User:
+    """The user whom the mesh lets in."""
+
+    def __init__(self, name: str) -> None:
+        self.entry = pwd.getpwnam(name)
+        self.known_hosts = f"{self.entry.pw_dir}/{KNOWN_HOSTS}"
+        self.how: dict[str, Any] = {
+            "cwd": "/",
+            "env": {"PATH": os.defpath, "LC_ALL": "C", "HOME": self.entry.pw_dir, "USER": name, "LOGNAME": name},
+        }
+        if os.geteuid() == 0:
+            self.how |= {
+                "user": self.entry.pw_uid,
+                "group": self.entry.pw_gid,
+                "extra_groups": os.getgrouplist(name, self.entry.pw_gid),
+            }
+
+    def known_peers(self) -> frozenset[str]:
+        # As the user: root has no rights on many file servers.
+        done = subprocess.run(["cat", self.known_hosts], capture_output=True, text=True, check=False, **self.how)
+        known: frozenset[str] = domain.known_peers(done.stdout)
+        return known
+
+    def ssh(self, peer: str, command: str, said: IO[bytes]) -> Any:
+        options = [f"-o{option}" for option in (*OPTIONS, f'UserKnownHostsFile="{self.known_hosts}"')]
+        argv = ["ssh", "-n", "-T", *options, "--", peer, command]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=said, **self.how)
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def is_there(folder: Path, file: domain.Wanted) -> bool:
+    path = folder / file.name
+    return path.is_file() and not path.is_symlink() and sha256_of(path) == file.sha256
+
+
+def prepare(folder: Path) -> None:
+    """The folder is there and root's alone; what an earlier run was killed over is gone from it."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise domain.PeerFilesError(f"{folder} must belong to root, and nobody else may write in it")
+    for leftover in folder.glob(f"{NEW}*"):
+        leftover.unlink(missing_ok=True)
+
+
+def fetch(
+    user: str, peers: Sequence[str], source: str, target: str, files: Sequence[domain.Wanted]
+) -> tuple[list[str], list[domain.Attempt]]:
+    """Fetch what is not there, from one peer after the other. Return the names still missing, and what was tried."""
+    folder = Path(target)
+    missing = [file for file in files if not is_there(folder, file)]
+    attempts: list[domain.Attempt] = []
+    if not missing:
+        return [], attempts
+    prepare(folder)
+    try:
+        who = User(user)
+        known = who.known_peers()
+    except KeyError:
+        known = frozenset()
+    for peer in peers:
+        if not missing:
+            break
+        if peer not in known:
+            attempts.append(domain.Attempt(peer, why=f"{user} knows no host key of it: the ssh mesh is not there"))
+            continue
+        tried = _ask(who, peer, source, folder, missing)
+        attempts.append(tried)
+        missing = [file for file in missing if file.name not in tried.fetched]
+    return [file.name for file in missing], attempts
+
+
+def _ask(who: User, peer: str, source: str, folder: Path, files: Sequence[domain.Wanted]) -> domain.Attempt:
+    tried = _once(who, peer, source, folder, files)
+    for number in range(1, TRIES):
+        if tried.fetched or not domain.hung_up(tried.why):
+            break
+        time.sleep(number * random.SystemRandom().uniform(0.2, 1.0))
+        tried = _once(who, peer, source, folder, files)
+    return tried
+
+
+def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domain.Wanted]) -> domain.Attempt:
+    expected = {file.name: file.sha256 for file in files}
+    fetched: list[str] = []
+    wrong = broke = ""
+    with tempfile.TemporaryFile() as said:
+        ssh = who.ssh(peer, domain.remote_command(source, list(expected)), said)
+        stream = Stream(ssh.stdout.fileno())
+        try:
+            if stream.skip_to(domain.BEGIN):
+                wrong = _unpack(stream, folder, expected, fetched)
+        except tarfile.TarError as problem:
+            broke = f"what came broke off ({problem})"
+        except TimeoutError as problem:
+            wrong = str(problem)
+            ssh.kill()
+        finally:
+            # With nobody to write to, tar and ssh end.
+            ssh.stdout.close()
+            code = ssh.wait()
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    # What ssh and tar say themselves is nearer to the cause than an archive that ends too early.
+    if broke and not text.strip():
+        wrong = broke
+    why = wrong or domain.why_not(code, text, fetched, list(expected))
+    return domain.Attempt(peer, tuple(fetched), stream.count, why)
+
+
+def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[str]) -> str:
+    """Write the files of the archive that were asked for and are what they should be."""
+    wrong = ""
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() and member.name in expected else None
+            if content is None:
+                continue
+            if _write(content, folder / member.name, expected[member.name]):
+                fetched.append(member.name)
+            else:
+                wrong = f"its {member.name} is not what it should be (sha256)"
+    return wrong
+
+
+def _write(content: IO[bytes], path: Path, sha256: str) -> bool:
+    """Write the file at once or not at all. Whether it is what it should be."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=NEW)
+    temporary = Path(name)
+    digest = hashlib.sha256()
+    try:
+        with os.fdopen(handle, "wb") as file:
+            while chunk := content.read(CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != sha256:
+            return False
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        return True
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

@@ -1,0 +1,270 @@
+"""The folder with a node's PyTorch environments: reading it, and the steps that change it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import inspect
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from errno import EACCES
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.pytorch import env as domain
+
+from ..programs import torch_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+LOOK_TIMEOUT = {"files": 60, "import": 300}
+
+
+class PytorchError(Exception):
+    """One sentence about what stands in the way and what to do, and what belongs into the result with it."""
+
+    def __init__(self, what: str, mend: str = "", **more: Any) -> None:
+        super().__init__(f"{what}. {mend}" if mend else what)
+        self.more = more
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no output"])[-1].strip()
+
+
+def clean_environment() -> dict[str, str]:
+    """The module's environment without what would lead Python or pip elsewhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return {**kept, "LC_ALL": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+
+
+@dataclass(frozen=True)
+class LookedAs:
+    """The user as whom the look is taken: what root can import says little about the training user."""
+
+    name: str
+    ids: dict[str, Any]
+
+    @classmethod
+    def choose(cls, wanted: str) -> LookedAs:
+        if os.geteuid() != 0:
+            return cls(pwd.getpwuid(os.geteuid()).pw_name, {})
+        for name in (wanted, "nobody"):
+            with contextlib.suppress(KeyError):
+                entry = pwd.getpwnam(name)
+                groups = os.getgrouplist(name, entry.pw_gid)
+                return cls(name, {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups})
+        raise PytorchError(f"there is neither a user {wanted} nor a user nobody to look as")
+
+
+class PytorchRoot:
+    """The folder with the environments: reading it, and the steps that change it."""
+
+    def __init__(self, root: str, look_as: LookedAs) -> None:
+        self.root = Path(root)
+        self.envs = self.root / "envs"
+        self.link = self.root / "current"
+        self.look_as = look_as
+        self.looks: dict[str, dict[str, Any]] = {}
+
+    # Reading
+
+    def look(self, environment: Path, depth: str) -> dict[str, Any]:
+        """What the environment's own Python says about it; `error` when it says nothing."""
+        try:
+            done = subprocess.run(
+                [str(environment / "bin" / "python"), "-I", "-", depth],
+                input=inspect.getsource(torch_facts),
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd="/",
+                timeout=LOOK_TIMEOUT[depth],
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
+                **self.look_as.ids,
+            )
+            answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
+        except OSError as problem:
+            error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
+            mend = (
+                "pytorch_python and pytorch_root must lie where every user may read" if problem.errno == EACCES else ""
+            )
+            return {"error": error, "mend": mend}
+        except subprocess.TimeoutExpired:
+            return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
+        except ValueError:
+            said = f"exit status {done.returncode}: {last_line(done.stderr)}"
+            return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
+        return answer
+
+    def environment(self, name: str) -> domain.Environment:
+        look = self.looks[name] = self.look(self.envs / name, "files")
+        if "packages" not in look:
+            return domain.Environment(faults=(look["error"],))
+        return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
+
+    def observe(self, wish: domain.Wish, keep: int) -> domain.Observed:
+        link = str(self.link.readlink()) if self.link.is_symlink() else ""
+        leads_to = Path(os.path.normpath(self.root / link)) if link else None
+        names = self.names()
+        current = leads_to.name if leads_to and leads_to.parent == self.envs else ""
+        if current not in names:
+            current = ""
+        looked: dict[str, domain.Environment | None] = dict.fromkeys(names)
+        if current:
+            looked[current] = self.environment(current)
+        observed = domain.Observed(link, current, looked)
+        if domain.plan(wish, observed, keep).changed:
+            # Now it matters what the others are, and who uses them.
+            looked |= {name: self.environment(name) for name in names if name != current}
+            observed = domain.Observed(link, current, looked, self.in_use())
+        return observed
+
+    def names(self) -> list[str]:
+        """The environments, newest first. A link, or a folder that no wish would name, is somebody else's."""
+        if not self.envs.is_dir():
+            return []
+        with os.scandir(self.envs) as entries:
+            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and domain.is_environment(e.name)]
+        return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
+
+    def in_use(self) -> frozenset[str]:
+        """Environments that a process runs from, works in, or has files of in its memory."""
+        prefix = f"{self.envs.resolve()}/"
+        used: set[str] = set()
+        for process in Path("/proc").glob("[0-9]*"):
+            texts = []
+            # A process may end at any moment, and a kernel thread has no exe.
+            with contextlib.suppress(OSError):
+                texts.append(f"{(process / 'cwd').readlink()}/")
+                texts.append((process / "cmdline").read_text(errors="replace"))
+            with contextlib.suppress(OSError):
+                texts.append((process / "maps").read_text(errors="replace"))
+            for text in texts:
+                used.update(part.partition("/")[0] for part in text.split(prefix)[1:])
+        return frozenset(used)
+
+    # Changing
+
+    def prepare(self) -> None:
+        self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def lock(self, timeout: int) -> Iterator[int]:
+        """One run at a time. pip inherits the lock: when its run is killed, the next one waits for pip."""
+        handle = os.open(self.envs, os.O_RDONLY)
+        try:
+            deadline = time.monotonic() + timeout
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise PytorchError(
+                            f"another run has been at work in {self.root} for more than {timeout} s",
+                            "Wait for it, or look on the node what its pip does",
+                        ) from None
+                    time.sleep(1)
+            yield handle
+        finally:
+            os.close(handle)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.envs / name)
+
+    def switch(self, name: str) -> None:
+        if self.link.exists() and not self.link.is_symlink():
+            raise PytorchError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
+        beside = self.root / ".current.new"
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(f"envs/{name}")
+        beside.replace(self.link)
+
+    def build(self, name: str, python: str, install: Callable[[Path], None], lock: int) -> None:
+        """A new environment under its final path: its scripts carry that path, so it cannot be moved."""
+        path = self.envs / name
+        try:
+            self.make_venv(path, python, lock)
+            install(path)
+        except PytorchError:
+            # Gigabytes that nobody can use; with a full disk they are the cause.
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+
+    def make_venv(self, path: Path, python: str, lock: int, *options: str) -> None:
+        made = self.run([python, "-m", "venv", *options, str(path)], lock)
+        if made.returncode != 0:
+            raise PytorchError(f"no virtual environment can be made ({last_line(made.stdout)})")
+
+    @staticmethod
+    def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={**clean_environment(), **(more or {})},
+            pass_fds=(lock,),
+        )
+
+
+@contextlib.contextmanager
+def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
+    """pip takes one bundle, so the system's and the extra one are joined for as long as it runs."""
+    if not extra_ca:
+        yield {}
+        return
+    base = SYSTEM_CA
+    if not base.exists():
+        base = next(environment.glob("lib/python3*/site-packages/pip/_vendor/certifi/cacert.pem"), base)
+    try:
+        bundle = base.read_text() + "\n" + Path(extra_ca).read_text()
+    except OSError as problem:
+        raise PytorchError(
+            f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
+            "See pytorch_extra_ca",
+        ) from None
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(bundle)
+        file.flush()
+        yield {"PIP_CERT": file.name}
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """version: as "3.12". ensurepip: the module by which it makes environments with pip in them; empty for none."""
+
+    version: str
+    machine: str
+    ensurepip: str
+
+    @property
+    def pip(self) -> Path | None:
+        """The wheel of pip that comes with it: Python's own, or the one of Debian and Ubuntu."""
+        folders = (Path(self.ensurepip).parent / "_bundled", Path("/usr/share/python-wheels"))
+        return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)
+
+
+def ask_python(python: str) -> Interpreter:
+    question = (
+        "import sys, os, importlib.util as u;"
+        "spec = u.find_spec('ensurepip');"
+        "print('%d.%d' % sys.version_info[:2], os.uname().machine, spec.origin if spec else '', sep='\\n')"
+    )
+    command = [python, "-I", "-S", "-c", question]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as problem:
+        raise PytorchError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
+    return Interpreter(*done.stdout.splitlines())

@@ -1,0 +1,139 @@
+"""Connections to several nodes from one action plugin.
+
+A launch is one thing with one supervisor, so one plugin talks to all of its nodes, each by the connection, user, jump
+host and privilege escalation that the inventory gives it: what Ansible's own task executor would set up for that host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.parsing.convert_bool import boolean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ansible.plugins.action import ActionBase
+    from ansible.plugins.connection import ConnectionBase
+
+DEFAULT_INTERPRETER = "/usr/bin/python3"
+# The program and its payload come on standard input, one behind the other: the payload may hold secrets, which have no
+# place in an argument list that every user of the node can read.
+BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))"
+NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
+
+
+class NodeError(Exception):
+    """The node could not be asked, or did not answer sensibly. `reachable` tells which."""
+
+    def __init__(self, message: str, *, reachable: bool) -> None:
+        super().__init__(message)
+        self.reachable = reachable
+
+
+@dataclass
+class NodeConnection:
+    """Runs a program, such as plugins/module_utils/muster_node/programs/launch.py, on one node."""
+
+    name: str
+    connection: ConnectionBase
+    interpreter: str
+    program: str
+
+    def call(self, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
+        """Pipe the program into the node's Python; return the JSON object that it prints. Raises NodeError."""
+        program = to_bytes(self.program)
+        text = b"%d\n%s%s" % (len(program), program, to_bytes(json.dumps(payload)))
+        command = f"{self.interpreter} -I -S -c {shlex.quote(BOOTSTRAP)} {verb}"
+        become = self.connection.become if privileged else None
+        if become is not None:
+            command = become.build_become_command(command, self.connection._shell)
+        try:
+            code, out, err = self.connection.exec_command(command, in_data=text, sudoable=become is not None)
+        except AnsibleConnectionFailure as exc:
+            raise NodeError(one_line(str(exc)), reachable=False) from exc
+        except AnsibleError as exc:
+            raise NodeError(one_line(str(exc)), reachable=True) from exc
+        for line in reversed(to_text(out).splitlines()):
+            if line.startswith("{"):
+                try:
+                    answer = json.loads(line)
+                except ValueError:
+                    continue  # noise of a login script that happens to begin with a brace
+                if isinstance(answer, dict):
+                    return answer
+        said = one_line(to_text(err)) or one_line(to_text(out)) or "nothing"
+        raise NodeError(f"{verb} ended with code {code} and said: {said}", reachable=True)
+
+
+def one_line(text: str) -> str:
+    """The last lines of a message on one line, without Ansible's preamble: ssh and Python put the reason last."""
+    reason = text.rpartition("can be reached over ssh: ")[2]
+    return " ".join(" ".join(line.split()) for line in reason.strip().splitlines()[-3:])[-400:]
+
+
+def connect(
+    action: ActionBase, host: str, task_vars: Mapping[str, Any], program: str, *, fresh: bool = False
+) -> NodeConnection:
+    """Set up (without connecting yet) the connection that the inventory describes for this host.
+
+    A fresh one is a new connection of its own, even where ssh would reuse one that is open: it proves the way in.
+    """
+    variables = {**task_vars["hostvars"].raw_get(host), "hostvars": task_vars["hostvars"]}
+    templar = action._templar.copy_with_new_env(available_variables=variables)
+    kind = templar.template(variables.get("ansible_connection", constants.DEFAULT_TRANSPORT))
+    play_context = action._play_context.copy()
+    play_context.connection = kind
+    play_context.remote_addr = str(templar.template(variables.get("ansible_host", host)))
+    connection, _ = action._shared_loader_obj.connection_loader.get_with_context(
+        kind, play_context, new_stdin=None, task_uuid=action._task._uuid, ansible_playbook_pid=str(os.getppid())
+    )
+    if not connection:
+        raise AnsibleError(f"{host}: there is no connection plugin {kind!r} (ansible_connection).")
+    become = become_plugin(action, variables, templar)
+    if become is not None:
+        connection.set_become_plugin(become)
+    task_keys = {**action._task.dump_attrs(), "timeout": play_context.timeout}
+    if play_context.password:
+        task_keys["password"] = play_context.password
+    if become is not None and play_context.become_pass:
+        task_keys["become_pass"] = play_context.become_pass
+    plugins = [("connection", connection), ("shell", connection._shell)]
+    if become is not None:
+        plugins.append(("become", become))
+    for category, plugin in plugins:
+        names = constants.config.get_plugin_vars(category, plugin._load_name)
+        options = {name: templar.template(variables[name]) for name in names if name in variables}
+        plugin.set_options(task_keys=task_keys, var_options=options)
+    if fresh and kind == "ssh":
+        # ssh takes the first of two values, so this goes before what the user has set.
+        connection.set_option("ssh_args", f"{NOT_SHARED} {connection.get_option('ssh_args') or ''}".rstrip())
+    connection._play_context = play_context.set_task_and_variable_override(
+        task=action._task, variables=variables, templar=templar
+    )
+    wanted = str(
+        templar.template(
+            variables.get("ansible_python_interpreter", constants.config.get_config_value("INTERPRETER_PYTHON"))
+        )
+    )
+    # "auto" and its like are searches that cost a round trip; every supported system has this path.
+    interpreter = wanted if wanted.startswith("/") else DEFAULT_INTERPRETER
+    return NodeConnection(host, connection, interpreter, program)
+
+
+def become_plugin(action: ActionBase, variables: Mapping[str, Any], templar: Any) -> Any:
+    wish = variables.get("ansible_become")
+    if not (boolean(templar.template(wish)) if wish is not None else action._task.become):
+        return None
+    name = templar.template(variables.get("ansible_become_method", action._task.become_method))
+    plugin = action._shared_loader_obj.become_loader.get(name)
+    if plugin is None:
+        raise AnsibleError(f"There is no become plugin {name!r} (ansible_become_method).")
+    return plugin

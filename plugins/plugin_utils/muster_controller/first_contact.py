@@ -1,0 +1,251 @@
+"""Asking a node for its host key over the way that ssh itself would take, without logging in.
+
+How ssh would go (address, port, jump host, the files it looks the key up in) is asked of `ssh -G`; the key is shown
+in the first half of a connection, before anybody says who they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import paramiko
+
+from muster.network import known_hosts, trust
+from muster.network.known_hosts import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TIMEOUT = 12.0
+# ssh's names of the algorithms with which a key of a type signs, where they differ.
+ALGORITHMS = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
+# What a connection that fails prints is in the exception as well.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
+
+
+@dataclass(frozen=True)
+class Road:
+    """A node, and the arguments that ssh is given for it; None where the node is not reached over ssh."""
+
+    node: str
+    host: str
+    arguments: tuple[str, ...] | None
+    wanted: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """What ssh makes of a road.
+
+    name: what it looks the key up under. files: where. through: the command that carries the connection, if any.
+    """
+
+    hostname: str = ""
+    port: int = 22
+    name: str = ""
+    files: tuple[str, ...] = ()
+    through: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"[{self.hostname}]:{self.port}" if ":" in self.hostname else f"{self.hostname}:{self.port}"
+
+
+class NoKeyError(Exception):
+    """Why no key was shown."""
+
+
+def meet(road: Road, project: str, replace: Sequence[str]) -> trust.Row:
+    """Ask one node for its keys, and decide."""
+    if road.arguments is None:
+        return trust.decide(trust.Contact(road.node, "", road.host, local=True), [], project, replace)
+    end = where_it_ends(road, project)
+    known = [entry for path in end.files for entry in known_hosts.entries(read(path), path) if entry.names(end.name)]
+    keys: list[Key] = []
+    error = end.error
+    asked: list[list[str]] = []
+    while not error:
+        types = trust.types_to_ask(keys, known, road.wanted, asked)
+        if not types:
+            break
+        asked.append(types)
+        try:
+            keys.append(show_key(end, types))
+        except NoKeyError as exc:
+            # A node that has shown one key need not have others.
+            error = "" if keys else str(exc)
+    contact = trust.Contact(
+        node=road.node,
+        host=end.name,
+        address=end.shown,
+        keys=tuple(keys),
+        error=error,
+        wanted=road.wanted,
+        reads=project in end.files,
+    )
+    return trust.decide(contact, known, project, replace)
+
+
+def read(path: str) -> str:
+    """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return ""
+
+
+def where_it_ends(road: Road, project: str) -> End:
+    """What ssh would do with the arguments. The project's own file may not be there yet."""
+    told = subprocess.run(
+        ["ssh", *(road.arguments or ()), "-G", road.host], check=False, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    if told.returncode != 0:
+        return End(road.host, error=f"ssh does not take its arguments: {' '.join(told.stderr.split())}")
+    settings: dict[str, str] = {}
+    for line in told.stdout.splitlines():
+        keyword, _, value = line.partition(" ")
+        settings.setdefault(keyword, value)
+    hostname, port = settings.get("hostname", road.host), int(settings.get("port", "22"))
+    files: list[str] = []
+    for keyword in ("userknownhostsfile", "globalknownhostsfile"):
+        value = settings.get(keyword, "")
+        existing = {path for path in known_hosts.candidates(value) if Path(path).expanduser().exists()}
+        paths = known_hosts.paths_of(value, {project, *existing})
+        files += [str(Path(path).expanduser()) for path in paths]
+    return End(
+        hostname=hostname,
+        port=port,
+        name=known_hosts.host_name(hostname, port, settings.get("hostkeyalias", "")),
+        files=tuple(os.path.realpath(path) for path in files),
+        through=through(settings, road.arguments or (), hostname, port),
+    )
+
+
+def through(settings: dict[str, str], arguments: Sequence[str], hostname: str, port: int) -> tuple[str, ...]:
+    """The command that carries the connection; nothing where it goes straight to the node."""
+    jump = settings.get("proxyjump", "none")
+    if jump != "none":
+        *before, last = jump.split(",")
+        user, _, place = last.rpartition("@")
+        target = f"[{hostname}]:{port}" if ":" in hostname else f"{hostname}:{port}"
+        # As ssh does it itself: its other arguments are not handed on, but for the file of settings.
+        command = ["ssh", *_settings_file(arguments), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+        command += ["-J", ",".join(before)] if before else []
+        command += ["-l", user] if user else []
+        place, jump_port = _split_port(place)
+        command += ["-p", jump_port] if jump_port else []
+        return (*command, "-W", target, place)
+    command_line = settings.get("proxycommand", "none")
+    if command_line != "none":
+        tokens = {"%%": "%", "%h": hostname, "%p": str(port), "%r": settings.get("user", ""), "%n": hostname}
+        for token, value in tokens.items():
+            command_line = command_line.replace(token, value)
+        return ("/bin/sh", "-c", f"exec {command_line}")
+    return ()
+
+
+def _settings_file(arguments: Sequence[str]) -> list[str]:
+    for place, argument in enumerate(arguments):
+        if argument == "-F":
+            return ["-F", arguments[place + 1]]
+        if argument.startswith("-F"):
+            return [argument]
+    return []
+
+
+def _split_port(place: str) -> tuple[str, str]:
+    if place.startswith("["):
+        host, _, port = place[1:].partition("]")
+        return host, port.removeprefix(":")
+    host, _, port = place.partition(":")
+    return host, port
+
+
+def show_key(end: End, types: Sequence[str]) -> Key:
+    """The host key of one of these types that the node shows, the first that it has. Raises NoKeyError."""
+    with connected(end) as sock:
+        try:
+            transport = paramiko.Transport(sock)
+        except (OSError, EOFError, paramiko.SSHException) as exc:
+            raise NoKeyError(str(exc)) from exc
+        transport.banner_timeout = TIMEOUT
+        try:
+            offered = [name for kind in types for name in ALGORITHMS.get(kind, [kind])]
+            transport.get_security_options().key_types = offered
+            transport.start_client(timeout=TIMEOUT)
+            key = transport.get_remote_server_key()
+        except paramiko.SSHException as exc:
+            raise NoKeyError(_plain(str(exc))) from exc
+        except (OSError, EOFError) as exc:
+            raise NoKeyError(f"the connection broke: {exc or 'nothing came'}") from exc
+        finally:
+            transport.close()
+    return Key(key.get_name(), key.get_base64())
+
+
+def _plain(reason: str) -> str:
+    if "banner" in reason:
+        return "something answers, but not as an ssh server"
+    return " ".join(reason.split())
+
+
+@contextlib.contextmanager
+def connected(end: End) -> Iterator[socket.socket]:
+    """A socket to the node's sshd. Raises NoKeyError."""
+    if not end.through:
+        try:
+            sock = socket.create_connection((end.hostname, end.port), timeout=TIMEOUT)
+        except socket.gaierror as exc:
+            raise NoKeyError(f"{end.hostname} cannot be resolved ({exc.strerror})") from exc
+        except TimeoutError as exc:
+            raise NoKeyError(f"nothing answered within {TIMEOUT:.0f} s") from exc
+        except OSError as exc:
+            raise NoKeyError((exc.strerror or str(exc)).lower()) from exc
+        with sock:
+            yield sock
+        return
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        subprocess.Popen(
+            end.through,
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        theirs.close()
+        try:
+            yield ours
+        except NoKeyError as exc:
+            ours.close()
+            said = _end_of(process)
+            raise NoKeyError(f"through {shlex.join(end.through[:1])} ... {end.through[-1]}: {said or exc}") from exc
+        finally:
+            ours.close()
+            _end_of(process)
+
+
+def _end_of(process: subprocess.Popen[str]) -> str:
+    """What the command said, once it has ended; it is ended when it does not by itself."""
+    try:
+        _, said = process.communicate(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        _, said = process.communicate()
+    except ValueError:
+        return ""  # it was asked before
+    return " ".join(" ".join((said or "").split()).split("\r"))[-300:]

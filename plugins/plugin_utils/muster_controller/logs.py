@@ -1,0 +1,119 @@
+"""The controller's copy of a launch's logs and artifacts: artifacts/<cluster>/<run>/."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from muster.launch.plan import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TAIL = 32 * 1024  # characters of each log kept for judging
+EVENT = "@muster "  # a line of a rank that begins so carries one JSON object for the controller
+
+
+class LogBook:
+    """Writes each log part where it belongs, keeps its offset and its end, and hands on complete lines."""
+
+    def __init__(self, folder: Path, plan: dict[str, Any], on_line: Callable[[int, str, str], None]) -> None:
+        """on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on."""
+        self.folder = folder
+        self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
+        self.on_line = on_line
+        self.seen: dict[tuple[str, str], int] = {}
+        self.tails: dict[tuple[str, str], str] = {}
+        self.partial: dict[tuple[str, str], str] = {}
+        self.events: list[dict[str, Any]] = []
+        # A launch that is attached to once more is fetched whole once more.
+        shutil.rmtree(folder / "logs", ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def keep_plan(self, plan: dict[str, Any]) -> None:
+        write_json(self.folder / "plan.json", masked(plan))
+
+    def offsets(self, node: str) -> dict[str, int]:
+        return {key: offset for (name, key), offset in self.seen.items() if name == node}
+
+    def take(self, node: str, logs: dict[str, dict[str, Any]]) -> None:
+        for key, part in logs.items():
+            seen = self.seen.get((node, key), 0)
+            if part["offset"] <= seen:
+                continue  # an answer that was overtaken by a later one
+            # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
+            text = part["text"] if part["begin"] == seen else last_bytes(part["text"], part["offset"] - seen)
+            self.seen[node, key] = part["offset"]
+            path = self.path(node, key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(text)
+            self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
+            if key != "agent":
+                self.split_lines(node, key, text)
+
+    def split_lines(self, node: str, key: str, text: str) -> None:
+        local, stream = key.split("/")
+        rank = self.first_rank[node] + int(local)
+        lines = (self.partial.get((node, key), "") + text).split("\n")
+        self.partial[node, key] = lines.pop()
+        for line in lines:
+            if stream == "stdout" and line.startswith(EVENT):
+                self.take_event(rank, node, line)
+            else:
+                self.on_line(rank, stream, line)
+
+    def take_event(self, rank: int, node: str, line: str) -> None:
+        try:
+            event = json.loads(line[len(EVENT) :])
+        except ValueError:
+            return  # a line cut short by the rank's death
+        if isinstance(event, dict):
+            event = {**event, "from_rank": rank, "from_node": node}
+            self.events.append(event)
+            self.on_line(rank, "event", json.dumps(event))
+
+    def path(self, node: str, key: str) -> Path:
+        if key == "agent":
+            return self.folder / "logs" / node / "torchrun.log"
+        local, stream = key.split("/")
+        return self.folder / "logs" / node / f"rank{self.first_rank[node] + int(local)}.{stream}.log"
+
+    def tail(self, node: str, key: str) -> str:
+        return self.tails.get((node, key), "")
+
+    def stderr_tails(self, node: str) -> dict[str, str]:
+        return {
+            key.split("/")[0]: text
+            for (name, key), text in self.tails.items()
+            if name == node and key.endswith("/stderr")
+        }
+
+
+def last_bytes(text: str, count: int) -> str:
+    return text.encode()[-count:].decode("utf-8", "replace")
+
+
+def write_json(path: Path, value: Any, *, private: bool = False) -> None:
+    """Write a value; see write_text."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.touch(mode=0o600 if private else 0o666)
+    fresh.write_text(text, encoding="utf-8", errors="replace")
+    fresh.replace(path)
+
+
+def point_latest(folder: Path) -> None:
+    """Let `latest` beside this run's folder point to it."""
+    fresh = folder.parent / f".latest.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(folder.name)
+    fresh.replace(folder.parent / "latest")

@@ -1,0 +1,222 @@
+"""What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
+
+There is one Reporter in ansible-playbook. The callback report tells it what happens, and whichever callback comes to
+the end first has the page written: the last line on the screen (callback road) names it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import multiprocessing
+import os
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.inventory.secrets import is_secret
+from muster.launch.plan import MASK, SECRET_NAME, masked_url
+from muster_controller import runs
+
+from .page import PAGE, write_page
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+# What ssh says where the host key is not the one that is known, or none is.
+UNTRUSTED = "Host key verification failed"
+FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
+# They look at nothing that a report could tell of, or write one themselves.
+WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
+LONGEST_REASON = 4000  # characters
+SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
+WORKERS_END = 20.0  # seconds; a supervisor that is interrupted ends its launch everywhere first
+EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
+
+
+class Reporter:
+    """began, and then play, took and failed as things happen, and end."""
+
+    def __init__(self) -> None:
+        self.run: dict[str, Any] = {}
+        self.playbooks: list[str] = []
+        self.cluster_folder: Path | None = None
+        self.folders: list[Path] = []
+        self.failures: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.options: list[str] = []
+        self.clock = 0.0
+        self.process = 0
+        self.page: Path | None = None
+        self.ended = False
+
+    def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
+        """A playbook begins, the first of this run or the next. options: the command line's, as Ansible has them."""
+        self.ended = False
+        self.playbooks.append(playbook)
+        if self.run:
+            return
+        self.clock = time.monotonic()
+        self.process = os.getpid()
+        tags = [tag for tag in options.get("tags") or () if tag != "all"]
+        self.options = command_options(options, tags)
+        self.run = {
+            "schema": 1,
+            "id": runs.begin(),
+            "cluster": "",
+            "check": bool(options.get("check")),
+            "tags": tags,
+            "limit": options.get("subset") or "",
+            "began": now(),
+            "options": {},
+            "nodes": [],
+            "failures": [],
+        }
+
+    def play(self, name: str, extra_vars: Mapping[str, Any]) -> None:
+        self.end_of_step()
+        self.steps.append({"name": name, "seconds": 0.0, "began": time.monotonic()})
+        self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
+
+    def took(self, result: Mapping[str, Any]) -> None:
+        """A task has told something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        if isinstance(result.get("verdict"), dict):
+            for failure in self.failures:
+                failure["before_verdict"] = True
+        cluster = result.get("cluster")
+        if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
+            self.cluster_folder = Path(cluster["folder"])
+            self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
+        if isinstance(result.get("artifacts"), str) and runs.RUN_ID.match(Path(result["artifacts"]).name):
+            folder = Path(result["artifacts"])
+            self.folders += [folder] if folder not in self.folders else []
+
+    def failed(self, host: str, task: str, result: Mapping[str, Any], *, once: bool, unreachable: bool) -> None:
+        if isinstance(result.get("verdict"), dict):
+            return  # the verdict says it, and more
+        node = EVERYBODY if once or host == "localhost" else host
+        failure = {"node": node, "task": task, "why": reason(result), "unreachable": unreachable}
+        self.failures.append({**failure, "before_verdict": False, "host": host})
+
+    def end_of_step(self) -> None:
+        if self.steps and "began" in self.steps[-1]:
+            self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
+
+    def interrupted(self) -> None:
+        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is told all the same."""
+        if self.ended or not self.run or os.getpid() != self.process:
+            return
+        # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.
+        for worker in multiprocessing.active_children():
+            worker.join(WORKERS_END)
+        folders = [*self.folders, *([self.cluster_folder / self.run["id"]] if self.cluster_folder else [])]
+        if any(folder.is_dir() for folder in folders):
+            why = "ansible-playbook was interrupted"
+            self.failures.append({"node": EVERYBODY, "task": self.steps[-1]["name"], "why": why, "host": EVERYBODY})
+            self.end({failure["host"] for failure in self.failures})
+
+    def end(self, failed_hosts: Collection[str]) -> Path | None:
+        """Write the page; whoever asks once more gets the same answer. A failure that a rescue dealt with is none."""
+        if self.ended or not self.run:
+            return self.page
+        self.ended = True
+        self.end_of_step()
+        failures = [
+            {name: value for name, value in failure.items() if name != "host"}
+            for failure in self.failures
+            if failure["host"] in failed_hosts
+        ]
+        place = {name: number for number, name in enumerate(self.run["nodes"])}
+        failures.sort(key=lambda failure: place.get(failure["node"], -1))
+        command = ["ansible-playbook", *map(short, self.playbooks), *self.options]
+        self.run.update(
+            playbook=", ".join(Path(playbook).name for playbook in self.playbooks),
+            command=shlex.join(command),
+            ended=now(),
+            seconds=round(time.monotonic() - self.clock, 1),
+            failures=failures,
+            steps=[step for step in self.steps if step["seconds"] >= SHORTEST_STEP],
+        )
+        for folder in self.own_folders(failures):
+            # Who attaches to a launch of another run adds to that one's page.
+            earlier = {} if folder.name == self.run["id"] else runs.read_json(folder / "run.json")
+            self.page = write_page(folder, earlier or {**self.run, "id": folder.name})
+        return self.page
+
+    def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
+        """The folders that have a page: of a run that looked at something, launched something, or failed."""
+        if self.cluster_folder is None or all(Path(playbook).stem in WITHOUT_A_PAGE for playbook in self.playbooks):
+            return []
+        own = self.cluster_folder / self.run["id"]
+        others = [folder for folder in self.folders if folder != own and folder.is_dir()]
+        if failures and not own.is_dir() and not others:
+            runs.run_folder(self.cluster_folder)
+        return [folder for folder in (own, *others) if folder.is_dir()]
+
+
+REPORTER = Reporter()
+
+
+def reason(result: Mapping[str, Any]) -> str:
+    """Why a task failed, for people."""
+    items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
+    told: list[Mapping[str, Any]] = [*items] or [result]
+    parts = [str(part.get(key) or "").strip() for part in told for key in ("msg", "stderr")]
+    text = "\n".join(dict.fromkeys(part for part in parts if part))
+    if UNTRUSTED in text:
+        return FIRST_CONTACT
+    return text.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
+
+
+def command_options(options: Mapping[str, Any], tags: list[str]) -> list[str]:
+    """What was typed behind the playbook, as far as it says what the run was about."""
+    words = []
+    for source in options.get("inventory") or ():
+        words += ["-i", source if "," in source else short(source)]
+    words += ["--tags", ",".join(tags)] if tags else []
+    words += ["--limit", str(options["subset"])] if options.get("subset") else []
+    words += ["--check"] if options.get("check") else []
+    return [*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word)))]
+
+
+def extra_word(word: str) -> list[str]:
+    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
+    if word.startswith("@"):
+        return ["-e", f"@{short(word[1:])}"]
+    try:
+        given = json.loads(word) if word.startswith("{") else dict(pair.split("=", 1) for pair in shlex.split(word))
+    except ValueError:
+        return []
+    return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
+
+
+def short(path: str) -> str:
+    """The path from here, where it lies below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def shown(name: str, value: Any) -> Any:
+    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
+    if isinstance(value, bool) or value is None:
+        return value
+    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
+    if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
+        return MASK
+    if isinstance(value, dict):
+        return {str(key): shown(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(name, entry) for entry in value]
+    if isinstance(value, (int, float)):
+        return value
+    text = re.sub(r"\s+", " ", str(value))
+    return MASK if is_secret(name, text) else masked_url(text)[:200]
+
+
+def now() -> str:
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+__all__ = ["FIRST_CONTACT", "PAGE", "REPORTER", "UNTRUSTED", "Reporter", "reason"]

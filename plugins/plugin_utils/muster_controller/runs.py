@@ -1,0 +1,83 @@
+"""Where the artifacts of a run are kept: artifacts/<cluster>/<run>/.
+
+A run is one ansible-playbook that looked at nodes or launched something. Its id is made once, by the callback report in
+ansible-playbook itself, and inherited by the processes in which the actions run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.report.run_verdict import joined
+
+from .logs import point_latest, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+VARIABLE = "MUSTER_RUN"
+# As the program on the nodes wants it, for a launch has its run's id.
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
+
+
+def fresh_id() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def begin() -> str:
+    """Begin a run: every process that is forked from this one belongs to it."""
+    os.environ[VARIABLE] = fresh_id()
+    return os.environ[VARIABLE]
+
+
+def run_id() -> str:
+    """The id of this run. Where the callback is not enabled, that of this process alone."""
+    known = os.environ.get(VARIABLE, "")
+    return known if RUN_ID.match(known) else begin()
+
+
+def run_folder(cluster_folder: Path) -> Path:
+    """The folder of this run, made where it is not there yet; `latest` points to it."""
+    folder = cluster_folder / run_id()
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        point_latest(folder)
+    return folder
+
+
+def launch_id(cluster_folder: Path) -> str:
+    """What the next launch is called: as its run, whose artifacts are beside it. A second one gets an own name."""
+    taken = (cluster_folder / run_id() / "plan.json").exists()
+    return fresh_id() if taken else run_id()
+
+
+def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[str] = ()) -> dict[str, Any]:
+    """Add a step's verdict to the run's, which is kept in verdict.json and returned; see run_verdict.joined."""
+    whole = joined(read_json(folder / "verdict.json"), verdict, instead_of)
+    write_json(folder / "verdict.json", whole)
+    return whole
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What is in the file; nothing where there is none, or none that can be used."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def history(cluster_folder: Path) -> Iterator[Path]:
+    """The folders of all runs, the newest first."""
+    try:
+        names = [entry.name for entry in os.scandir(cluster_folder) if RUN_ID.match(entry.name) and entry.is_dir()]
+    except OSError:
+        return
+    for name in sorted(names, reverse=True):
+        yield cluster_folder / name

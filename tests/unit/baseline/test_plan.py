@@ -1,0 +1,157 @@
+"""Every file in cases/ is one node: how it is described, how it is, and the plan that must follow from it.
+
+A case without `seen` is a node that is as described. Kernel settings and units of it are given in full.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.baseline import plan as node_plan
+from muster.baseline.plan import Account, File, Key, Seen, SeenAccount, SeenFile, Unit, Wish
+
+CASES = sorted((Path(__file__).parent / "cases/make_plan").glob("*.yml"))
+EVERYTHING = {
+    "packages": [],
+    "hold": [],
+    "configure": False,
+    "files": [],
+    "sysctl": [],
+    "reexec": False,
+    "units": [],
+    "user": None,
+    "differences": [],
+    "left_out": [],
+    "problems": [],
+}
+
+
+def wish_of(given: dict[str, Any]) -> Wish:
+    units = [{**unit, "restart_if_older_than": tuple(unit.get("restart_if_older_than", ()))} for unit in given["units"]]
+    user = given.get("user")
+    return Wish(
+        packages=tuple(given.get("packages", ())),
+        held=tuple(given.get("held", ())),
+        refused=given.get("refused", {}),
+        files=tuple(File(**file) for file in given.get("files", ())),
+        sysctl=tuple(Key(**key) for key in given.get("sysctl", ())),
+        sysctl_file=given.get("sysctl_file", ""),
+        units=tuple(Unit(**unit) for unit in units),
+        manager=given.get("manager", {}),
+        login=given.get("login", {}),
+        user=Account(**{**user, "never_in": tuple(user.get("never_in", ()))}) if user else None,
+    )
+
+
+def seen_of(given: dict[str, Any]) -> Seen:
+    account = given.get("account")
+    return Seen(
+        # A plain name stands for a package whose version does not matter.
+        packages=dict(entry.partition("=")[::2] for entry in given.get("packages", ())),
+        held=frozenset(given.get("held", ())),
+        files={path: SeenFile(**file) if file else None for path, file in given.get("files", {}).items()},
+        changed=given.get("changed", {}),
+        now=given.get("now", 1000.0),
+        sysctl=given.get("sysctl", {}),
+        read_only=frozenset(given.get("read_only", ())),
+        units=given.get("units", {}),
+        manager=given.get("manager", {}),
+        login=given.get("login", {}),
+        account=SeenAccount(account["uid"], account["gid"], tuple(account.get("groups", ()))) if account else None,
+        owners=given.get("owners", {}),
+        capabilities=given.get("capabilities", -1),
+        driver=given.get("driver", False),
+        dpkg_interrupted=given.get("dpkg_interrupted", False),
+    )
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_plan(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    wish = wish_of({"units": [], **case["wish"]})
+    plan = node_plan.make_plan(wish, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
+    found = {
+        "packages": plan.packages,
+        "hold": plan.hold,
+        "configure": plan.configure,
+        "files": [file.path for file in plan.files],
+        "sysctl": plan.sysctl,
+        "reexec": plan.reexec,
+        "units": [f"{unit['name']}{' restart' if unit['restart'] else ''}" for unit in plan.units],
+        "user": plan.user.name if plan.user else None,
+        "differences": plan.differences,
+        "left_out": [f"{each['id']}: {each['why']}" for each in plan.left_out],
+        "problems": plan.problems,
+    }
+    assert found == {**EVERYTHING, **case["plan"]}
+    assert plan.needed is bool(case["plan"].get("differences"))
+    if "text" in case:
+        assert plan.files[-1].content == case["text"]
+    if "before" in case:
+        assert plan.before == case["before"]
+        assert plan.after == case["after"]
+
+
+def test_only_what_is_wholly_installed_counts() -> None:
+    status = """Package: chrony
+Status: install ok installed
+Priority: optional
+Description: Status: deinstall ok config-files
+
+Package: ntp
+Status: deinstall ok config-files
+
+Package: held
+Architecture: amd64
+Status: hold ok installed
+Version: 1:4.6.1-1
+Conffiles:
+ /etc/held.conf 0123
+
+Package: half
+Status: install ok half-configured
+
+Package: unpacked
+Status: install ok unpacked
+"""
+    assert node_plan.installed_packages(status) == ({"chrony": "", "held": "1:4.6.1-1"}, frozenset({"held"}))
+    assert node_plan.installed_packages("") == ({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", ""),
+        ("29500", "29500"),
+        (",29500", "29500"),
+        ("29500,29500", "29500"),
+        ("8080,29500-29510,29505-29515", "8080,29500-29515"),
+        ("2,1,3", "1-3"),
+        ("1-2, 4-5", "1-2,4-5"),
+    ],
+)
+def test_ports_are_written_as_the_kernel_does(text: str, wanted: str) -> None:
+    assert node_plan.ports(text) == wanted
+
+
+def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
+    keys = (
+        Key("net.core.somaxconn", "16384", "at_least"),
+        Key("net.ipv4.tcp_wmem", "4096 16384 33554432", "at_least"),
+        Key("net.ipv4.ip_local_reserved_ports", "29500", "contains"),
+    )
+    before = {"net.core.somaxconn": "20000", "net.ipv4.tcp_wmem": "8192\t8192\t4194304", keys[2].key: "30000-30010"}
+    after: dict[str, str | None] = {key.key: node_plan.sysctl_value(key, before[key.key]) for key in keys}
+    assert after == {
+        "net.core.somaxconn": "20000",
+        "net.ipv4.tcp_wmem": "8192 16384 33554432",
+        keys[2].key: "29500,30000-30010",
+    }
+    wish = Wish(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
+    text = node_plan.sysctl_text(keys, before)
+    assert text == node_plan.sysctl_text(keys, after)
+    assert not node_plan.make_plan(wish, Seen(sysctl=after, files={"/etc/sysctl.d/x.conf": SeenFile(text)})).needed

@@ -1,0 +1,115 @@
+"""Every file in cases/ is one node's firewall: how it is, what the inventory asks of it, and the plan that must follow.
+
+look: one of looks/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
+replace}: whole lines that go or are put behind all others, and a piece of text that is another. wish: other fields of
+Wish. told: the first line of the diff, before and after. found: what the findings say that are no pass.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.firewall import judge
+from muster.firewall import look as firewall_look
+from muster.firewall import plan as firewall_plan
+from muster.firewall.model import Allowed, Wish, WishError
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "cases/plan").glob("*.yml"))
+LOOKS = {path.stem: yaml.safe_load(path.read_text()) for path in (HERE / "recorded").glob("*.yml")}
+PLACES = {
+    "iptables": ("said", "iptables", "out"),
+    "ip6tables": ("said", "ip6tables", "out"),
+    "listeners": ("said", "listeners", "out"),
+    "user.rules": ("ufw", "files", "user.rules"),
+    "ufw.conf": ("ufw", "conf"),
+    "defaults": ("ufw", "defaults"),
+}
+
+
+def look_of(case: dict[str, Any]) -> firewall_look.Look:
+    raw = copy.deepcopy(LOOKS[case["look"]])
+    for edit in case.get("edits", []):
+        *folders, name = PLACES[edit["of"]]
+        place = raw
+        for folder in folders:
+            place = place[folder]
+        text = place[name]
+        for line in edit.get("remove", []):
+            assert f"{line}\n" in text, line
+            text = text.replace(f"{line}\n", "")
+        for old, new in edit.get("replace", {}).items():
+            assert old in text, old
+            text = text.replace(old, new)
+        place[name] = text + "".join(f"{line}\n" for line in edit.get("add", []))
+    return firewall_look.read_look(raw)
+
+
+def wish_of(given: dict[str, Any], peers: int = 2) -> Wish:
+    allowed = [
+        Allowed((entry["port"],) * 2, ("tcp",), tuple(entry["from"]), "metrics") for entry in given.get("allowed", [])
+    ]
+    addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
+    return Wish("node1", "10.0.0.11", addresses, allowed=tuple(allowed), tight=given.get("tight", False))
+
+
+def step_told(step: dict[str, Any]) -> str:
+    (verb, *_) = step
+    return " ".join(step["run"]) if verb == "run" else f"{verb} {step[verb]}"
+
+
+def undo_told(step: dict[str, Any]) -> str:
+    return " ".join([*step["argv"], *([f"<{step['text']}"] if step["text"] else [])])
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_plan(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    look, wish = look_of(case), wish_of(case.get("wish", {}))
+    if "refusal" in case:
+        with pytest.raises(WishError) as refusal:
+            firewall_plan.make_plan(wish, look)
+        assert str(refusal.value) == case["refusal"]
+        return
+    plan = firewall_plan.make_plan(wish, look)
+    assert [step_told(step) for step in plan.steps] == case.get("steps", [])
+    assert [undo_told(step) for step in plan.undo] == case.get("undo", [])
+    # Whatever is replaced is kept first.
+    assert {step.get("write") or step["remove"] for step in plan.steps if "run" not in step} <= set(plan.files)
+    if "told" in case:
+        assert [plan.before[0], plan.after[0]] == case["told"]
+    for name, lines in case.get("texts", {}).items():
+        assert set(lines) <= set(plan.texts[name].splitlines())
+    findings = judge.judge(wish, look, judge.scene_planned(wish, look, plan))
+    findings += judge.judge_cut_off(wish, look, judge.scene_planned(wish, look, plan))
+    assert [finding.summary for finding in findings if finding.status != "pass"] == case.get("found", [])
+
+
+def test_what_the_undo_loads_is_what_is_in_force() -> None:
+    """Its own chains whole, of the built-in ones the policies alone: rules of others are neither added nor removed."""
+    raw = LOOKS["finished"]["said"]["iptables"]["out"].partition("*nat")[0].splitlines()
+    case = {"look": "finished", "edits": [{"of": "iptables", "remove": ["-A INPUT -j ufw-before-input"]}]}
+    plan = firewall_plan.make_plan(wish_of({}), look_of(case))
+    wanted = [line for line in raw if line.startswith(("*", ":", "-A ufw-", "COMMIT"))]
+    assert sorted(plan.texts["rules4"].splitlines()) == sorted(wanted)
+
+
+@pytest.mark.parametrize("look", ["bare", "finished"])
+@pytest.mark.parametrize("backend", ["ufw", "nftables"])
+def test_many_peers_take_as_many_steps_as_few(look: str, backend: str) -> None:
+    raw = copy.deepcopy(LOOKS[look])
+    if backend == "nftables":
+        raw = {**raw, "ufw": None, "nftables_at_boot": True}
+    seen = firewall_look.read_look(raw)
+    few, many = (firewall_plan.make_plan(wish_of({}, peers), seen) for peers in (3, 200))
+    assert few.backend == backend
+    assert few.steps
+    assert [step_told(step) for step in many.steps] == [step_told(step) for step in few.steps]
+    assert [undo_told(step) for step in many.undo] == [undo_told(step) for step in few.undo]
+    text = "".join(step.get("text", "") for step in many.steps)
+    assert sum(f" {'-s' if backend == 'ufw' else 'saddr'} 10.0." in line for line in text.splitlines()) == 200

@@ -1,0 +1,32 @@
+"""Every file in cases/ is one node with a container engine, and what must follow from how it is.
+
+Unless a case says otherwise, the engine's program is there and its daemon answers. steps: the commands, as one would
+type them. after_reload: what is said where docker still does not know the runtime.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.gpu_stack import container_engine
+from muster.gpu_stack.container_engine import PROGRAMS, Seen
+
+CASES = sorted((Path(__file__).parent / "cases/container_engine").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_plan(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    given = {"answers": True, "programs": [PROGRAMS[case["seen"]["engine"]]], **case["seen"]}
+    given |= {name: frozenset(given.get(name, ())) for name in ("programs", "runtimes")}
+    seen = Seen(**{**given, "containers": tuple(given.get("containers", ()))})
+    plan = container_engine.make_plan(seen)
+    assert [" ".join(step.argv) for step in plan.steps] == case.get("steps", [])
+    assert plan.differences == case.get("differences", [])
+    assert plan.problems == case.get("problems", [])
+    assert plan.told == case.get("told", [])
+    assert container_engine.after_reload(seen) == case.get("after_reload", container_engine.after_reload(seen))
+    assert bool(plan.steps) is bool(plan.differences)

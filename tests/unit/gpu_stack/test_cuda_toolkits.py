@@ -1,0 +1,49 @@
+"""Every file in cases/ is one node: the toolkits that are wished, those that are there, and what follows.
+
+A toolkit of a node is given as what its nvcc says; `by_hand` lists those that no package brought.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.gpu_stack import cuda_toolkits
+from muster.gpu_stack.cuda_toolkits import Folder, Seen
+
+CASES = sorted((Path(__file__).parent / "cases/cuda_toolkits").glob("*.yml"))
+
+
+def seen_of(given: dict[str, Any]) -> Seen:
+    folders = {
+        version: Folder(version not in given.get("by_hand", []), said or "", "" if said else "nvcc is not there")
+        for version, said in given.get("toolkits", {}).items()
+    }
+    return Seen(folders, given.get("link", ""), given.get("target", ""), given.get("folder_instead", False))
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_plan(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    plan = cuda_toolkits.make_plan(
+        case["versions"], case.get("default", ""), seen_of(case.get("seen", {})), verifies=case.get("verifies", False)
+    )
+    assert plan.packages == case.get("packages", [])
+    assert plan.default == case.get("leads_to", "")
+    assert plan.differences == case.get("differences", [])
+    assert plan.problems == case.get("problems", [])
+    assert plan.told == case.get("told", [])
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert cuda_toolkits.newest(["12.8", "13.0", "12.10"]) == "13.0"
+    assert cuda_toolkits.newest(["12.8", "12.10"]) == "12.10"
+    assert cuda_toolkits.newest([]) == ""
+
+
+def test_what_a_real_compiler_says() -> None:
+    said = "Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
+    assert Folder(nvcc=said).release == "13.0"

@@ -1,0 +1,114 @@
+"""Every file in cases/ is one node: nccl_conf, what was seen of it, its file before and after, and what is said.
+
+before: null for no file. after: empty for no file, left out for one that stays. BLOCK: our block around these lines.
+Interfaces are given by name, those that are down under `down`; ports as [device, port, layer, rate, prefix].
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.gpu_stack import nccl_conf
+from muster.gpu_stack.nccl_conf import Interface, RdmaPort, Seen
+
+CASES = sorted((Path(__file__).parent / "cases/nccl_conf").glob("*.yml"))
+
+
+def port_of(given: list[Any], *, active: bool) -> RdmaPort:
+    return RdmaPort(active=active, **dict(zip(("device", "port", "layer", "rate", "prefix"), given, strict=False)))
+
+
+def seen_of(case: dict[str, Any]) -> Seen:
+    return Seen(
+        interfaces=(
+            *(Interface(name) for name in case.get("up", ["lo", "eth0"])),
+            *(Interface(name, up=False) for name in case.get("down", [])),
+        ),
+        training=case.get("training", "eth0"),
+        ports=(
+            *(port_of(each, active=True) for each in case.get("ports", [])),
+            *(port_of(each, active=False) for each in case.get("inactive_ports", [])),
+        ),
+    )
+
+
+def filled(text: str) -> str:
+    return text.replace("BEGIN\n", f"{nccl_conf.BEGIN}\n").replace("END\n", f"{nccl_conf.END}\n")
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_file(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    seen = seen_of(case)
+    want = nccl_conf.wanted(case.get("wish", "auto"), seen)
+    before = None if case["before"] is None else filled(case["before"])
+    result = nccl_conf.rewrite(before, want, seen.training)
+    assert result.text == (filled(case["after"]) if "after" in case else before)
+    assert list(result.differences) == case.get("differences", [])
+    assert list(result.told) == case.get("told", [])
+    assert list(want.undecided) == case.get("undecided", [])
+    if "reasons" in case:
+        assert list(want.reasons) == case["reasons"]
+    again = nccl_conf.rewrite(result.text or None, want, seen.training)
+    assert again.text == result.text
+    assert again.differences == ()
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("auto", []),
+        ("off", []),
+        (False, ["nccl_conf is False, as YAML reads off without quotes"]),
+        ("on", ["nccl_conf is 'on'"]),
+        ({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}, []),
+        ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is no name of a variable"]),
+        ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is no name of a variable"]),
+        ({"NCCL_IB_TC": [1]}, ["nccl_conf has no single value for NCCL_IB_TC"]),
+        ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["nccl_conf has no single value for NCCL_IB_TC"]),
+    ],
+)
+def test_what_is_wrong_with_the_wish(wish: object, said: list[str]) -> None:
+    assert [what for what, _ in nccl_conf.wish_problems(wish)] == said
+
+
+@pytest.mark.parametrize(
+    "name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS"]
+)
+def test_variables_for_debugging_are_refused(name: str) -> None:
+    assert "is for debugging alone" in next(nccl_conf.wish_problems({name: 1}))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "debugging"),
+    [
+        ("NCCL_DEBUG", "WARN", False),
+        ("NCCL_DEBUG", "VERSION", False),
+        ("NCCL_DEBUG", "info", True),
+        ("NCCL_DEBUG", "TRACE", True),
+        ("NCCL_DEBUG_FILE", "/var/log/nccl", False),
+        ("NCCL_CUMEM_ENABLE", "1", False),
+        ("NCCL_CUMEM_ENABLE", "0", True),
+    ],
+)
+def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, debugging: bool) -> None:
+    assert nccl_conf.is_debugging(name, value) is debugging
+
+
+@pytest.mark.parametrize(
+    ("wish", "training", "contradicts"),
+    [
+        ("auto", "eth1", False),
+        ({"NCCL_IB_TC": 106}, "eth1", False),
+        ({"NCCL_SOCKET_IFNAME": "=eth1"}, "eth1", False),
+        ({"NCCL_SOCKET_IFNAME": "=eth1"}, "", False),
+        ({"NCCL_SOCKET_IFNAME": "eth1"}, "eth1", True),
+        ({"NCCL_SOCKET_IFNAME": "^docker"}, "eth1", True),
+    ],
+)
+def test_the_file_never_says_other_than_a_launch(wish: object, training: str, *, contradicts: bool) -> None:
+    assert bool(nccl_conf.contradiction(wish, training)) is contradicts

@@ -1,0 +1,66 @@
+"""Every file in cases/ is one resolution: the wish, what is known of the nodes, and the stack or the refusals.
+
+Of the answer, what the file tells must be equal. The table is the one that Muster ships.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from muster.gpu_stack.model import Seen, Wish
+from muster.gpu_stack.resolve import resolve
+
+if TYPE_CHECKING:
+    from muster.gpu_stack.model import NodeStack, Stack
+    from muster.gpu_stack.table import Table
+
+CASES = sorted((Path(__file__).parent / "cases/resolve").glob("*.yml"))
+TODAY = "2026-11-21"
+PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "dcgm")
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_case(path: Path, table: Table) -> None:
+    case = yaml.safe_load(path.read_text())
+    wish = Wish(**{"torch": "2.13.0", **_tuples(case.get("wish", {}))})
+    nodes = [Seen(node=name, **_tuples(known)) for name, known in case["nodes"].items()]
+    stack = resolve(table, wish, nodes, date.fromisoformat(case.get("today", TODAY)))
+    told = _told(stack)
+    expected = case["expect"]
+    assert {key: told.get(key) for key in expected if key != "nodes"} == {
+        k: v for k, v in expected.items() if k != "nodes"
+    }
+    for name, node in expected.get("nodes", {}).items():
+        known = _told_of_node(stack.nodes[name])
+        assert {key: known[key] for key in node} == node
+        # What is not told of a node's packages is not there.
+        assert not [part for part in PARTS if part not in node and known[part]], name
+
+
+def _tuples(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+
+def _told(stack: Stack) -> dict[str, Any]:
+    return {
+        "torch": f"{stack.torch}+{stack.variant}",
+        "index": stack.index,
+        "nccl": stack.nccl,
+        "cudnn": stack.cudnn,
+        "branch": stack.branch,
+        "driver": stack.driver,
+        "why": [f"{choice.what} {choice.value}: {choice.why}" for choice in stack.choices],
+        "warnings": list(stack.warnings),
+        "refusals": list(map(str, stack.refusals)),
+    }
+
+
+def _told_of_node(node: NodeStack) -> dict[str, Any]:
+    parts = {part: list(map(str, getattr(node, part))) for part in PARTS}
+    why = [f"{choice.what} {choice.value}: {choice.why}" for choice in node.choices]
+    return {**parts, "why": why, "modules": f"{node.modules}, {node.build}"}

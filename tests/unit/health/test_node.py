@@ -1,0 +1,178 @@
+"""Every file in cases holds how a node differs from a healthy one, and what is then found, as "status id: sentence".
+
+base: server (a machine with eight GPUs and RDMA, as it would be) or none (a container without GPUs, as it was seen).
+wish: laid over what nccl_health is asked. looks: by their places, laid over what was looked at. gpus: facts of some.
+skipped: some of what must be skipped. traits: some of them. What the GPUs themselves say is left to their own tests.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.health import node
+from muster.health.facts import facts
+from muster.health.rdma import chosen
+from muster.health.software import FLOORS, has_code
+from muster.health.traits import traits
+from muster.verdict.finding import told
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "cases/judge").glob("*.yml"))
+RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
+SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
+WISH = {
+    "node": "node1",
+    "user": "muster",
+    "address": "10.0.0.1",
+    "interface": "",
+    "gpus": 0,
+    "gpu_model": "",
+    "nproc": 2,
+    "torchrun": "/opt/muster/pytorch/current/bin/torchrun",
+    "backend": "gloo",
+    "port": 29500,
+    "head": True,
+    "run_root": "/var/lib/muster/launches",
+    "code": [],
+    "collective": False,
+    "allow": [],
+}
+
+
+def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
+    for place, value in changes.items():
+        *folders, last = place.split("/") if place not in looks else [place]
+        inner = looks
+        for folder in folders:
+            inner = inner[folder]
+        inner[last] = value
+
+
+def configuration(acs: int | None) -> str:
+    """A device's configuration with ACS behind another capability; without it below 0, not readable at None."""
+    if acs is None:
+        return bytes(0x40).hex()
+    first = struct.pack("<IHH", 0x0001 | 1 << 16 | 0x148 << 20, 0, 0)
+    second = struct.pack("<IHH", (0x000D if acs >= 0 else 0x0010) | 1 << 16, 0x1F, max(acs, 0))
+    return (bytes(0x100) + first.ljust(0x48, b"\0") + second).hex()
+
+
+def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    looks, wish = copy.deepcopy(RECORDED), dict(WISH)
+    for layer in ([copy.deepcopy(SERVER)] if case.get("base") == "server" else []) + [case]:
+        wish |= layer.get("wish", {})
+        lay_over(looks, layer.get("looks", {}))
+    for device in looks["pci"]["devices"].values():
+        if "acs" in device:
+            device["configuration"] = configuration(device["acs"])
+    return looks, wish
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_the_findings_are_those_of_the_case(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    looks, wish = looked(case)
+    seen = facts(looks, wish)
+    seen["gpu"]["gpus"] = case.get("gpus", [])
+    outcomes = [judge(seen, wish) for judge in (*(each.judge for each in node.JUDGES), node.code)]
+    found = [finding for findings, _ in outcomes for finding in findings]
+    assert [f"{finding.status} {finding.id} {told([finding])[0]}." for finding in found] == case["findings"]
+    skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
+    for name, why in case.get("skipped", {}).items():
+        assert why in skipped[name]
+    own = traits(seen, wish)
+    assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
+    looks, wish = looked(yaml.safe_load(path.read_text()))
+    answer = node.judge(facts(looks, wish), wish)
+    coverage = answer["verdict"]["coverage"]
+    names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
+    skipped = {entry["id"] for entry in coverage["skipped"]}
+    assert all(entry["why"] for entry in coverage["skipped"])
+    for name in names - set(coverage["ran"]):
+        assert any(name == each or name.startswith(f"{each}.") for each in skipped), name
+    found = {finding["id"]: finding["status"] for finding in answer["findings"]}
+    for name in set(coverage["ran"]) - set(found):
+        assert not any(name == each or name.startswith(f"{each}.") for each in skipped), name
+    assert ("node.health" in found) == (not {"fail", "warn", "unknown"} & set(found.values()))
+
+
+def test_a_healthy_node_passes_once() -> None:
+    looks, wish = looked({})
+    answer = node.judge(facts(looks, wish), wish)
+    assert [finding["status"] for finding in answer["findings"]] == ["pass"]
+    assert answer["verdict"]["status"] == "healthy"
+
+
+def test_what_is_missing_everywhere_is_no_error() -> None:
+    """A stranger who may see nothing: every text empty."""
+
+    def emptied(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: emptied(each) for key, each in value.items()}
+        return "" if isinstance(value, str) else value
+
+    looks, wish = looked({"base": "server"})
+    looks = {
+        name: emptied(value) if name in ("host", "services", "listeners", "pci", "rdma", "ethernet") else value
+        for name, value in looks.items()
+    }
+    looks["unit"] = {"way": "none", "why": "it gave no answer", "inside": None}
+    seen = facts(looks, wish)
+    assert node.judge(seen, wish)["verdict"]["coverage"]["skipped"]
+    assert traits(seen, wish)["torch"] is None
+
+
+def test_the_drivers_that_cuda_needs_are_those_of_the_resolver() -> None:
+    table = yaml.safe_load((HERE.parents[2] / "roles/gpu_stack/files/versions.yml").read_text())
+    assert table["cuda"]["floor"] == FLOORS
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "runs"),
+    [
+        ("9.0", ["sm_90"], True),
+        ("8.9", ["sm_80", "sm_86"], True),
+        ("8.0", ["sm_86"], False),
+        ("9.0", ["sm_89"], False),
+        ("9.0", ["sm_90a"], True),
+        ("9.1", ["sm_90a"], False),
+        ("10.3", ["sm_100"], True),
+        ("10.3", ["sm_100f"], True),
+        ("12.0", ["sm_100f"], False),
+        ("12.0", ["sm_90", "compute_90"], True),
+        ("7.5", ["compute_80"], False),
+        ("9.0", [], False),
+        ("9.0", ["nonsense"], False),
+    ],
+)
+def test_a_build_runs_where_it_has_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
+    assert has_code(capability, built) is runs
+
+
+@pytest.mark.parametrize(
+    ("hca", "device", "port", "used"),
+    [
+        ("", "mlx5_0", "1", True),
+        ("mlx5_1", "mlx5_10", "1", True),
+        ("=mlx5_1", "mlx5_10", "1", False),
+        ("=mlx5_1", "mlx5_1", "2", True),
+        ("=mlx5_1:1", "mlx5_1", "2", False),
+        ("mlx5_1:1,mlx5_2", "mlx5_2", "2", True),
+        ("^mlx5_bond", "mlx5_bond_0", "1", False),
+        ("^mlx5_bond", "mlx5_0", "1", True),
+        ("^=mlx5_1", "mlx5_10", "1", True),
+        ("^=mlx5_1", "mlx5_1", "1", False),
+    ],
+)
+def test_the_adapters_that_nccl_takes_are_those_of_its_variable(hca: str, device: str, port: str, used: bool) -> None:
+    assert chosen(hca, device, port) is used

@@ -1,0 +1,84 @@
+"""Every file in cases/ is an inventory and the problems that must be found in it, no more and no fewer.
+
+inventory: the options of Inventory that differ from a good one. common: variables of every node.
+nodes: name -> {variables, errors, unknown}. problems: the sentences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.inventory import CLUSTER_WIDE, Inventory, Node, problems
+from muster.inventory.options import options_of
+
+ROOT = Path(__file__).parents[3]
+OF_ROLES = {
+    path.parents[1].name: options_of(yaml.safe_load(path.read_text()))
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+}
+OPTIONS = [name for options in OF_ROLES.values() for name in options]
+PER_NODE = {
+    "cluster_address",
+    "cluster_host_key",
+    "cluster_interface",
+    "cluster_gpus",
+    "cluster_gpu_model",
+    "cluster_nproc_per_node",
+    "cluster_quarantined",
+    "cluster_torchrun",
+    "gpu_stack_system",
+    "cuda_toolkit_mode",
+    "cuda_toolkit_default",
+    "nccl_mode",
+    "nccl_conf",
+    "container_toolkit_mode",
+    "dcgm_mode",
+    "dcgm_remove_old",
+    "health_prometheus_dir",
+}
+WITH_A_PLACE = ("cluster", "gpu_stack", "cuda_toolkit", "nccl", "container_toolkit", "dcgm", "health")
+DEFAULTS = {
+    "cluster_name": "rack",
+    "cluster_interface": "",
+    "cluster_gpus": 0,
+    "cluster_nproc_per_node": 1,
+    "cluster_quarantined": False,
+    "cluster_backend": "auto",
+    "cluster_master_port": 29500,
+    "cluster_torch_version": "2.13.0",
+    "cluster_user": "muster",
+    "cluster_launch_nodes": [],
+    "cluster_artifacts_dir": "/srv/muster/artifacts",
+}
+CASES = sorted((Path(__file__).parent / "cases/problems").glob("*.yml"))
+
+
+def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> Node:
+    errors = given.get("errors", {})
+    variables = {**DEFAULTS, **common, **given.get("variables", {})}
+    variables.setdefault("cluster_address", variables.get("ansible_host", name))
+    return Node(
+        name,
+        {key: value for key, value in variables.items() if key not in errors},
+        errors,
+        tuple(given.get("unknown", ())),
+    )
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_problems_are_exactly_those_of_the_case(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
+    settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
+    nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())
+    found = problems(Inventory(nodes=nodes, options=tuple(OPTIONS), **settings))
+    assert [str(problem) for problem in found] == case["problems"]
+
+
+def test_every_option_is_of_the_cluster_or_of_a_node() -> None:
+    assert set(CLUSTER_WIDE) | PER_NODE == {name for role in WITH_A_PLACE for name in OF_ROLES[role]}
+    assert not set(CLUSTER_WIDE) & PER_NODE

@@ -1,0 +1,116 @@
+"""Every file in cases/rewrite is one hosts file: as it was found, and as it must be.
+
+Unless a case says otherwise, the node is node1 of node1 and node2, and calls itself node1. BLOCK stands for the block
+of these two, BEGIN and END for its first and last line.
+template: the same for cloud-init's template. answers: what the resolver said -> the sentences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.network import hosts_file
+from muster.network.hosts_file import Cluster
+
+CASES = Path(__file__).parent / "cases"
+NODES = {"node1": "10.0.0.11", "node2": "10.0.0.12"}
+BLOCK = f"{hosts_file.BEGIN}\n10.0.0.11 node1\n10.0.0.12 node2\n{hosts_file.END}\n"
+
+
+def cases(kind: str) -> pytest.MarkDecorator:
+    paths = sorted((CASES / kind).glob("*.yml"))
+    return pytest.mark.parametrize(
+        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
+    )
+
+
+def cluster_of(case: dict[str, Any]) -> Cluster:
+    return Cluster(case.get("nodes", NODES), case.get("own", "node1"), case.get("hostname", "node1"))
+
+
+def filled(text: str) -> str:
+    for word, line in (("BLOCK\n", BLOCK), ("BEGIN\n", f"{hosts_file.BEGIN}\n"), ("END\n", f"{hosts_file.END}\n")):
+        text = text.replace(word, line)
+    return text
+
+
+@cases("rewrite")
+def test_rewrite(case: dict[str, Any]) -> None:
+    cluster, before = cluster_of(case), filled(case["before"])
+    names = hosts_file.own_names(before, cluster)
+    result = hosts_file.rewrite(before, cluster, names)
+    assert result.text == (filled(case["after"]) if "after" in case else before)
+    assert list(result.reasons) == case.get("reasons", [])
+    assert list(result.problems) == case.get("problems", [])
+    if "names" in case:
+        assert names == case["names"]
+    again = hosts_file.rewrite(result.text, cluster, hosts_file.own_names(result.text, cluster))
+    assert again.text == result.text
+    assert again.reasons == ()
+
+
+@cases("template")
+def test_template(case: dict[str, Any]) -> None:
+    cluster = cluster_of(case)
+    result = hosts_file.rewrite(filled(case["before"]), cluster, case.get("names", ["node1"]), template=True)
+    assert result.text == filled(case["after"])
+    again = hosts_file.rewrite(result.text, cluster, case.get("names", ["node1"]), template=True)
+    assert again.text == result.text
+
+
+@cases("answers")
+def test_answers(case: dict[str, Any]) -> None:
+    assert hosts_file.misled(cluster_of(case), case["names"], case["answers"]) == case["sentences"]
+
+
+CLOUD_CFG = """# The modules of the first stage
+cloud_init_modules:
+ - migrator
+ - [update_etc_hosts, once-per-instance]
+ # - a comment
+ - ssh
+
+cloud_config_modules:
+ - locale
+"""
+
+
+@pytest.mark.parametrize(
+    ("instance", "settings", "modules"),
+    [
+        ("", [CLOUD_CFG], None),
+        ("#cloud-config\nmanage_etc_hosts: true\n", [CLOUD_CFG], None),
+        ("#cloud-config\nfqdn: x\nmanage_etc_hosts: localhost\n", [CLOUD_CFG], ["migrator", "ssh"]),
+        ("manage_etc_hosts: 'localhost' # why not\n", [CLOUD_CFG, "datasource_list: [None]\n"], ["migrator", "ssh"]),
+        (
+            "manage_etc_hosts: localhost",
+            [CLOUD_CFG, "cloud_init_modules:\n- update-etc-hosts\n- seed_random\n"],
+            ["seed_random"],
+        ),
+        ("manage_etc_hosts: localhost", [], None),
+    ],
+)
+def test_cloud_init_is_told(instance: str, settings: list[str], modules: list[str] | None) -> None:
+    told = yaml.safe_load(hosts_file.cloud_init_settings(instance, settings))
+    assert told == {"manage_etc_hosts": False, **({"cloud_init_modules": modules} if modules else {})}
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
+def test_every_foreign_byte_is_kept(end: str) -> None:
+    foreign = f"# M\udcfcller \t\n\n10.9.9.9\tprinter  printer.lan\t# upstairs\nnot a line\n\x0c\n::1 localhost{end}"
+    cluster = Cluster(NODES, "node1", "node1")
+    result = hosts_file.rewrite(foreign, cluster, ["node1"])
+    assert result.text == foreign + ("" if end.endswith("\n") else "\n") + BLOCK
+
+
+def test_a_node_that_is_taken_out_of_the_inventory_leaves_no_trace() -> None:
+    before = hosts_file.rewrite(
+        "127.0.0.1 localhost\n", Cluster({**NODES, "node3": "10.0.0.13"}, "node1", "node1"), ["node1"]
+    )
+    after = hosts_file.rewrite(before.text, Cluster(NODES, "node1", "node1"), ["node1"])
+    assert after.text == "127.0.0.1 localhost\n" + BLOCK
+    assert after.reasons == ("its block still has 10.0.0.13 node3",)

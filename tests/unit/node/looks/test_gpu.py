@@ -1,0 +1,70 @@
+"""The look itself, over programs that stand in for nvidia-smi: it ends when they do not, and it starts nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.gpu_info.facts import facts
+from muster_node.looks import gpu as look_gpu
+from muster_node.tools import run
+
+RECORDED = Path(__file__).parents[2] / "gpu_info/recorded/580-h100-healthy"
+ANSWERS = f"""#!/bin/sh
+case "$1 $2" in
+"-q -x") cat {RECORDED}/query.xml ;;
+"topo -m") cat {RECORDED}/topology.txt ;;
+"nvlink -s") cat {RECORDED}/nvlink_status.txt ;;
+"nvlink -e") cat {RECORDED}/nvlink_errors.txt ;;
+esac
+"""
+
+
+@pytest.fixture
+def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Look with this text as nvidia-smi, on a machine whose driver is loaded unless something else is said."""
+
+    def look(program: str, seconds: float = 20.0, *, loaded: str = "580.178.04\n") -> dict[str, Any]:
+        path = tmp_path / "nvidia-smi"
+        path.write_text(program)
+        path.chmod(0o755)
+
+        def read(name: str) -> run.Answer:
+            return run.Answer(loaded) if name == "/sys/module/nvidia/version" else run.read(name)
+
+        monkeypatch.setattr(run, "PATH", f"{tmp_path}:{run.PATH}")
+        monkeypatch.setattr(look_gpu, "read", read)
+        return facts(look_gpu.look(seconds))
+
+    return look
+
+
+def test_the_four_answers_are_put_together(looked: Any) -> None:
+    seen = looked(ANSWERS)
+    assert seen["smi"]["status"] == "ok"
+    assert [gpu["index"] for gpu in seen["gpus"]] == list(range(8))
+    assert {len(gpu["nvlinks"]) for gpu in seen["gpus"]} == {18}
+    assert {gpu["nvlinks"][17]["replay"] for gpu in seen["gpus"]} == {0}
+    assert seen["topology"]["between"]["GPU0"]["GPU7"] == "NV18"
+
+
+def test_a_program_that_hangs_is_told_of_and_not_waited_for(looked: Any) -> None:
+    began = time.monotonic()
+    seen = looked("#!/bin/sh\nexec sleep 60\n", 1.0)
+    assert time.monotonic() - began < 3, "four questions, asked side by side"
+    assert (seen["smi"]["status"], seen["gpus"]) == ("hangs", [])
+
+
+def test_what_it_says_beside_its_answer_is_kept(looked: Any) -> None:
+    seen = looked(f"{ANSWERS}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
+    assert seen["smi"]["notes"] == "WARNING: infoROM is corrupted at gpu 0000:2A:00.0"
+    assert len(seen["gpus"]) == 8
+
+
+def test_a_driver_that_is_not_loaded_is_not_loaded_by_asking(looked: Any, tmp_path: Path) -> None:
+    seen = looked(f"#!/bin/sh\ntouch {tmp_path}/asked\n", loaded="")
+    assert seen["smi"]["status"] == "not_run"
+    assert not (tmp_path / "asked").exists()

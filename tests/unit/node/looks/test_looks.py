@@ -1,0 +1,271 @@
+"""What the looks themselves decide: what is brought back at all, and what a stranger's machine may do to them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
+from muster_node.looks import code, jobs, kernel_log, ras
+from muster_node.programs import collective_ranks, torch_facts
+from muster_node.programs import inside as look_inside
+
+if TYPE_CHECKING:
+    import pytest
+
+CASES = sorted((Path(__file__).parents[2] / "health/cases/judge").glob("*.yml"))
+KERNEL_LINES = [
+    line["text"]
+    for path in CASES
+    for line in yaml.safe_load(path.read_text()).get("looks", {}).get("kernel_log", {}).get("lines", [])
+]
+
+
+def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
+    patterns = [sign.pattern for sign in SIGNS] + [XID, SXID, LOADED, LINK_LOST, NFS]
+    meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
+    assert len(meant) > 30
+    assert [text for text in meant if not kernel_log.WORTH.search(text)] == []
+    # And every sign is in some case.
+    assert [sign.id for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
+
+
+def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
+    journal = (
+        "1763760000.100000 node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
+        "-- Boot --\n"
+        "1763760010.5 node1 sshd[1]: kernel: no\n"
+    )
+    ring = "<6>[  100.100000] eth0: Link is Down\nnoise\n<3>[ 110.5] NVRM: Xid\n"
+    assert kernel_log.from_journal(journal, 1763760060.1) == [(60.0, "NVRM: Xid (PCI:0000:1b:00): 79")]
+    assert [(round(age, 1), text) for age, text in kernel_log.from_ring(ring, 200.1)] == [
+        (100.0, "eth0: Link is Down"),
+        (89.6, "NVRM: Xid"),
+    ]
+
+
+def test_code_is_the_same_where_its_files_are(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "lib").mkdir(parents=True)
+        (tmp_path / name / "train.py").write_text("print(1)")
+        (tmp_path / name / "lib/model.py").write_text("")
+    (tmp_path / "two/.git").mkdir()
+    (tmp_path / "two/.git/HEAD").write_text("ref: refs/heads/other")
+    (tmp_path / "two/lib/__pycache__").mkdir()
+    (tmp_path / "two/lib/__pycache__/model.pyc").write_text("x")
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    seen = code.look([*paths, str(tmp_path / "three")])
+    assert seen[paths[0]] == seen[paths[1]]
+    assert seen[paths[0]]["files"] == 2
+    assert seen[str(tmp_path / "three")] == {"digest": "", "files": 0, "why": "it is not there"}
+    (tmp_path / "two/lib/model.py").rename(tmp_path / "two/lib/models.py")
+    assert code.look(paths)[paths[1]]["digest"] != seen[paths[0]]["digest"]
+
+
+def test_code_that_is_too_much_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "MOST_BYTES", 10)
+    (tmp_path / "data.bin").write_bytes(b"0" * 11)
+    (tmp_path / "other.bin").write_bytes(b"0")
+    seen = code.look([str(tmp_path)])[str(tmp_path)]
+    assert seen["digest"] == ""
+    assert "it holds more than" in seen["why"]
+
+
+def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:
+    wish = {
+        "torchrun": str(torchrun),
+        "ask": "print('noise {')\nprint('{not json')",
+        "depth": "build",
+        "seconds": seconds,
+    }
+    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(wish)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True, timeout=60
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith(look_inside.MARK))
+    answer: dict[str, Any] = json.loads(line.removeprefix(look_inside.MARK))
+    return answer
+
+
+def environment_with(folder: Path, python: str) -> Path:
+    for name, text in (("python", python), ("torchrun", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder / "torchrun"
+
+
+def test_noise_of_an_environment_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    torchrun = environment_with(tmp_path, f'#!/bin/sh\necho a warning >&2\necho banner\nexec {sys.executable} "$@"\n')
+    seen = inside(torchrun)["torch"]
+    assert seen["there"]
+    assert seen["usable"]
+    assert "said" not in seen
+    assert seen["why"].endswith("ended with 0: a warning")
+
+
+def test_an_environment_that_answers_between_noise_is_heard(tmp_path: Path) -> None:
+    answer = '{\\"torch\\": null}'
+    torchrun = environment_with(tmp_path, f'#!/bin/sh\necho banner\necho "{answer}"\necho "{{half of a line"\n')
+    assert inside(torchrun)["torch"]["said"] == {"torch": None}
+
+
+def test_an_environment_that_hangs_is_left(tmp_path: Path) -> None:
+    torchrun = environment_with(tmp_path, "#!/bin/sh\nexec sleep 60\n")
+    seen = inside(torchrun, seconds=0.5)["torch"]
+    assert seen["hangs"]
+    assert "said" not in seen
+
+
+def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
+    seen = inside(tmp_path / "bin/torchrun")
+    assert seen["torch"] == {"there": False, "usable": False, "python": ""}
+    assert seen["limits"]["nofile"][0] > 0
+    assert seen["tmp"]["path"]
+
+
+def run_ranks(program: str, seconds: float = 20.0) -> dict[str, Any]:
+    """Run three ranks that do what the program's `rank` does."""
+    given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds, "program": program}
+    source = f"{inspect.getsource(collective_ranks)}\nstart({json.dumps(given)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-"], input=source, capture_output=True, text=True, check=True, timeout=60
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith(collective_ranks.MARK))
+    answer: dict[str, Any] = json.loads(line.removeprefix(collective_ranks.MARK))
+    return answer
+
+
+RESULT = "print('banner'); print('@muster-collective ' + json.dumps({'rank': n, 'right': n != 2, 'speeds': [n]}))"
+
+
+def test_the_rank_with_a_wrong_sum_is_named() -> None:
+    result = run_ranks(f"import json\ndef rank(text, n): {RESULT}")
+    assert result["why"] == ""
+    assert result["wrong"] == [2]
+    assert result["speeds"] == [0]
+
+
+def test_the_rank_that_failed_first_is_named_and_the_others_are_ended() -> None:
+    result = run_ranks("import time\ndef rank(text, n):\n    if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
+    assert result["why"] == "rank 1 ended with 1: RuntimeError: no"
+    assert result["seconds"] < 30
+
+
+def test_a_rank_that_hangs_is_named() -> None:
+    program = "import json, time\ndef rank(text, n):\n    if n == 1: time.sleep(60)\n    " + RESULT
+    assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
+
+
+def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "who", lambda pid: {"pid": pid})
+    text = (
+        'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
+        'tcp LISTEN 0 128 [::]:129500 [::]:* users:(("b",pid=8,fd=3))\n'
+        'udp UNCONN 0 0 0.0.0.0:29500 0.0.0.0:* users:(("c",pid=9,fd=3))\n'
+    )
+    assert jobs.holders(text, 29500) == [{"pid": 6}, {"pid": 7}]
+    assert jobs.holders("", 29500) == []
+
+
+def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, threading.Thread]:
+    """Something that listens, takes one question, and answers or keeps silent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        line, _ = listener.accept()
+        with line:
+            line.recv(100)
+            if silent:
+                line.recv(100)
+            line.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listener, thread
+
+
+def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ras.look("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*") == {"asked": False, "why": "", "text": ""}
+    listener, thread = a_server(b"Job summary\n===========\n")
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(ras, "HOST", "127.0.0.1")
+    monkeypatch.setattr(ras, "PORT", port)
+    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    thread.join(5)
+    listener.close()
+    assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
+
+
+def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener, _ = a_server(b"", silent=True)
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(ras, "HOST", "127.0.0.1")
+    monkeypatch.setattr(ras, "PORT", port)
+    monkeypatch.setattr(ras, "SECONDS", 0.3)
+    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    listener.close()
+    assert seen["asked"]
+    assert seen["why"]
+
+
+TORCH = """
+import mmap, types
+handle = open({library!r}, "rb")
+mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+__version__ = "2.13.0+cu130"
+version = types.SimpleNamespace(cuda="13.0")
+cuda = types.SimpleNamespace(
+    nccl=types.SimpleNamespace(version=lambda: (2, 27, 3)), is_available=lambda: True, device_count=lambda: 2,
+    get_arch_list=lambda: ["sm_90"], get_device_capability=lambda number: (9, 0),
+)
+"""
+DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
+
+
+def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_told(tmp_path: Path) -> None:
+    """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    site = next((tmp_path / "env/lib").glob("python*/site-packages"))
+    wheel, other = site / "nvidia/nccl/lib/libnccl.so.2", tmp_path / "libnccl.so.2.27.3"
+    for library in (wheel, other):
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.write_text("a library")
+    (site / "nvidia_nccl_cu13-2.29.7.dist-info").mkdir()
+    (site / "torch").mkdir()
+    (site / "torch/version.py").write_text("__version__ = '2.13.0+cu130'\ncuda: str = '13.0'\n")
+    (site / "torch/__init__.py").write_text(TORCH.format(library=str(other)))
+    (site / "torch/distributed.py").write_text(DISTRIBUTED)
+
+    def ask(depth: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [tmp_path / "env/bin/python", "-I", "-", depth],
+            input=inspect.getsource(torch_facts),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    files = ask("build")
+    assert files["torch"] == {
+        "version": "2.13.0+cu130",
+        "cuda": "13.0",
+        "nccl": {"version": "2.29.7", "file": str(wheel)},
+    }
+    assert files["loaded"] is None
+    loaded = ask("load")["loaded"]
+    assert loaded["nccl"] == {"version": "2.27.3", "file": str(other)}
+    assert (loaded["device_count"], loaded["capabilities"], loaded["code_for"]) == (2, ["9.0", "9.0"], ["sm_90"])
+    (site / "torch/__init__.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
+    broken = ask("load")
+    assert broken["error"] == "OSError: libcudart.so.13: cannot open shared object file"
+    assert broken["torch"]["nccl"]["version"] == "2.29.7"

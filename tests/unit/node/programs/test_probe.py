@@ -1,0 +1,203 @@
+"""The node's programs, for real, on this one machine: everything but what takes a second one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FILES = Path(__file__).parents[4] / "plugins/module_utils/muster_node/programs"
+PROGRAMS = {"serve": "probe_listener", "end": "probe_listener", "probe": "probe_caller", "pair": "probe_caller"}
+KNOWN = "0123456789abcdef"
+
+
+def program(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, FILES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+listener, caller = program("probe_listener"), program("probe_caller")
+
+
+def ask(verb: str, wish: dict[str, Any]) -> dict[str, Any]:
+    """Run the program as a node does, in a process of its own."""
+    argv = [sys.executable, "-I", "-S", str(FILES / f"{PROGRAMS[verb]}.py"), verb]
+    done = subprocess.run(argv, input=json.dumps(wish), check=True, capture_output=True, text=True, timeout=60)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+def free_port() -> int:
+    with socket.create_server(("", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return listener.start_time(pid) != "" and Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    return False
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[dict[str, Any]]:
+    port = free_port()
+    answer = ask("serve", {"token": KNOWN, "node": "node2", "port": port, "samples": 3, "idle": 20})
+    yield answer
+    ask("end", {"pid": answer["pid"], "started": answer["started"]})
+    until(lambda: not running(answer["pid"]))
+
+
+def peer(served: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    ports = [served["port"], *served["ephemeral"]]
+    return {"node": "node2", "address": "127.0.0.1", "ports": ports, "names": ["localhost"], **changes}
+
+
+def probe(*peers: dict[str, Any]) -> dict[str, Any]:
+    return ask("probe", {"token": KNOWN, "packets": 40, "peers": list(peers)})
+
+
+def test_it_listens_where_a_launch_would(served: dict[str, Any]) -> None:
+    low, high = served["range"]
+    assert served["holder"] == ""
+    first, last, _ = served["ephemeral"]
+    assert low <= first < low + 50
+    assert high - 50 < last <= high
+    assert "127.0.0.1" in served["interfaces"]["lo"]["addresses"]
+    assert running(served["pid"])
+    assert Path(f"/proc/{served['pid']}/comm").read_text().strip() == listener.PROCESS_NAME
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address: str) -> None:
+    if ":" in address and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    answer = probe(peer(served, address=address))
+    seen = answer["links"]["node2"]
+    assert [entry["greeting"] for entry in seen["ports"].values()] == ["node2"] * 4
+    assert seen["source"] == address
+    assert seen["full_size"]
+    assert seen["lost"] == 0
+    assert seen["sent"] >= 40
+    assert 0 < seen["rtt_us"] < 100_000
+    assert len(seen["clock"]) == caller.EXCHANGES
+    assert "127.0.0.1" in answer["names"]["localhost"]["addresses"]
+
+
+def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=silent.accept, daemon=True).start()
+        ports = [free_port(), silent.getsockname()[1]]
+        seen = probe(peer(served, ports=ports))["links"]["node2"]["ports"]
+    closed, foreign = (seen[str(port)] for port in ports)
+    assert closed["error"] == "ECONNREFUSED"
+    assert foreign["error"] == ""
+    assert foreign["greeting"] is None
+
+
+def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:
+    for said in (b"0123 hello\n", b"GET / HTTP/1.1\r\n\r\n", os.urandom(6000)):
+        with socket.create_connection(("127.0.0.1", served["port"]), timeout=5) as stranger:
+            stranger.sendall(said)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+
+
+def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
+    other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1, "idle": 20})
+    try:
+        called = {"node": "node2", "address": "127.0.0.1", "port": served["port"]}
+        wish = {"token": KNOWN, "node": "node1", "port": other["port"], "seconds": 0.1, "peers": [called, called]}
+        with socket.create_connection(("127.0.0.1", served["port"]), timeout=5) as holder:
+            holder.sendall(b"%s slot\n" % KNOWN.encode())
+            assert holder.recv(10) == b"go\n"
+            found: list[dict[str, Any]] = []
+            pair = threading.Thread(target=lambda: found.append(ask("pair", wish)))
+            pair.start()
+            pair.join(1.0)
+            assert pair.is_alive()
+        pair.join(20)
+        assert found[0]["pairs"]["node2"]["there"] > 1e7
+        assert found[0]["pairs"]["node2"]["back"] > 1e7
+    finally:
+        ask("end", {"pid": other["pid"], "started": other["started"]})
+
+
+def test_a_port_that_is_taken_is_told_and_by_whom(served: dict[str, Any]) -> None:
+    again = ask("serve", {"token": KNOWN, "node": "node2", "port": served["port"], "samples": 0, "idle": -2})
+    assert (again["pid"], again["port"], again["holder"]) == (0, None, listener.PROCESS_NAME)
+
+
+def test_only_the_process_that_was_left_is_ended(served: dict[str, Any]) -> None:
+    ask("end", {"pid": os.getpid(), "started": "1"})
+    ask("end", {"pid": 0, "started": ""})
+    assert running(served["pid"])
+
+
+def left_behind(port: int, idle: float) -> int:
+    with listener.listener(port) as entry:
+        pid: int = listener.leave_behind({"token": KNOWN, "node": "node2", "idle": idle}, [entry])
+    assert running(pid)
+    return pid
+
+
+def test_it_ends_by_itself_when_nobody_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "FIRST_CALL", 0.5)
+    pid = left_behind(free_port(), 20)
+    until(lambda: not running(pid))
+
+
+def test_it_ends_by_itself_when_nobody_calls_any_more() -> None:
+    port = free_port()
+    pid = left_behind(port, 0.5)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
+        once.sendall(b"%s hello\n" % KNOWN.encode())
+        assert once.recv(100) == b"muster-probe node2\n"
+    until(lambda: not running(pid))
+
+
+def test_another_probe_is_waited_for() -> None:
+    port = free_port()
+    pid = left_behind(port, 0.1)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
+        once.sendall(b"%s hello\n" % KNOWN.encode())
+    entry, holder = listener.patient_listener(port, 10)
+    assert holder == ""
+    entry.close()
+    until(lambda: not running(pid))
+
+
+def test_the_edge_is_found_between_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = caller.Link(KNOWN, {"address": "127.0.0.1", "node": "node2", "ports": []}, 0)
+    monkeypatch.setattr(link, "rungs", lambda _port, sizes: [size + 52 <= 1412 for size in sizes])
+    for pmtu in (1500, 9000):
+        tried = link.ladder(0, pmtu - 52, pmtu)
+        assert max(entry["mtu"] for entry in tried if entry["passes"]) == 1412
+        assert min(entry["mtu"] for entry in tried if not entry["passes"]) == 1413

@@ -1,0 +1,83 @@
+"""Every file in cases/ is one node: in what it differs from healthy.yml, and what follows at a stage.
+
+plan: of the plan, what the case tells must be equal. wrong: why the node stops. A case without `wrong` goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.nvidia_driver import persistence
+from muster.nvidia_driver.model import File, Seen, Wish
+from muster.nvidia_driver.plan import make_plan, settle
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "cases/plan").glob("*.yml"))
+FILES = (
+    File("/etc/modprobe.d/muster-nvidia.conf", "blacklist nouveau\n"),
+    File("/etc/apt/preferences.d/muster-nvidia-driver", "Package: nvidia-*\n", ("ubuntu", "debian")),
+)
+
+
+def laid_over(base: Any, changes: Any) -> Any:
+    """Lay changes over a tree; null takes a key away, and a key that ends with ! replaces what is there whole."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    result = dict(base)
+    for key, value in changes.items():
+        if key.endswith("!"):
+            result[key[:-1]] = value
+        elif value is None:
+            result.pop(key, None)
+        else:
+            result[key] = laid_over(base.get(key), value)
+    return result
+
+
+def seen_of(given: dict[str, Any]) -> Seen:
+    stack = given["stack"]
+    plain = {"held": False, "state": "installed"}
+    stack["packages"] = {
+        name: {**plain, **(package if isinstance(package, dict) else {"version": package})}
+        for name, package in stack["packages"].items()
+    }
+    # The drop-in of the node as it is described, unless the case speaks of it.
+    unit = stack["files"].get(persistence.UNIT_FILE)
+    if unit:
+        whole = {"text": persistence.drop_in(unit["text"]), "mode": "0644", "owner": "root", "changed": 100.0}
+        stack["files"].setdefault(persistence.DROP_IN, whole)
+        if stack["files"][persistence.DROP_IN] == "missing":
+            del stack["files"][persistence.DROP_IN]
+    return Seen(stack, given["gpus"], given["secure_boot"])
+
+
+def tuples(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_case(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    base = yaml.safe_load((HERE / "healthy.yml").read_text())
+    given = laid_over(base, {"wish": case.get("wish", {}), "seen": case.get("seen", {})})
+    wish = Wish(files=FILES, **tuples(given["wish"]))
+    plan = make_plan(wish, seen_of(given["seen"]))
+    wrong = settle(plan, wish, case.get("stage", "look"))
+    assert wrong == case.get("wrong", [])
+    assert [each.sentence for each in plan.differences if each.sentence] == case.get("differences", [])
+    assert plan.remarks == case.get("remarks", [])
+    told: dict[str, Any] = {
+        **vars(plan),
+        "files": [file.path for file in plan.files],
+        "units": [" ".join([unit["name"], *(key for key in ("restart", "start") if unit[key])]) for unit in plan.units],
+    }
+    for key, value in case.get("plan", {}).items():
+        assert told[key] == value, key
+    untold = {"uninstall", "configure", "unhold", "files", "unwanted", "apt", "build", "initramfs", "units", "reboot"}
+    assert {key: told[key] for key in untold - case.get("plan", {}).keys() if told[key]} == {}
+    for line in case.get("diff", []):
+        assert line in [f"{each.what}: {each.before} -> {each.after}" for each in plan.differences]

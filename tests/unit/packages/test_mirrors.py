@@ -1,0 +1,57 @@
+"""Every file in cases/resolve is one wish and the places it leads to, on ubuntu-24.04 and x86_64 unless it says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from muster.packages.mirrors import MirrorError, Place, Sources, Wish, resolve
+from muster.pytorch.env import PYTORCH_WHEELS
+
+HERE = Path(__file__).parent
+FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"
+TABLE = yaml.safe_load(FILE.read_text())
+CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases/resolve").glob("*.yml"))}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_case(case: dict[str, Any]) -> None:
+    system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
+    if "error" in case:
+        with pytest.raises(MirrorError) as refused:
+            resolve(TABLE, Wish(**case["wish"]), system, machine)
+        assert str(refused.value) == case["error"]
+        return
+    sources = resolve(TABLE, Wish(**case["wish"]), system, machine)
+    places = {name: Place(**place) for name, place in case["places"].items()}
+    notes = tuple(case["notes"]) if "notes" in case else sources.notes
+    assert sources == Sources(**places, offline=case.get("offline", ""), notes=notes)
+
+
+def test_a_build_of_pytorch_has_a_place_of_its_own() -> None:
+    assert resolve(TABLE, Wish(), "ubuntu-24.04").torch_uri("cu130").endswith("/whl/cu130")
+
+
+def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
+    for profile in TABLE["profiles"].values():
+        for row in profile.values():
+            assert set(row) in ({"uri", "source", "seen"}, {"lacks", "seen"})
+
+
+def test_a_table_of_another_schema_is_refused() -> None:
+    with pytest.raises(MirrorError, match="schema 2"):
+        resolve({**TABLE, "schema": 2}, Wish(), "ubuntu-24.04")
+
+
+def test_every_host_of_upstream_is_among_those_to_admit() -> None:
+    told = (FILE.parents[3] / "docs/mirrors.md").read_text()
+    for row in TABLE["profiles"]["upstream"].values():
+        assert f"`{urlsplit(row['uri']).hostname}`" in told
+
+
+def test_pytorchs_own_index_has_one_address() -> None:
+    assert TABLE["profiles"]["upstream"]["torch"]["uri"] == f"{PYTORCH_WHEELS}/{{variant}}"

@@ -1,0 +1,194 @@
+"""What must change on a node for apt and its certificates to be as wished, and what is taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.packages.certificates import CertificateError, certificates, within
+from muster.packages.entries import STOCK_FILES
+from muster.packages.mirrors import proxy_environment
+from muster.packages.sources import (
+    CERTIFICATE_LINKS,
+    CERTIFICATES,
+    OFFLINE_FILE,
+    OFFLINE_SOURCES,
+    PROXY_FILE,
+    PROXY_KEYS,
+    SAVED,
+    Seen,
+    Wish,
+    make_plan,
+    offline_texts,
+    proxy_text,
+)
+
+ROOT = Path(__file__).parents[3]
+PEM = (Path(__file__).parent / "certificate.pem").read_text()
+OTHER = "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"
+PROXY = "http://proxy.lab:3128"
+LIST = "/etc/apt/sources.list"
+STOCK = "deb http://stock.example/ubuntu noble main\n"
+MIRRORED = "deb http://mirror.lab/ubuntu noble main\n"
+NOTHING = Wish("ubuntu")
+PROXIED = Wish("ubuntu", http_proxy=PROXY, no_proxy=("10.0.0.1",))
+MIRROR = Wish("ubuntu", archive="http://mirror.lab/ubuntu", security="http://mirror.lab/ubuntu")
+TRUSTING = Wish("ubuntu", certificates=(PEM,))
+OFFLINE = Wish("ubuntu", offline="/srv/muster")
+
+
+def test_a_bare_node_without_wishes_is_left_alone() -> None:
+    plan = make_plan(NOTHING, Seen({LIST: STOCK}))
+    assert not plan.needed
+    assert (plan.differences, plan.problems, plan.left_out) == ([], [], [])
+
+
+def test_a_proxy_is_written_and_then_kept() -> None:
+    plan = make_plan(PROXIED, Seen())
+    assert plan.write == {PROXY_FILE: proxy_text(PROXIED)}
+    assert plan.lists
+    assert plan.differences == [f"{PROXY_FILE} (apt's proxy) is missing"]
+    there = Seen({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: PROXY})
+    assert not make_plan(PROXIED, there).needed
+
+
+def test_a_proxy_that_is_not_wished_for_any_more_is_taken_back() -> None:
+    plan = make_plan(NOTHING, Seen({PROXY_FILE: proxy_text(PROXIED)}))
+    assert (plan.write, plan.remove) == ({}, [PROXY_FILE])
+
+
+def test_a_proxy_of_somebody_else_that_wins_is_told() -> None:
+    there = Seen({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
+    assert "apt goes by Acquire::http::Proxy http://other.lab:8080 and not" in make_plan(PROXIED, there).problems[0]
+
+
+def test_apt_is_told_of_single_hosts_alone() -> None:
+    text = proxy_text(Wish("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
+    assert text.splitlines()[1:] == [
+        f'Acquire::https::Proxy "{PROXY}";',
+        'Acquire::http::Proxy::10.0.0.1 "DIRECT";',
+        'Acquire::https::Proxy::10.0.0.1 "DIRECT";',
+    ]
+
+
+def test_programs_are_led_through_the_proxies() -> None:
+    assert proxy_environment("", "", ["node1"]) == {}
+    led = proxy_environment("", PROXY, ["node1", "10.0.0.1"])
+    assert led == {"http_proxy": "", "https_proxy": PROXY, "no_proxy": "node1,10.0.0.1"}
+
+
+def test_the_file_is_kept_before_it_is_changed() -> None:
+    plan = make_plan(MIRROR, Seen({LIST: STOCK}))
+    assert list(plan.write.items()) == [(LIST + SAVED, STOCK), (LIST, MIRRORED)]
+
+
+def test_a_run_that_was_cut_off_after_the_copy_is_finished() -> None:
+    assert make_plan(MIRROR, Seen({LIST: STOCK, LIST + SAVED: STOCK})).write == {LIST: MIRRORED}
+
+
+def test_a_mirrored_node_stays_as_it_is() -> None:
+    assert not make_plan(MIRROR, Seen({LIST: MIRRORED, LIST + SAVED: STOCK})).needed
+
+
+def test_upstream_gives_the_file_back() -> None:
+    plan = make_plan(NOTHING, Seen({LIST: MIRRORED, LIST + SAVED: STOCK}))
+    assert (plan.write, plan.remove) == ({LIST: STOCK}, [LIST + SAVED])
+
+
+def test_a_run_that_was_cut_off_before_the_copy_went_is_finished() -> None:
+    plan = make_plan(NOTHING, Seen({LIST: STOCK, LIST + SAVED: STOCK}))
+    assert (plan.write, plan.remove) == ({}, [LIST + SAVED])
+
+
+def test_a_copy_of_a_file_that_is_gone_goes_too() -> None:
+    assert make_plan(MIRROR, Seen({LIST + SAVED: STOCK, STOCK_FILES[1]: ""})).remove == [LIST + SAVED]
+
+
+def test_a_node_with_no_entry_to_point_at_the_mirror_is_told() -> None:
+    plan = make_plan(MIRROR, Seen({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
+    assert not plan.write
+    assert plan.problems[0].startswith("no entry for the archive of ubuntu is in /etc/apt/sources.list, ")
+
+
+def test_a_certificate_is_added_and_then_kept() -> None:
+    path = f"{CERTIFICATES}/muster.crt"
+    plan = make_plan(TRUSTING, Seen(bundle=OTHER))
+    assert (plan.write, plan.bundle) == ({path: PEM}, True)
+    assert not make_plan(TRUSTING, Seen({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM)).needed
+
+
+def test_a_certificate_that_never_came_into_the_bundle_is_put_there() -> None:
+    plan = make_plan(TRUSTING, Seen({f"{CERTIFICATES}/muster.crt": PEM}, bundle=OTHER))
+    assert (plan.write, plan.bundle) == ({}, True)
+    assert plan.differences == [f"the system's certificates do not hold {CERTIFICATES}/muster.crt"]
+
+
+def test_a_certificate_is_taken_back_and_a_killed_run_is_finished() -> None:
+    path, link = f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"
+    plan = make_plan(NOTHING, Seen({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM))
+    assert (plan.remove, plan.links, plan.bundle) == ([path], [link], True)
+    killed = make_plan(NOTHING, Seen(links=("muster.pem",), bundle=OTHER + PEM))
+    assert (killed.remove, killed.links, killed.bundle) == ([], [link], True)
+    assert len(killed.differences) == 1
+
+
+def test_of_two_certificates_one_can_go() -> None:
+    second = f"{CERTIFICATES}/muster-2.crt"
+    both = make_plan(Wish("ubuntu", certificates=(PEM, OTHER)), Seen())
+    assert list(both.write) == [f"{CERTIFICATES}/muster.crt", second]
+    seen = Seen({**both.write}, links=("muster-2.pem", "muster.pem"), bundle=PEM + OTHER)
+    plan = make_plan(TRUSTING, seen)
+    assert (plan.remove, plan.links) == ([second], [f"{CERTIFICATE_LINKS}/muster-2.pem"])
+
+
+def test_a_node_without_the_package_for_certificates_is_told() -> None:
+    plan = make_plan(TRUSTING, Seen(bundle=None))
+    assert not plan.bundle
+    assert plan.left_out[0]["why"].startswith("ca-certificates is not installed yet")
+
+
+def test_offline_apt_knows_of_one_folder_alone() -> None:
+    plan = make_plan(OFFLINE, Seen({LIST: STOCK}))
+    assert list(plan.write) == [OFFLINE_SOURCES, OFFLINE_FILE]
+    assert "URIs: file:/srv/muster/debs/\n" in plan.write[OFFLINE_SOURCES]
+    assert not make_plan(OFFLINE, Seen({LIST: STOCK, **offline_texts("/srv/muster")})).needed
+    assert make_plan(NOTHING, Seen(offline_texts("/srv/muster"))).remove == [OFFLINE_FILE, OFFLINE_SOURCES]
+
+
+def test_an_offline_folder_that_cannot_be_used_is_told() -> None:
+    plan = make_plan(OFFLINE, Seen(offline="there is no folder /srv/muster/debs"))
+    assert (plan.write, plan.problems) == ({}, ["there is no folder /srv/muster/debs"])
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "holds no certificate"),
+        ("<html></html>", "holds no certificate"),
+        (PEM + "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n", "holds a private key"),
+        (PEM + OTHER, "is damaged: certificate 2 of 2 cannot be read"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(text: str, error: str) -> None:
+    with pytest.raises(CertificateError, match=error):
+        certificates(text)
+
+
+def test_certificates_are_known_again() -> None:
+    assert certificates(f"# of the lab\n{PEM}\n{PEM}") == [PEM]
+    assert within(PEM, "x" + PEM.replace("\n", "\r\n"))
+
+
+def test_baseline_looks_for_everything_that_is_written() -> None:
+    traces = yaml.safe_load((ROOT / "roles/node_baseline/vars/main.yml").read_text())["_node_baseline_traces"]
+    files = [PROXY_FILE, OFFLINE_FILE, OFFLINE_SOURCES, *(path + SAVED for path in STOCK_FILES)]
+    assert traces == [*files, f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"]
+
+
+def test_what_is_wished_for_is_asked_in_two_places_in_the_same_words() -> None:
+    wished = yaml.safe_load((ROOT / "playbooks/baseline.yml").read_text())[1]["pre_tasks"][0]["when"]
+    tasks = yaml.safe_load((ROOT / "roles/node_baseline/tasks/main.yml").read_text())[1]["block"]
+    taken_back = next(task for task in tasks if "include_role" in str(task))["when"][1]
+    assert wished.replace("!=", "==") == taken_back

@@ -1,0 +1,136 @@
+"""Every file in cases/ is one decision: what was asked for, what was seen, and what must follow from it.
+
+plan: wish, observed -> plan. judge: wish, look -> findings. pip: what pip printed -> the sentence and the mend.
+wish: what the inventory says -> requirements and pip's arguments, or the refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.pytorch import env as pytorch_env
+from muster.pytorch.env import Environment, Observed, Requirement, Wish
+
+CASES = Path(__file__).parent / "cases"
+WISH = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
+SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
+
+
+def cases(kind: str) -> pytest.MarkDecorator:
+    paths = sorted((CASES / kind).glob("*.yml"))
+    return pytest.mark.parametrize(
+        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
+    )
+
+
+def wish_of(case: dict[str, Any]) -> Wish:
+    return pytorch_env.make_wish(**{**WISH, **case.get("wish", {})})
+
+
+@cases("wish")
+def test_wish(case: dict[str, Any]) -> None:
+    sources = {**SOURCES, **case.get("sources", {})}
+    if "refusal" in case:
+        with pytest.raises(pytorch_env.WishError) as refusal:
+            pytorch_env.pip_sources(wish_of(case).variant, **sources)
+        assert str(refusal.value) == case["refusal"]
+        return
+    wish = wish_of(case)
+    assert [str(pin) for pin in wish.requirements] == case["requirements"]
+    assert pytorch_env.pip_sources(wish.variant, **sources) == case["pip"]
+    assert pytorch_env.is_environment(wish.name)
+
+
+@cases("plan")
+def test_plan(case: dict[str, Any]) -> None:
+    wish = wish_of(case)
+    good = {pin.name: pin.version for pin in wish.requirements}
+
+    def named(text: str) -> str:
+        return text.replace("WISH", wish.name)
+
+    def environment(given: dict[str, Any] | None) -> Environment | None:
+        if given is None:
+            return None
+        return Environment(
+            given.get("python", wish.python), given.get("packages", good), tuple(given.get("faults", ()))
+        )
+
+    seen = case["observed"]
+    observed = Observed(
+        link=named(seen.get("link", "")),
+        current=named(seen.get("current", "")),
+        environments={named(name): environment(given) for name, given in seen.get("environments", {}).items()},
+        in_use=frozenset(map(named, seen.get("in_use", []))),
+    )
+    plan = pytorch_env.plan(wish, observed, case.get("keep", 1))
+    expected = {"reasons": [], "discard": [], "build": False, "switch": False, "retire": [], **case["plan"]}
+    assert {
+        "target": plan.target,
+        "reasons": list(plan.reasons),
+        "discard": list(plan.discard),
+        "build": plan.build,
+        "switch": plan.switch,
+        "retire": list(plan.retire),
+    } == {
+        name: named(value)
+        if isinstance(value, str)
+        else [named(v) for v in value]
+        if isinstance(value, list)
+        else value
+        for name, value in expected.items()
+    }
+
+
+@cases("judge")
+def test_judge(case: dict[str, Any]) -> None:
+    findings = pytorch_env.judge(wish_of(case), case["look"])
+    assert [f"{f['id']} {f['status']}: {f['summary']}" for f in findings] == case["findings"]
+    assert all(finding["fix"]["text"] for finding in findings if finding["status"] in ("fail", "warn"))
+
+
+@cases("pip")
+def test_pip_is_explained(case: dict[str, Any]) -> None:
+    wish = replace(wish_of(case), locked=case.get("locked", {}))
+    what, mend = pytorch_env.explain_pip(case["output"], wish)
+    assert {"what": what, "mend": mend} == {"what": case["what"], "mend": case["mend"]}
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "same"),
+    [
+        ("2.13.0+cpu", "2.13.0+cpu", True),
+        ("2.13.0", "2.13.0+cpu", False),
+        ("2.13.0+cu130", "2.13.0", True),
+        ("2.13.0+cu130", "2.13.0+cpu", False),
+        ("2.3.0", "2.3", True),
+        ("2.30", "2.3", False),
+        ("1.10", "1.1", False),
+        ("2.0.0+cpu", "2+cpu", True),
+    ],
+)
+def test_same_version(installed: str, wanted: str, *, same: bool) -> None:
+    assert pytorch_env.same_version(installed, wanted) is same
+
+
+def test_the_name_of_an_environment_follows_from_its_content() -> None:
+    assert wish_of({}).name == wish_of({}).name
+    others = [{"packages": ["numpy==2.3.4"]}, {"variant": "cu126"}, {"torch_version": "2.12.1"}, {"python": "3.12"}]
+    assert len({wish_of({"wish": other}).name for other in [{}, *others]}) == 5
+    two = ["b==1", "a==1"]
+    assert wish_of({"wish": {"packages": two}}).name == wish_of({"wish": {"packages": two[::-1]}}).name
+
+
+def test_a_foreign_folder_is_no_environment() -> None:
+    assert not any(map(pytorch_env.is_environment, ["", "current", "mine", "2.13.0", "2.13.0-cpu-py3.11-xyz"]))
+
+
+def test_names_of_packages_are_compared_as_pip_does() -> None:
+    pin = pytorch_env.parse_requirement("Typing_Extensions == 4.15.0", "3.11")
+    assert pin == Requirement("typing-extensions", "4.15.0")
+    assert pin.met_by({"typing-extensions": "4.15.0"})

@@ -1,0 +1,134 @@
+"""Every file in cases/ is one decision about the lock.
+
+choose: the lock, what is asked of a node -> the build, whether the lock has it, and what the user is told.
+refuse: a lock that somebody edited -> the sentence. update: the lock, a new environment, what all nodes ask for ->
+the environments that are in the lock then, and what is different, for people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.pytorch import env, lock
+from muster.pytorch.lock import Ask, LockError, Section, Wheel
+
+CASES = Path(__file__).parent / "cases"
+PYTHON, MACHINE = "3.12", "x86_64"
+ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}
+
+
+def cases(kind: str) -> pytest.MarkDecorator:
+    paths = sorted((CASES / kind).glob("*.yml"))
+    return pytest.mark.parametrize("case", [yaml.safe_load(p.read_text()) for p in paths], ids=[p.stem for p in paths])
+
+
+def ask_of(given: dict[str, Any]) -> Ask:
+    asked = {**ASK, **given}
+    return Ask(**{**asked, "packages": tuple(asked["packages"])})
+
+
+def section_of(given: dict[str, Any]) -> Section:
+    """An environment as a case describes it: by its build, and where it is another one than most."""
+    variant, python = given["variant"], given.get("python", PYTHON)
+    gpus = 0 if variant == "cpu" else 8
+    wish = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).wish(python)
+    versions = {"torch": wish.torch.version, **{pin.name: pin.version for pin in wish.requirements[1:]}}
+    versions |= given.get("wheels", {"sympy": "1.14.0"})
+    wheels = [make_wheel(name, version) for name, version in versions.items()]
+    return lock.make_section(wish, given.get("machine", MACHINE), wheels)
+
+
+def make_wheel(name: str, version: str) -> Wheel:
+    return Wheel(name, version, hashlib.sha256(f"{name} {version}".encode()).hexdigest(), f"{name}-{version}-any.whl")
+
+
+def told(section: Section) -> str:
+    return f"{section.title}: {', '.join(section.asked)}"
+
+
+@cases("choose")
+def test_choose(case: dict[str, Any]) -> None:
+    sections = [section_of(given) for given in case["lock"]]
+    choice = lock.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
+    found = {"variant": choice.wish.variant, "locked": told(choice.section) if choice.section else None}
+    assert found == {"variant": case["variant"], "locked": case["locked"]}
+    assert choice.note == case.get("note", "")
+    assert choice.wish.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
+
+
+@cases("refuse")
+def test_refuse(case: dict[str, Any]) -> None:
+    text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])
+    assert len(lock.parse(text)) == 2
+    edited = case["text"] if "text" in case else text.replace(case["from"], case["to"])
+    assert edited != text
+    with pytest.raises(LockError) as refusal:
+        lock.parse(edited)
+    assert str(refusal.value) == case["refusal"]
+
+
+@cases("update")
+def test_update(case: dict[str, Any]) -> None:
+    before = [section_of(given) for given in case["lock"]]
+    new = section_of(case["new"])
+    after = lock.updated(before, new, [ask_of(given) for given in case["asks"]])
+    # As the file has them, which is in the order of their titles.
+    assert [told(section) for section in lock.parse(lock.render(after))] == case["after"]
+    assert lock.changes(before, after, new) == case["changes"]
+
+
+def test_what_is_written_is_read_again_in_whatever_order() -> None:
+    sections = [section_of(given) for given in ({"variant": "cpu"}, {"variant": "cu130", "python": "3.9"})]
+    text = lock.render(sections)
+    assert lock.render(sections[::-1]) == text
+    assert set(lock.parse(text)) == set(sections)
+    assert lock.render(lock.parse(text)) == text
+    assert [lock.section_of(section.as_dict()) for section in sections] == sections
+
+
+def test_there_is_no_lock_yet() -> None:
+    assert lock.parse("") == ()
+    assert lock.render([]) == ""
+
+
+def test_a_section_is_a_requirements_file_of_pip() -> None:
+    first, *_ = section_of({"variant": "cpu"}).requirements.splitlines()
+    assert first.startswith("numpy==2.3.5 --hash=sha256:")
+    assert first.endswith("  # numpy-2.3.5-any.whl")
+
+
+@pytest.mark.parametrize(
+    ("packages", "unlocked"),
+    [
+        ({}, []),
+        ({"pip": "25.3", "setuptools": "80.9.0"}, []),
+        ({"sympy": "1.13.3"}, ["the lock has sympy 1.14.0, and it has 1.13.3"]),
+        ({"sympy": None}, ["the lock has sympy 1.14.0, and it has none"]),
+        ({"ipython": "9.7.0"}, ["it has ipython 9.7.0, which is not in the lock (pytorch_packages puts it there)"]),
+    ],
+)
+def test_an_environment_is_as_the_lock_says_or_not(packages: dict[str, str | None], unlocked: list[str]) -> None:
+    section = section_of({"variant": "cpu"})
+    wish = lock.with_lock(ask_of({}).wish(PYTHON), section)
+    live = {**wish.locked, **packages}
+    environment = env.Environment(PYTHON, {name: version for name, version in live.items() if version})
+    assert env.shortcomings(wish, environment) == unlocked
+
+
+LOOKS = {
+    "n1": {"build": False, "key": "a", "here": False},
+    "n2": {"build": True, "key": "a", "here": False},
+    "n3": {"build": True, "key": "b", "here": False},
+    "n4": {"build": True, "key": "a", "here": True},
+    "n5": {"build": True, "key": "a", "here": False},
+}
+
+
+@pytest.mark.parametrize(("node", "ahead"), [("n1", []), ("n2", ["n4"]), ("n3", []), ("n4", []), ("n5", ["n4", "n2"])])
+def test_who_downloads(node: str, ahead: list[str]) -> None:
+    assert lock.ahead_of(node, LOOKS) == ahead

@@ -1,0 +1,111 @@
+"""Every file in cases/ is a look at a machine, and what must follow from it.
+
+plan: containers, networks, routes, free space, image -> the steps, or the refusal. end: the same -> what is removed.
+pip: what C(pip config list) printed -> variables and folders. apt: what apt printed -> sources and settings.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.sandbox import plan as sandbox
+from muster.sandbox.plan import Found, Wanted
+
+CASES = Path(__file__).parent / "cases"
+WANTED: dict[str, Any] = {
+    "name": "muster",
+    "checkout": "/srv/muster",
+    "subnet": "10.203.77.0/24",
+    "image": "localhost/muster-node:new",
+    "nodes": {"node1": "10.203.77.11", "node2": "10.203.77.12"},
+    "admin_key": "ssh-ed25519 AAAA",
+    "volumes": [],
+    "environment": {},
+}
+
+
+def cases(kind: str) -> pytest.MarkDecorator:
+    paths = sorted((CASES / kind).glob("*.yml"))
+    return pytest.mark.parametrize(
+        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
+    )
+
+
+def owner(given: dict[str, Any]) -> dict[str, str]:
+    if given.get("foreign"):
+        return {}
+    return {sandbox.LABEL: "muster", sandbox.LABEL_CHECKOUT: given.get("checkout", "/srv/muster")}
+
+
+def found_of(case: dict[str, Any]) -> Found:
+    """What podman shows, written short: a container of which nothing is said is as wanted, and runs."""
+    usual = Wanted(**{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}})
+    containers = []
+    for name, given in case.get("containers", {}).items():
+        spec = {**sandbox.specification(usual, name.removeprefix("muster-")), **given.get("spec", {})}
+        labels = {**owner(given), sandbox.LABEL_SPEC: given.get("label", json.dumps(spec))}
+        containers.append({"Names": [name], "State": given.get("state", "running"), "Labels": labels})
+    networks = [
+        {
+            "name": name,
+            "network_interface": given["link"],
+            "subnets": [{"subnet": given["subnet"]}],
+            "labels": owner(given),
+        }
+        for name, given in case.get("networks", {}).items()
+    ]
+    return Found(
+        containers=containers,
+        networks=networks,
+        routes=case.get("routes", []),
+        checkouts=set(case.get("checkouts", ["/srv/muster"])),
+        image=case.get("image", True),
+        free_mb=case.get("free_mb", 50_000),
+    )
+
+
+@cases("plan")
+def test_plan(case: dict[str, Any]) -> None:
+    wanted = Wanted(**{**WANTED, **case.get("wanted", {})})
+    plan = sandbox.make_plan(wanted, found_of(case))
+    if "refusal" in case:
+        assert plan.refusal == case["refusal"]
+        return
+    assert plan.refusal == ""
+    steps = {
+        "build": plan.build,
+        "network": plan.network,
+        "remove_network": plan.remove_network,
+        "removal": plan.removal,
+        "start": plan.start,
+        "create": list(plan.create),
+    }
+    assert {step: value for step, value in steps.items() if value} == case["steps"]
+    assert plan.machines == bool(set(case["steps"]) - {"build"})
+
+
+@cases("end")
+def test_end(case: dict[str, Any]) -> None:
+    plan = sandbox.plan_end("muster", "/srv/muster", found_of(case))
+    assert plan.refusal == case.get("refusal", "")
+    if not plan.refusal:
+        assert plan.removal == case["removal"]
+        assert plan.remove_network == case["remove_network"]
+
+
+@cases("pip")
+def test_pip(case: dict[str, Any]) -> None:
+    variables, folders = sandbox.node_pip_variables(sandbox.pip_settings(case["listing"]), "/etc/controller-ca.crt")
+    assert variables == case["variables"]
+    assert folders == case["folders"]
+
+
+@cases("apt")
+def test_apt(case: dict[str, Any]) -> None:
+    assert sandbox.apt_sources(case["listing"], case.get("release", "")) == case["sources"]
+    assert sandbox.apt_settings(case.get("dump", "")) == case.get("settings", "")
