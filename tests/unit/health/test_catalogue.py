@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOURCES = sorted((ROOT / "plugins/module_utils/muster").rglob("*.py")) + sorted(
-    (ROOT / "plugins/plugin_utils").glob("*.py")
+    (ROOT / "plugins/plugin_utils").rglob("*.py")
 )
 ROW = re.compile(r"^\| `([a-z0-9_.]+)` \|", re.MULTILINE)
 LISTED = ROW.findall((ROOT / "docs/findings.md").read_text())

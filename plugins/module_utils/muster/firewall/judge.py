@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ..verdict.entry import Entry
 from ..verdict.finding import Finding, evidence
 from . import table as firewall_table
-from .model import openings, training_interface
 from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from .openings import openings, training_interface
 from .published import published
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import table, ufw
 from .look import foreign_chains
-from .model import WishError, openings
+from .model import WishError
 from .netfilter import Chain, Tables, parse_save
+from .openings import openings
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
 if TYPE_CHECKING:

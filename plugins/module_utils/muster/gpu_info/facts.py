@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..inspect.facts import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from . import markup, query, values
+from .bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from .nvlink import links
 from .processes import describe, holders
 from .topology import topology

@@ -13,23 +13,16 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info.bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from ..network.listeners import parse_ss
 from .stack import stack_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# The containers among the answers of systemd-detect-virt, from its manual. Every other one but "none" is a machine.
-CONTAINERS = (
-    *("podman", "docker", "lxc", "lxc-libvirt", "systemd-nspawn", "openvz", "rkt", "wsl", "proot", "pouch"),
-    "container-other",
-)
 CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
 # Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
 UNSYNCHRONISED = 16_000_000
-# Display controllers of PCI's class list: VGA, and those without a display, as the GPUs of servers are.
-GPU_CLASSES = ("0x0300", "0x0302")
-NVSWITCH_CLASS = "0x0680"
 
 
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,20 +121,6 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
         "driver_version": version[1] if version else "",
         "modules": sorted(set(re.findall(r"^(nvidia|nouveau|nova_core|vfio_pci) ", look["modules"], re.MULTILINE))),
     }
-
-
-def device_names(catalogue: str, vendor: str) -> dict[str, str]:
-    """Return the names that pci.ids gives to the devices of a vendor."""
-    names: dict[str, str] = {}
-    inside = False
-    for line in catalogue.splitlines():
-        if not line.startswith(("\t", "#")):
-            inside = line.startswith(vendor)
-        elif inside and re.match(r"\t[0-9a-f]{4} ", line):
-            name = line[5:].strip()
-            bracketed = re.search(r"\[(.+)\]", name)
-            names[line[1:5]] = bracketed[1] if bracketed else name
-    return names
 
 
 def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> bool | None:
