@@ -4,8 +4,8 @@ DOCUMENTATION = r"""
 module: gpu_stack_plan
 short_description: Work out which driver, CUDA, NCCL and PyTorch fit each other on all nodes
 description:
-  - Reads the wishes of the inventory (C(gpu_stack_*), C(cluster_torch_version), C(pytorch_variant)), and of every node
-    C(cluster_gpus) and C(cluster_gpu_model), or what a look at it saw.
+  - Reads the requests of the inventory (C(gpu_stack_*), C(cluster_torch_version), C(pytorch_variant)), and of
+    every node C(cluster_gpus) and C(cluster_gpu_model), or what a look at it saw.
   - Gives one stack for all nodes, with one line of reason for each choice; or every reason why there is none, and the
     nearest that there is.
   - Contacts no node; use it with C(run_once). The table of what fits what is C(roles/gpu_stack/files/versions.yml).

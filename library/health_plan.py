@@ -23,7 +23,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-wishes:
+requests:
   description: >-
     The training address, interface and port of each node, and what its firewall is to let in, in the order of the
     inventory. A quarantined node has none.

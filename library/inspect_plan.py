@@ -24,7 +24,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-wishes:
+requests:
   description: The variables of each node that a look is judged by, defaults applied.
   returned: always
   type: dict

@@ -174,7 +174,7 @@ def write_conf(text: str) -> None:
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     conf = module.params["conf"]
     seen = look(module.params["interface"], module.params["address"])
-    wrong = [f"{what}. {mend}" for what, mend in domain.wish_problems(conf)]
+    wrong = [f"{what}. {mend}" for what, mend in domain.request_problems(conf)]
     wrong += filter(None, [domain.contradiction(conf, seen.training)])
     if wrong:
         raise ConfError("; ".join(wrong))

@@ -167,9 +167,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wish: dict[str, Any] = module.params
-    seen = facts(look(wish, unit_properties(wish["user"], "/", STOP_TIMEOUT)), wish)
-    module.exit_json(changed=False, facts=seen, traits=traits(seen, wish), **node.judge(seen, wish))
+    request: dict[str, Any] = module.params
+    seen = facts(look(request, unit_properties(request["user"], "/", STOP_TIMEOUT)), request)
+    module.exit_json(changed=False, facts=seen, traits=traits(seen, request), **node.judge(seen, request))
 
 
 if __name__ == "__main__":

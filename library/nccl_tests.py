@@ -254,7 +254,7 @@ def main() -> None:
     )
     try:
         module.exit_json(**run_module(module))
-    except (BuildError, domain.WishError) as problem:
+    except (BuildError, domain.RequestError) as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem}.")
     except OSError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")

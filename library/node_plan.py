@@ -327,20 +327,20 @@ def dpkg_interrupted() -> bool:
     return False
 
 
-def observe(wish: domain.Wish) -> domain.Seen:
+def observe(request: domain.Request) -> domain.Seen:
     installed: dict[str, str] = {}
     held: frozenset[str] = frozenset()
-    if wish.packages or wish.held or wish.refused:
+    if request.packages or request.held or request.refused:
         with contextlib.suppress(FileNotFoundError):
             installed, held = domain.installed_packages((DPKG / "status").read_text(errors="replace"))
-    paths = [file.path for file in wish.files] + ([wish.sysctl_file] if wish.sysctl_file else [])
+    paths = [file.path for file in request.files] + ([request.sysctl_file] if request.sysctl_file else [])
     changed = {}
-    for path in {*paths, *(path for unit in wish.units for path in unit.restart_if_older_than)}:
+    for path in {*paths, *(path for unit in request.units for path in unit.restart_if_older_than)}:
         with contextlib.suppress(OSError):
             changed[path] = Path(path).stat().st_ctime
-    values, read_only = look_at_sysctl(wish.sysctl)
-    asked = ",".join(wish.manager)
-    login = ",".join(wish.login)
+    values, read_only = look_at_sysctl(request.sysctl)
+    asked = ",".join(request.manager)
+    login = ",".join(request.login)
     return domain.Seen(
         packages=installed,
         held=held,
@@ -349,11 +349,11 @@ def observe(wish: domain.Wish) -> domain.Seen:
         now=time.time(),
         sysctl=values,
         read_only=read_only,
-        units=look_at_units(filter(None, (domain.unit_name(unit, wish, installed) for unit in wish.units))),
+        units=look_at_units(filter(None, (domain.unit_name(unit, request, installed) for unit in request.units))),
         manager=(show("systemctl", "show", f"--property={asked}") or [{}])[0] if asked else {},
         login=(show("loginctl", "show-user", f"--property={login}") or [{}])[0] if login else {},
-        account=look_at_account(wish.user.name) if wish.user else None,
-        owners=look_at_owners(wish.user) if wish.user else {},
+        account=look_at_account(request.user.name) if request.user else None,
+        owners=look_at_owners(request.user) if request.user else {},
         capabilities=capabilities(),
         driver=Path("/sys/module/nvidia/version").exists(),
         dpkg_interrupted=dpkg_interrupted(),
@@ -437,7 +437,7 @@ def result_of(plan: domain.Plan, seen: domain.Seen, *, changed: bool) -> dict[st
 
 def run(module: AnsibleModule) -> dict[str, Any]:
     given = module.params
-    wish = domain.Wish(
+    request = domain.Request(
         packages=tuple(given["packages"]),
         held=tuple(given["held"]),
         refused=given["refused"],
@@ -452,8 +452,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     acts = given["mode"] == "manage" and not module.check_mode
     if acts:
         wait_until_idle(given["wait"], packages=False)
-    seen = observe(wish)
-    plan = domain.make_plan(wish, seen, verifies=given["mode"] == "verify")
+    seen = observe(request)
+    plan = domain.make_plan(request, seen, verifies=given["mode"] == "verify")
     wrong = plan.problems + (plan.differences if given["mode"] == "verify" else [])
     if wrong:
         mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""

@@ -9,7 +9,7 @@ short_description: Bring every part of NVIDIA's driver to one version
 description:
   - Asks apt first (C(apt-get --simulate)) what it would do. Refuses when it would remove a package that is no part of
     the driver, or leave parts at several versions; then nothing is changed. Otherwise apt does exactly that.
-  - Only versions of the wished source are taken, and parts that it does not have are removed.
+  - Only versions of the requested source are taken, and parts that it does not have are removed.
   - Parts that are installed and float (C(nvidia-persistenced), C(nvidia-modprobe)) are moved along, and packages of
     other branches are removed. No other package is removed, and none that is only recommended installed.
   - The package lists are to be fresh, and the pinning package is to be there.
@@ -83,16 +83,16 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.stack import packages_of
-from ansible.module_utils.muster.nvidia_driver.request import (
+from ansible.module_utils.muster.nvidia_driver.apt import (
     Answer,
     Need,
+    apt_words,
     complaints,
     mend,
     newest_common,
     offers,
     parse,
     refusals,
-    request,
     stragglers,
     unmet,
 )
@@ -130,7 +130,7 @@ def apt_cache(*words: str) -> str:
 
 
 def ask(need: Need, late: Collection[str] = ()) -> tuple[list[str], Answer]:
-    words = request(need, late)
+    words = apt_words(need, late)
     done = apt_get("--simulate", "install", *words)
     answer = parse(done.stdout, done.stderr, done.returncode)
     behind = [] if late or answer.errors else stragglers(need, answer)
@@ -157,8 +157,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         need = replace(need, keep="")
     need = need if need.keep else replace(need, keep=newest_common(need))
     if unmet(need):
-        wished = need.keep or f"a driver {need.branch}"
-        where = f"{need.source} does not have {wished} for this system: {'; '.join(unmet(need))}"
+        requested = need.keep or f"a driver {need.branch}"
+        where = f"{need.source} does not have {requested} for this system: {'; '.join(unmet(need))}"
         module.fail_json(msg=f"{given['node']}: {where}. Nothing was changed.")
     words, answer = ask(need)
     wrong = [f"apt cannot install {' '.join(words)}: {'; '.join(answer.errors)}"] if answer.errors else []

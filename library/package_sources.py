@@ -9,9 +9,9 @@ module: package_sources
 short_description: Mirrors, proxies, certificates and the offline folder that a node takes packages with
 description:
   - Points the distribution's own entries, in its own source files, at a mirror. Only their addresses change. What they
-    were is kept beside each file, and given back when no mirror is wished for any more.
+    were is kept beside each file, and given back when no mirror is requested any more.
   - Tells apt of the proxies, adds certificates to those that the system trusts, and lets apt know of one folder alone.
-  - What is not wished for and was written by an earlier run is taken back. The sources of others, keys, and what apt
+  - What is not requested and was written by an earlier run is taken back. The sources of others, keys, and what apt
     demands of signatures are never touched.
   - After a change apt reads the distribution's lists. When it cannot, the node is left as it was, and the module fails.
 version_added: "0.1.0"
@@ -32,7 +32,7 @@ options:
     description: The mirrors, as in C(roles/package_sources/files/mirrors.yml). Filled in by the action plugin.
     type: dict
   mirror:
-    description: Name of the mirror. As all that follow, by default what the inventory wishes.
+    description: Name of the mirror. As all that follow, by default what the inventory requests.
     type: str
   mirror_urls:
     description: Addresses of the mirror V(custom).
@@ -62,7 +62,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Set the node's package sources up as the inventory wishes
+- name: Set the node's package sources up as the inventory requests
   package_sources:
     node: "{{ inventory_hostname }}"
   become: true
@@ -159,7 +159,7 @@ def offline_trouble(folder: str) -> str:
     return ""
 
 
-def observe(wish: domain.Wish) -> domain.Seen:
+def observe(request: domain.Request) -> domain.Seen:
     stock = [path + end for path in STOCK_FILES for end in ("", domain.SAVED)]
     own = [domain.PROXY_FILE, domain.OFFLINE_FILE, domain.OFFLINE_SOURCES]
     local = [path for path in Path(domain.CERTIFICATES).glob("muster*.crt") if domain.is_ours(path.name)]
@@ -170,8 +170,8 @@ def observe(wish: domain.Wish) -> domain.Seen:
         files=read([*stock, *own, *local]),
         links=tuple(sorted(links)),
         bundle=read([BUNDLE]).get(str(BUNDLE), "") if keeps_bundle else None,
-        proxies=proxies_in_force() if wish.http_proxy or wish.https_proxy else {},
-        offline=offline_trouble(wish.offline) if wish.offline else "",
+        proxies=proxies_in_force() if request.http_proxy or request.https_proxy else {},
+        offline=offline_trouble(request.offline) if request.offline else "",
     )
 
 
@@ -200,9 +200,9 @@ def trust(plan: domain.Plan) -> None:
             Path(link).unlink(missing_ok=True)
 
 
-def have_lists_read(wish: domain.Wish) -> None:
+def have_lists_read(request: domain.Request) -> None:
     """Have apt read the lists of the distribution alone: what others have written may be broken for long."""
-    files = [domain.OFFLINE_SOURCES] if wish.offline else [path for path in STOCK_FILES if Path(path).is_file()]
+    files = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
     for path in files:
         argv = ["apt-get", "update", "--quiet", "--option=APT::Get::List-Cleanup=0", "--option=DPkg::Lock::Timeout=300"]
         argv += [f"--option=Dir::Etc::sourcelist={path}", "--option=Dir::Etc::sourceparts=/dev/null"]
@@ -225,7 +225,7 @@ def have_lists_read(wish: domain.Wish) -> None:
             time.sleep(PAUSE)
 
 
-def apply(plan: domain.Plan, wish: domain.Wish, seen: domain.Seen) -> None:
+def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None:
     try:
         for path, content in plan.write.items():
             write_whole(path, content.encode("utf-8", "surrogateescape"))
@@ -237,8 +237,10 @@ def apply(plan: domain.Plan, wish: domain.Wish, seen: domain.Seen) -> None:
         for path in plan.remove:
             if path not in certificates and not path.endswith(domain.SAVED):
                 Path(path).unlink(missing_ok=True)
-        if plan.lists and (wish.archive or wish.security or wish.http_proxy or wish.https_proxy or wish.offline):
-            have_lists_read(wish)
+        if plan.lists and (
+            request.archive or request.security or request.http_proxy or request.https_proxy or request.offline
+        ):
+            have_lists_read(request)
     except BaseException:
         for path in (*plan.write, *plan.remove):
             if path in seen.files:
@@ -280,12 +282,12 @@ def main() -> None:
     )
     given = module.params
     name = system()
-    asked = mirrors.Wish(given["mirror"], given["mirror_urls"], given["offline_dir"])
+    asked = mirrors.Request(given["mirror"], given["mirror_urls"], given["offline_dir"])
     try:
         places = mirrors.resolve(given["table"], asked, name, os.uname().machine)
     except mirrors.MirrorError as error:
         module.fail_json(msg=f"{given['node']}: {error}.")
-    wish = domain.Wish(
+    request = domain.Request(
         distribution=name.partition("-")[0],
         archive=places.archive.uri,
         security=places.security.uri,
@@ -295,12 +297,12 @@ def main() -> None:
         certificates=tuple(given["certificates"]),
         offline=given["offline_dir"].rstrip("/"),
     )
-    seen = observe(wish)
-    plan = domain.make_plan(wish, seen)
+    seen = observe(request)
+    plan = domain.make_plan(request, seen)
     verifies = given["mode"] == "verify"
     if plan.needed and not module.check_mode and not verifies and wait_for_cloud_init():
-        seen = observe(wish)
-        plan = domain.make_plan(wish, seen)
+        seen = observe(request)
+        plan = domain.make_plan(request, seen)
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
         mend = (
@@ -311,7 +313,7 @@ def main() -> None:
         module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.")
     if plan.needed and not module.check_mode:
         try:
-            apply(plan, wish, seen)
+            apply(plan, request, seen)
         except RefusedError as refused:
             module.fail_json(msg=f"{given['node']}: {refused}.")
     module.exit_json(

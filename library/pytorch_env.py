@@ -154,7 +154,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Look at PyTorch for eight GPUs, with wheels from a folder and nothing but it
-  pytorch_env: &wish
+  pytorch_env: &request
     node: "{{ inventory_hostname }}"
     root: /opt/muster/pytorch
     torch_version: 2.13.0
@@ -169,7 +169,7 @@ EXAMPLES = r"""
 
 - name: Provide it
   pytorch_env:
-    <<: *wish
+    <<: *request
     looks: look
   become: true
   when: look is changed and not ansible_check_mode
@@ -186,7 +186,7 @@ EXAMPLES = r"""
 RETURN = r"""
 environment:
   description: The environment that C(current) leads to, or will.
-  returned: when the wish can be
+  returned: when the request can be
   type: str
   sample: /opt/muster/pytorch/envs/2.13.0-cpu-py3.11-1f0c2a7b
 plan:
@@ -200,7 +200,7 @@ plan:
     remove: {description: Names of the environments to remove., type: list, elements: str, returned: always}
 torch:
   description: What the look found. Empty when there was nothing to look at yet (check mode).
-  returned: when the wish can be
+  returned: when the request can be
   type: dict
   contains:
     version: {description: Version with its build., type: str, returned: always, sample: 2.13.0+cpu}
@@ -241,7 +241,7 @@ locked:
   elements: str
 findings:
   description: Conclusions about the environment, one for each check.
-  returned: when the wish can be
+  returned: when the request can be
   type: list
   elements: dict
 pip_output:
@@ -269,8 +269,8 @@ def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:
     return pytorch_lock.Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
 
 
-def findings_of(node: str, wish: domain.Wish, look: dict[str, Any]) -> list[Finding]:
-    return [Finding(node=node, **finding) for finding in domain.judge(wish, look)]
+def findings_of(node: str, request: domain.Request, look: dict[str, Any]) -> list[Finding]:
+    return [Finding(node=node, **finding) for finding in domain.judge(request, look)]
 
 
 def told(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
@@ -292,8 +292,8 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
     if "packages" not in look and not root.link.exists():
         look["error"] = f"there is no environment at {root.link}"
     # The site may have made it with another Python than the node's.
-    wish = ask_of(params).wish(look.get("python", "3.10"))
-    findings = findings_of(params["node"], wish, look)
+    request = ask_of(params).request(look.get("python", "3.10"))
+    findings = findings_of(params["node"], request, look)
     result = {
         "changed": False,
         "environment": str(root.link.resolve()),
@@ -314,11 +314,11 @@ class Manager:
         self.python: Interpreter = ask_python(params["python"])
         sections = [pytorch_lock.section_of(given) for given in params["locked"]]
         self.choice = pytorch_lock.choose(sections, ask_of(params), self.python.version, self.python.machine)
-        self.wish: domain.Wish = self.choice.wish
-        self.house = Wheelhouse(root, params, self.wish, self.python)
+        self.request: domain.Request = self.choice.request
+        self.house = Wheelhouse(root, params, self.request, self.python)
 
     def look(self) -> dict[str, Any]:
-        sources_of(self.wish, self.params)  # an address that cannot be used is refused in check mode too
+        sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
         before, plan = self._plan()
         look: dict[str, Any] = {}
         if plan.build and not self.check:
@@ -327,7 +327,7 @@ class Manager:
             full = self.params["full_look"]
             look = self.root.look(self.root.envs / plan.target, "import") if full else self.root.looks[plan.target]
         section = self.choice.section
-        key = " ".join((self.wish.name, self.python.machine, section.digest if section else ""))
+        key = " ".join((self.request.name, self.python.machine, section.digest if section else ""))
         result = {
             **self._result(before, plan, look),
             "needs": {
@@ -376,7 +376,7 @@ class Manager:
             if plan.build:
                 wheels = self._build(plan, lock)
             look = self.root.look(self.root.envs / plan.target, "import")
-            findings = findings_of(self.params["node"], self.wish, look)
+            findings = findings_of(self.params["node"], self.request, look)
             done = plan.build or bool(plan.discard)
             refuse_a_bad_look(findings, {"changed": done, "findings": [f.as_dict() for f in findings]})
             if plan.switch:
@@ -398,7 +398,7 @@ class Manager:
     def _build(self, plan: domain.Plan, lock: int) -> dict[str, Any]:
         section = self.choice.section
         if section is None:
-            raise PytorchError("its wish is another one than before", "Run again")
+            raise PytorchError("its request is another one than before", "Run again")
         missing, tried = self.house.fetch(section, self.params["peers"])
         self.root.build(
             plan.target,
@@ -422,11 +422,11 @@ class Manager:
             )
 
     def _plan(self) -> tuple[domain.Observed, domain.Plan]:
-        before = self.root.observe(self.wish, self.params["keep"])
-        return before, domain.plan(self.wish, before, self.params["keep"])
+        before = self.root.observe(self.request, self.params["keep"])
+        return before, domain.plan(self.request, before, self.params["keep"])
 
     def _result(self, before: domain.Observed, plan: domain.Plan, look: dict[str, Any]) -> dict[str, Any]:
-        findings = findings_of(self.params["node"], self.wish, look) if look else []
+        findings = findings_of(self.params["node"], self.request, look) if look else []
         result = {
             "changed": plan.changed,
             "environment": str(self.root.envs / plan.target),
@@ -436,7 +436,7 @@ class Manager:
                 "switch": plan.switch,
                 "remove": [*plan.discard, *plan.retire],
             },
-            "diff": difference(self.wish, before, plan, lock=bool(self.params["lock"])),
+            "diff": difference(self.request, before, plan, lock=bool(self.params["lock"])),
             "torch": told(look, self.root.look_as.name),
             "findings": [finding.as_dict() for finding in findings],
         }
@@ -444,17 +444,17 @@ class Manager:
         return result
 
 
-def difference(wish: domain.Wish, before: domain.Observed, plan: domain.Plan, *, lock: bool) -> dict[str, str]:
+def difference(request: domain.Request, before: domain.Observed, plan: domain.Plan, *, lock: bool) -> dict[str, str]:
     was = before.environments.get(before.current) or domain.Environment()
-    wanted = dict(wish.locked) or {pin.name: pin.version for pin in wish.requirements}
+    wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
     gone = {*plan.discard, *plan.retire}
     after = ({*before.environments} | {plan.target}) - gone
     there, then = (
-        domain.describe(wish, before.current or before.link, was.packages, list(before.environments)),
-        domain.describe(wish, plan.target, wanted if plan.changed else was.packages, sorted(after)),
+        domain.describe(request, before.current or before.link, was.packages, list(before.environments)),
+        domain.describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after)),
     )
-    if lock and plan.build and not wish.locked:
-        there, then = f"{there}the lock: nothing for this wish\n", f"{then}the lock: every wheel with its hash\n"
+    if lock and plan.build and not request.locked:
+        there, then = f"{there}the lock: nothing for this request\n", f"{then}the lock: every wheel with its hash\n"
     return {"before": there, "after": then}
 
 
@@ -502,7 +502,7 @@ def main() -> None:
         else:
             manager = Manager(root, params, check=module.check_mode)
             result = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]()
-    except (domain.WishError, peer_domain.PeerFilesError) as problem:
+    except (domain.RequestError, peer_domain.PeerFilesError) as problem:
         module.fail_json(msg=f"{params['node']}: {problem}")
     except PytorchError as problem:
         module.fail_json(msg=f"{params['node']}: {problem}", **problem.more)

@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.firewall import judge, model, table
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import Wish, WishError
+from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, told
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
@@ -55,9 +55,9 @@ class ActionModule(ActionBase):
         )
         node = task_vars["inventory_hostname"]
         try:
-            wish = self.wish(node, options, task_vars)
-            result.update(self.manage(wish, options, task_vars))
-        except (WishError, GuardError) as exc:
+            request = self.request(node, options, task_vars)
+            result.update(self.manage(request, options, task_vars))
+        except (RequestError, GuardError) as exc:
             message = str(exc)
             result.update(failed=True, msg=message if message.startswith(f"{node}: ") else f"{node}: {message}")
         except NodeError as exc:
@@ -66,14 +66,14 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=f"{node}: {exc}")
         return result
 
-    def wish(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Wish:
+    def request(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Request:
         own = node_variables(task_vars, self._templar, self._loader, node)
         addresses = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
-        return model.make_wish(node, own, addresses, options)
+        return model.make_request(node, own, addresses, options)
 
-    def verify(self, wish: Wish, look: Look) -> dict[str, Any]:
-        findings = judge.judge(wish, look, judge.scene_now(look))
-        findings += judge.judge_boot(wish, look)
+    def verify(self, request: Request, look: Look) -> dict[str, Any]:
+        findings = judge.judge(request, look, judge.scene_now(look))
+        findings += judge.judge_boot(request, look)
         failed = [finding for finding in findings if finding.status == "fail"]
         result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
         if failed:
@@ -85,25 +85,25 @@ class ActionModule(ActionBase):
             }
         return {**result, "warnings": told([finding for finding in findings if finding.status in ("warn", "unknown")])}
 
-    def manage(self, wish: Wish, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        node = connect(self, wish.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
+    def manage(self, request: Request, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        node = connect(self, request.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
         look = look_at(node)
         if options["mode"] == "verify":
-            return self.verify(wish, look)
+            return self.verify(request, look)
         settled = False
         if look.guarded and not self._task.check_mode:
             # A change that nobody confirmed: what is in force now would be undone under the feet of this run.
-            settled = Guard(self, wish.node, task_vars, WHAT).settle()
+            settled = Guard(self, request.node, task_vars, WHAT).settle()
             look = look_at(node)
-        plan = firewall_plan.make_plan(wish, look)
-        planned = judge.scene_planned(wish, look, plan)
-        findings = judge.judge(wish, look, planned)
+        plan = firewall_plan.make_plan(request, look)
+        planned = judge.scene_planned(request, look, plan)
+        findings = judge.judge(request, look, planned)
         blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
         if blocked:
-            lines = [*told(blocked), f"{wish.node}: nothing was changed."]
+            lines = [*told(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
         if plan.steps or plan.packages:
-            findings += judge.judge_cut_off(wish, look, planned)
+            findings += judge.judge_cut_off(request, look, planned)
         notes = told([finding for finding in findings if finding.status != "pass"])
         result: dict[str, Any] = {
             "changed": bool(plan.steps or plan.packages or settled or look.guarded),
@@ -117,8 +117,8 @@ class ActionModule(ActionBase):
             result["diff"] = {
                 "before": "".join(f"{line}\n" for line in plan.before),
                 "after": "".join(f"{line}\n" for line in plan.after),
-                "before_header": f"{wish.node}: what may come in",
-                "after_header": f"{wish.node}: what may come in",
+                "before_header": f"{request.node}: what may come in",
+                "after_header": f"{request.node}: what may come in",
             }
         if plan.packages and not self._task.check_mode:
             # The role installs them and asks again.
@@ -127,29 +127,29 @@ class ActionModule(ActionBase):
             # At once: whoever watches sees what is cut off while there is time to stop it.
             Display().warning(note)
         if plan.steps and not self._task.check_mode:
-            self.carry_out(plan, wish, node, options["confirm_seconds"], task_vars)
+            self.carry_out(plan, request, node, options["confirm_seconds"], task_vars)
         return result
 
     def carry_out(
-        self, plan: Plan, wish: Wish, node: NodeConnection, seconds: int, task_vars: Mapping[str, Any]
+        self, plan: Plan, request: Request, node: NodeConnection, seconds: int, task_vars: Mapping[str, Any]
     ) -> None:
         def apply() -> None:
             failed = node.call("apply", {"steps": plan.steps}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
-        Guard(self, wish.node, task_vars, WHAT, seconds).change(
+        Guard(self, request.node, task_vars, WHAT, seconds).change(
             apply=apply,
             files=list(dict.fromkeys(plan.files)),
             texts=plan.texts,
             undo=[Command(command["argv"], command["text"]) for command in plan.undo],
             mend=MEND,
         )
-        after = firewall_plan.make_plan(wish, look_at(node))
+        after = firewall_plan.make_plan(request, look_at(node))
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise WishError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
+            raise RequestError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
 
 
 def as_dicts(findings: list[Finding]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from muster.gpu_stack.model import Seen, Wish
+from muster.gpu_stack.model import Request, Seen
 from muster.gpu_stack.report import report
 from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
         )
         nodes, values = self._nodes(task_vars, options["looks"])
         table = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
-        stack = resolve(table, wish_of(values), nodes, datetime.now(tz=timezone.utc).date())
+        stack = resolve(table, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:
             raise AnsibleActionFail(report(stack))
         keys = self._keys(values["gpu_stack_repository_keys"])
@@ -62,11 +62,13 @@ class ActionModule(ActionBase):
             )
             for seen in nodes
         }
-        wish = mirrors.Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
+        request = mirrors.Request(
+            values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"]
+        )
         repositories, notes = {}, {}
         for seen in nodes:
             managed = [part for part in parts[seen.node] if self._modes[seen.node][part] == "manage"]
-            places = mirrors.resolve(mirrors_table(self._loader), wish, seen.system, seen.machine)
+            places = mirrors.resolve(mirrors_table(self._loader), request, seen.system, seen.machine)
             notes.update(dict.fromkeys(f"{note}." for note in places.notes))
             repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], managed), places, keys)
         stack = replace(stack, warnings=(*stack.warnings, *notes))
@@ -97,7 +99,7 @@ class ActionModule(ActionBase):
     ) -> list[dict[str, Any]]:
         """Return the repositories of these names for a node; none where a folder stands for all of them."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
-        upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Wish(), node.system, node.machine)
+        upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Request(), node.system, node.machine)
         return [
             repository(
                 name,
@@ -131,11 +133,11 @@ class ActionModule(ActionBase):
         return keys
 
 
-def wish_of(values: Mapping[str, Any]) -> Wish:
+def request_of(values: Mapping[str, Any]) -> Request:
     """Return what the inventory asks for."""
     # 2.13.0+cu126 names the build as well.
     torch, _, build = values["cluster_torch_version"].partition("+")
-    return Wish(
+    return Request(
         torch=torch,
         variant=build or values["pytorch_variant"],
         driver=values["gpu_stack_driver"],

@@ -17,7 +17,7 @@ from muster_controller.variables import load_roles, read_node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WISHES = (
+REQUESTES = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
     *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
     *("cluster_launch_nodes", "firewall_allow"),
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):
         roles = load_roles(self._loader, "cluster", "pytorch", "firewall")
         nodes: dict[str, dict[str, Any]] = {}
         for name in task_vars["groups"].get("gpu_nodes", []):
-            reading = read_node(task_vars, self._templar, roles, name, WISHES)
+            reading = read_node(task_vars, self._templar, roles, name, REQUESTES)
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
             nodes[name] = reading.values
@@ -69,7 +69,7 @@ class ActionModule(ActionBase):
             "port": cluster["cluster_master_port"],
             "folder": str(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
             "quarantined": [name for name, own in nodes.items() if own["cluster_quarantined"]],
-            "wishes": {
+            "requests": {
                 name: {
                     "address": own["cluster_address"],
                     "interface": own["cluster_interface"],

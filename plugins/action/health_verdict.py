@@ -70,7 +70,7 @@ class ActionModule(ActionBase):
     def _nodes(self, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> Nodes:
         plan = arguments["plan"]
         looks, lost, left_out = {}, {}, []
-        for name in plan["wishes"]:
+        for name in plan["requests"]:
             look = task_vars["hostvars"].raw_get(name).get(arguments["looks"], {})
             if "traits" in look:
                 looks[name] = look

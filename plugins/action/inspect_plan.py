@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from muster_controller.variables import load_roles, project_root, read_node
 
-WISHES = (
+REQUESTES = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
     *("cluster_master_port", "cluster_run_root", "cluster_quarantined", "pytorch_root", "node_baseline_user_uid"),
     *("node_baseline_user_gid", "firewall_mode", "firewall_tight"),
@@ -32,18 +32,18 @@ class ActionModule(ActionBase):
         self.validate_argument_spec({})
         task_vars = task_vars or {}
         roles = load_roles(self._loader)
-        wishes = {}
+        requests = {}
         for name in task_vars["groups"]["gpu_nodes"]:
-            reading = read_node(task_vars, self._templar, roles, name, WISHES)
+            reading = read_node(task_vars, self._templar, roles, name, REQUESTES)
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
-            wishes[name] = reading.values
+            requests[name] = reading.values
         platforms = self._loader.load_from_file(str(project_root() / "roles/cluster/vars/main.yml"))
         result.update(
             changed=False,
-            wishes=wishes,
-            peers=[wish["cluster_address"] for wish in wishes.values()],
-            writes={name: [wish[variable] for variable in WRITES] for name, wish in wishes.items()},
+            requests=requests,
+            peers=[request["cluster_address"] for request in requests.values()],
+            writes={name: [request[variable] for variable in WRITES] for name, request in requests.items()},
             platforms=platforms["_cluster_platforms"],
         )
         return result

@@ -34,14 +34,14 @@ class ActionModule(ActionBase):
         )
         task_vars = task_vars or {}
         plan = arguments["plan"]
-        nodes = [self._node(task_vars, plan, name, arguments["looks"]) for name in plan["wishes"]]
+        nodes = [self._node(task_vars, plan, name, arguments["looks"]) for name in plan["requests"]]
         # Nodes that --limit leaves out were not asked, so nothing is known and nothing is said of them.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
         findings += cluster.judge(nodes)
         skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
-        wish = next(iter(plan["wishes"].values()))
-        folder = Path(wish["cluster_artifacts_dir"]) / wish["cluster_name"]
+        request = next(iter(plan["requests"].values()))
+        folder = Path(request["cluster_artifacts_dir"]) / request["cluster_name"]
         verdict = add_up(findings, skipped=skipped)
         write_json(
             folder / "inspect.json", {**verdict, "nodes": {node.name: node.facts for node in nodes}}, private=True
@@ -64,5 +64,5 @@ class ActionModule(ActionBase):
         look = task_vars["hostvars"].raw_get(name).get(looks, {})
         facts = look.get("facts")
         why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
-        peers = {peer: wish["cluster_address"] for peer, wish in plan["wishes"].items() if peer != name}
-        return Node(name, plan["wishes"][name], facts, why, plan["platforms"], peers)
+        peers = {peer: request["cluster_address"] for peer, request in plan["requests"].items() if peer != name}
+        return Node(name, plan["requests"][name], facts, why, plan["platforms"], peers)

@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
         in_play, alive = task_vars["ansible_play_hosts_all"], task_vars["ansible_play_hosts"]
         probe = Probe(
             plan,
-            {name: wish for name, wish in plan["wishes"].items() if name in in_play},
+            {name: request for name, request in plan["requests"].items() if name in in_play},
             {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
         )
         probe.begin({name: connect(self, name, task_vars, "") for name in probe.asked})
@@ -76,12 +76,12 @@ class Probe:
     """One probe of the network: the messages to all nodes, and what they answered."""
 
     def __init__(
-        self, plan: Mapping[str, Any], wishes: Mapping[str, Mapping[str, Any]], left_out: dict[str, str]
+        self, plan: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], left_out: dict[str, str]
     ) -> None:
         self.plan = plan
-        self.wishes = wishes
-        self.left_out = {name: why for name, why in left_out.items() if name in wishes}
-        self.asked = [name for name in wishes if name not in self.left_out]
+        self.requests = requests
+        self.left_out = {name: why for name, why in left_out.items() if name in requests}
+        self.asked = [name for name in requests if name not in self.left_out]
         self.token = secrets.token_hex(16)
         self.why: dict[str, str] = dict(self.left_out)
         self.served: dict[str, dict[str, Any]] = {}
@@ -98,10 +98,10 @@ class Probe:
         }
         self.messages = Messages(connections)
         self.messages.open()
-        idle = IDLE + IDLE_PER_NODE * len(self.wishes)
+        idle = IDLE + IDLE_PER_NODE * len(self.requests)
         for name in self.asked:
-            wish = self.wishes[name]
-            message = {"token": self.token, "node": name, "port": wish["port"], "samples": SAMPLES, "idle": idle}
+            request = self.requests[name]
+            message = {"token": self.token, "node": name, "port": request["port"], "samples": SAMPLES, "idle": idle}
             self.ask(name, "serve", message)
         self.served = self.gather("serve", self.asked, SERVE_TIMEOUT + idle)
 
@@ -125,26 +125,26 @@ class Probe:
 
     def call(self) -> None:
         """Every node calls every other; those that could not be asked are called all the same."""
-        peers = [self.peer(name) for name in self.wishes]
+        peers = [self.peer(name) for name in self.requests]
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:
             others = [peer for peer in peers if peer["node"] != name]
             self.ask(name, "probe", {"token": self.token, "packets": packets, "peers": others})
-        timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.wishes)
+        timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.requests)
         self.probed = self.gather("probe", list(self.served), timeout)
 
     def peer(self, name: str) -> dict[str, Any]:
-        wish, served = self.wishes[name], self.served.get(name)
+        request, served = self.requests[name], self.served.get(name)
         ports = served["ephemeral"] if served else []
-        if not untried(served, wish["port"]):
-            ports = [wish["port"], *ports]
+        if not untried(served, request["port"]):
+            ports = [request["port"], *ports]
         called = names.names_of(name, served["hostname"]) if served else []
-        return {"node": name, "address": wish["address"], "ports": ports, "names": called}
+        return {"node": name, "address": request["address"], "ports": ports, "names": called}
 
     def measure(self) -> None:
         """Bulk streams between disjoint pairs; what seems slow is measured again, alone and for longer."""
         usable = {(link.origin, link.target) for link in self.cluster().links if "ok" in link.ports.values()}
-        self.pairs(schedule.calls(list(self.wishes), usable), MOMENT)
+        self.pairs(schedule.calls(list(self.requests), usable), MOMENT)
         slow = quality.suspects(self.cluster())
         pairs: dict[frozenset[str], tuple[str, str]] = {}
         for pair in sorted(slow, key=lambda pair: self.rates[pair]):
@@ -165,12 +165,12 @@ class Probe:
                 "port": own["port"] or own["ephemeral"][0],
                 "seconds": seconds,
                 "peers": [
-                    {"node": peer, "address": self.wishes[peer]["address"], "port": ports[name, peer]}
+                    {"node": peer, "address": self.requests[peer]["address"], "port": ports[name, peer]}
                     for peer in called
                 ],
             }
             self.ask(name, "pair", message)
-        answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.wishes), lambda _: None)
+        answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.requests), lambda _: None)
         for name, answer in answers.items():
             for peer, seen in (answer.data or {}).get("pairs", {}).items():
                 for pair, rate in (((name, peer), seen.get("there")), ((peer, name), seen.get("back"))):
@@ -186,14 +186,14 @@ class Probe:
         nodes = [
             links.Node(
                 name,
-                wish["address"],
-                wish["interface"],
+                request["address"],
+                request["interface"],
                 self.served.get(name),
                 self.why.get(name, ""),
                 self.probed.get(name, {}).get("names", {}),
                 tuple(self.probed.get(name, {}).get("asked", ())),
             )
-            for name, wish in self.wishes.items()
+            for name, request in self.requests.items()
         ]
         found = links.between(nodes, self.probed)
         for link in found:

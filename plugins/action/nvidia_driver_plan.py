@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from muster.inspect.facts import machine_digest
-from muster.nvidia_driver.model import File, Seen, Wish
+from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         name = task_vars["inventory_hostname"]
         facts = task_vars[given["look"]]["facts"]
-        wish = self._wish(given, name, facts)
+        request = self._request(given, name, facts)
         seen = Seen(facts["stack"], facts["gpus"], facts["secure_boot"])
-        plan = make_plan(wish, seen)
-        wrong = settle(plan, wish, given["stage"])
+        plan = make_plan(request, seen)
+        wrong = settle(plan, request, given["stage"])
         if wrong:
             raise AnsibleActionFail(f"{name}: {'. '.join(wrong)}.")
         needed = bool(plan.differences or plan.reboot)
@@ -95,14 +95,14 @@ class ActionModule(ActionBase):
             ),
         ]
 
-    def _wish(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> Wish:
+    def _request(self, given: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> Request:
         stack = given["stack"]
         node = stack["nodes"][name]
         manages = given["mode"] == "manage"
         pins, driver, fabric, headers = (
             tuple(package["name"] for package in node[kind] if manages) for kind in PACKAGES
         )
-        return Wish(
+        return Request(
             source=node["source"],
             build=node["build"],
             branch=stack["branch"],

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.certificates import CertificateError, certificates
-from muster_controller.sources import mirrors_table, node_wish, not_proxied
+from muster_controller.sources import mirrors_table, node_request, not_proxied
 from muster_controller.variables import controller_file
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         node = task_vars["inventory_hostname"]
-        wish = node_wish(task_vars, self._templar, self._loader, node)
-        proxied = wish["cluster_http_proxy"] or wish["cluster_https_proxy"]
+        request = node_request(task_vars, self._templar, self._loader, node)
+        proxied = request["cluster_http_proxy"] or request["cluster_https_proxy"]
         arguments = {
             "table": mirrors_table(self._loader),
-            "mirror": wish["cluster_mirror"],
-            "mirror_urls": wish["cluster_mirror_urls"],
-            "http_proxy": wish["cluster_http_proxy"],
-            "https_proxy": wish["cluster_https_proxy"],
+            "mirror": request["cluster_mirror"],
+            "mirror_urls": request["cluster_mirror_urls"],
+            "http_proxy": request["cluster_http_proxy"],
+            "https_proxy": request["cluster_https_proxy"],
             "no_proxy": not_proxied(task_vars, self._templar, self._loader, node) if proxied else [],
-            "certificates": self.certificates(node, wish["cluster_extra_ca"]),
-            "offline_dir": wish["cluster_offline_dir"],
+            "certificates": self.certificates(node, request["cluster_extra_ca"]),
+            "offline_dir": request["cluster_offline_dir"],
             **self._task.args,
         }
         result.update(self._execute_module(module_name="package_sources", module_args=arguments, task_vars=task_vars))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.launch import outcome as judging
-from muster.launch.plan import LaunchWish, NodeSpec, PlanError, build_plan, masked
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.verdict.finding import Finding, told
 from muster.verdict.words import plural
 from muster_controller.connection import connect
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
         source = options["script_src"]
         if source and not Path(source).is_file():
             raise PlanError([f"{source} is not a file on the controller (script_src)."])
-        wish = LaunchWish(
+        request = LaunchRequest(
             cluster=cluster["cluster_name"],
             launch_id=launch_id(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
             user=cluster["cluster_user"],
@@ -109,7 +109,7 @@ class ActionModule(ActionBase):
             )
             for name, own in variables.items()
         ]
-        return build_plan(wish, inventory), cluster
+        return build_plan(request, inventory), cluster
 
     def launch(
         self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]

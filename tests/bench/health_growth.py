@@ -46,26 +46,26 @@ def main(numbers: list[int]) -> None:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
         limit = ",".join(["localhost", *(machine.name for machine in machines)])
         play(CONNECT, limit, {})
-        for way, (playbook, wishes) in WAYS.items():
-            costs = [measure(machines, playbook, limit, wishes) for _ in range(TIMES)]
+        for way, (playbook, requests) in WAYS.items():
+            costs = [measure(machines, playbook, limit, requests) for _ in range(TIMES)]
             cost = sorted(costs, key=lambda cost: cost.seconds)[TIMES // 2]
             print(number, way, f"{cost.seconds:.1f}", cost.tasks, f"{cost.sent / 1000:.0f}", sep="\t", flush=True)
 
 
-def play(playbook: str, limit: str, wishes: dict[str, object]) -> Result:
+def play(playbook: str, limit: str, requests: dict[str, object]) -> Result:
     """In a folder of its own: ansible-runner keeps there what it was told the last time."""
     with tempfile.TemporaryDirectory() as folder:
-        result = run_playbook(Path(folder), playbook, limit=limit, extravars=wishes)
+        result = run_playbook(Path(folder), playbook, limit=limit, extravars=requests)
     if result.rc != 0:
         raise SystemExit(result.stdout)
     return result
 
 
-def measure(machines: list[Machine], playbook: str, limit: str, wishes: dict[str, object]) -> Cost:
+def measure(machines: list[Machine], playbook: str, limit: str, requests: dict[str, object]) -> Cost:
     for machine in machines:
         count(machine)
     began = time.time()
-    result = play(playbook, limit, wishes)
+    result = play(playbook, limit, requests)
     seconds = time.time() - began
     return Cost(seconds, tasks(result), sum(counted(machine) for machine in machines))
 

@@ -139,8 +139,8 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
         say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
     else:
         record(look, facts, out)
-    wish = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = gpus.judge(facts, wish)
+    request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
+    found, skipped = gpus.judge(facts, request)
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
@@ -184,7 +184,7 @@ def equal(told: str, made: Any) -> bool:
 def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
     """Part 3. A collective needs systemd, as a launch does; where there is none, its ranks are started without."""
     count = len(facts["gpus"])
-    wish = {
+    request = {
         "node": platform.node(),
         "user": "root",
         "address": "127.0.0.1",
@@ -201,9 +201,9 @@ def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
         "collective": True,
         "allow": [],
     }
-    looked = health.look(wish, unit_properties("root", "/", 5))
-    seen = health_facts.facts(looked, wish)
-    verdict = node.judge(seen, wish)["verdict"]
+    looked = health.look(request, unit_properties("root", "/", 5))
+    seen = health_facts.facts(looked, request)
+    verdict = node.judge(seen, request)["verdict"]
     keep(out, "nccl_health.json", {"facts": seen, "verdict": verdict})
     say(f"nccl_health: {verdict['status']}")
     for one in verdict["findings"]:

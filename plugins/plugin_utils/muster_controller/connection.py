@@ -129,8 +129,8 @@ def connect(
 
 
 def become_plugin(action: ActionBase, variables: Mapping[str, Any], templar: Any) -> Any:
-    wish = variables.get("ansible_become")
-    if not (boolean(templar.template(wish)) if wish is not None else action._task.become):
+    request = variables.get("ansible_become")
+    if not (boolean(templar.template(request)) if request is not None else action._task.become):
         return None
     name = templar.template(variables.get("ansible_become_method", action._task.become_method))
     plugin = action._shared_loader_obj.become_loader.get(name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 
-from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, Sources, Wish, proxy_environment, resolve
+from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, Request, Sources, proxy_environment, resolve
 
 from .variables import load_roles, project_root, read_node, value_of_nodes
 
@@ -28,7 +28,7 @@ def mirrors_table(loader: DataLoader) -> Mapping[str, Any]:
     return table
 
 
-def node_wish(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
+def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return the options about package sources that the inventory sets for this host, defaults applied."""
     reading = read_node(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
     for name, error in reading.errors.items():
@@ -44,17 +44,17 @@ def node_sources(
     system: str,
     machine: str = "x86_64",
 ) -> Sources:
-    """Return the places that the inventory wishes for this host. system: as ubuntu-24.04. machine: as uname has it."""
-    values = node_wish(task_vars, templar, loader, host)
-    wish = Wish(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
+    """Return the places that the inventory requests for this host. system: ubuntu-24.04. machine: as in uname."""
+    values = node_request(task_vars, templar, loader, host)
+    request = Request(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
-        return resolve(mirrors_table(loader), wish, system, machine)
+        return resolve(mirrors_table(loader), request, system, machine)
     except MirrorError as error:
         raise AnsibleError(f"{host}: {error}.") from error
 
 
 def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return where pip looks on this host by the wish for a mirror; nothing with upstream. See pip_sources."""
+    """Return where pip looks on this host by the request for a mirror; nothing with upstream. See pip_sources."""
     # What pip takes is the same for every system.
     places = node_sources(task_vars, templar, loader, host, "")
     found = {"pip": places.pip.uri} if places.pip.uri else {}
@@ -67,14 +67,14 @@ def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoade
 
 def not_proxied(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> list[str]:
     """Return the hosts that are reached without a proxy: the machine itself, every node, and what the user lists."""
-    listed = node_wish(task_vars, templar, loader, host)["cluster_no_proxy"]
+    listed = node_request(task_vars, templar, loader, host)["cluster_no_proxy"]
     addresses = value_of_nodes(task_vars, templar, loader, "cluster_address")
     return list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *addresses, *addresses.values(), *listed]))
 
 
 def node_environment(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
     """Return the variables that lead pip and fetches of keys on this host through the proxies; none without any."""
-    values = node_wish(task_vars, templar, loader, host)
+    values = node_request(task_vars, templar, loader, host)
     http, https = values["cluster_http_proxy"], values["cluster_https_proxy"]
     if not http and not https:
         return {}

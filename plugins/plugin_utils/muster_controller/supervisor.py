@@ -161,7 +161,7 @@ class Supervisor:
         self.readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
         for name in self.readers:
             entry = self.entries[name]
-            wish = {
+            request = {
                 "user": self.settings.user,
                 "executable": entry["argv"][0],
                 "script": None if self.settings.script_name else script_of(entry),
@@ -170,7 +170,7 @@ class Supervisor:
                 "address": entry["address"],
                 "port": self.plan["master_port"] if name == head else None,
             }
-            self.messages.ask(name, "prepare", wish, privileged=True)
+            self.messages.ask(name, "prepare", request, privileged=True)
         answers = self.messages.gather("prepare", self.readers, PREPARE_TIMEOUT, self.late, lambda: self.abandoned)
         findings: list[Finding] = []
         for name, entry in self.entries.items():
@@ -179,13 +179,13 @@ class Supervisor:
                 findings.append(unreachable(name, answer))
                 continue
             self.reports[name].reached = True
-            wish = {
+            request = {
                 "user": self.settings.user,
                 "backend": self.plan["backend"],
                 "min_free_bytes": self.settings.min_free_bytes,
                 "script_is_sent": bool(self.settings.script_name),
             }
-            findings += preflight.judge(entry, answer.data, wish)
+            findings += preflight.judge(entry, answer.data, request)
         failed = [finding for finding in findings if finding.status in ("fail", "unknown")]
         if self.abandoned or failed:
             decision = self.interruption() if self.abandoned else Decision("refused", "not started")
@@ -302,7 +302,7 @@ class Supervisor:
 
     def look(self, name: str, delay: float) -> None:
         entry = self.entries[name]
-        wish = {
+        request = {
             "launch_id": self.plan["launch_id"],
             "run_dir": entry["run_dir"],
             "lease": self.settings.lease,
@@ -310,7 +310,7 @@ class Supervisor:
             "offsets": self.logs.offsets(name),
             "limit": LOOK_BYTES,
         }
-        self.messages.ask(name, "look", wish, delay=delay)
+        self.messages.ask(name, "look", request, delay=delay)
 
     def take_look(self, answer: Answer, watch: Watch, now: float) -> None:
         if answer.data is None:
@@ -344,14 +344,14 @@ class Supervisor:
                 self.messages.ask(name, "freeze", {"launch_id": self.plan["launch_id"]}, privileged=True)
             self.messages.gather("freeze", self.entries, FREEZE_TIMEOUT, self.late)
         for name, entry in self.entries.items():
-            wish = {
+            request = {
                 "launch_id": self.plan["launch_id"],
                 "run_dir": entry["run_dir"],
                 "dump": dump,
                 "offsets": self.logs.offsets(name),
                 "limit": LOOK_BYTES,
             }
-            self.messages.ask(name, "stop", wish, privileged=True)
+            self.messages.ask(name, "stop", request, privileged=True)
         answers = self.messages.gather("stop", self.entries, STOP_TIMEOUT, self.late)
         left = {}
         for name, report in self.reports.items():
@@ -391,8 +391,12 @@ class Supervisor:
             self.say(f"{name}: logs are incomplete here; they are whole on the node in {self.entries[name]['run_dir']}")
 
     def ask_for_logs(self, name: str) -> None:
-        wish = {"run_dir": self.entries[name]["run_dir"], "offsets": self.logs.offsets(name), "limit": LOOK_BYTES * 8}
-        self.messages.ask(name, "logs", wish)
+        request = {
+            "run_dir": self.entries[name]["run_dir"],
+            "offsets": self.logs.offsets(name),
+            "limit": LOOK_BYTES * 8,
+        }
+        self.messages.ask(name, "logs", request)
 
     def late(self, answer: Answer) -> None:
         """A look that was under way when something else was asked."""

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster.baseline import plan as node_plan
-from muster.baseline.plan import Account, File, Key, Seen, SeenAccount, SeenFile, Unit, Wish
+from muster.baseline.plan import Account, File, Key, Request, Seen, SeenAccount, SeenFile, Unit
 
 CASES = sorted((Path(__file__).parent / "cases/make_plan").glob("*.yml"))
 EVERYTHING = {
@@ -30,10 +30,10 @@ EVERYTHING = {
 }
 
 
-def wish_of(given: dict[str, Any]) -> Wish:
+def request_of(given: dict[str, Any]) -> Request:
     units = [{**unit, "restart_if_older_than": tuple(unit.get("restart_if_older_than", ()))} for unit in given["units"]]
     user = given.get("user")
-    return Wish(
+    return Request(
         packages=tuple(given.get("packages", ())),
         held=tuple(given.get("held", ())),
         refused=given.get("refused", {}),
@@ -72,8 +72,8 @@ def seen_of(given: dict[str, Any]) -> Seen:
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_plan(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    wish = wish_of({"units": [], **case["wish"]})
-    plan = node_plan.make_plan(wish, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
+    request = request_of({"units": [], **case["request"]})
+    plan = node_plan.make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {
         "packages": plan.packages,
         "hold": plan.hold,
@@ -151,7 +151,7 @@ def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
         "net.ipv4.tcp_wmem": "8192 16384 33554432",
         keys[2].key: "29500,30000-30010",
     }
-    wish = Wish(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
+    request = Request(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
     text = node_plan.sysctl_text(keys, before)
     assert text == node_plan.sysctl_text(keys, after)
-    assert not node_plan.make_plan(wish, Seen(sysctl=after, files={"/etc/sysctl.d/x.conf": SeenFile(text)})).needed
+    assert not node_plan.make_plan(request, Seen(sysctl=after, files={"/etc/sysctl.d/x.conf": SeenFile(text)})).needed

@@ -153,7 +153,7 @@ def test_steps_are_shown(event: dict[str, Any], line: str) -> None:
     assert shown.lines == [line]
 
 
-def test_only_the_wished_rank_is_shown_and_no_flood() -> None:
+def test_only_the_requested_rank_is_shown_and_no_flood() -> None:
     seen, shown = progress(show_rank=1)
     seen.on_line(0, "stdout", "other")
     for number in range(50):

@@ -1,8 +1,8 @@
 """Every file in cases/ is one node's firewall: how it is, what the inventory asks of it, and the plan that must follow.
 
-look: one of looks/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
-replace}: whole lines that go or are put behind all others, and a piece of text that is another. wish: other fields of
-Wish. told: the first line of the diff, before and after. found: what the findings say that are no pass.
+look: one of recorded/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
+replace}: whole lines that go or are put behind all others, and a piece of text that is another. request: other fields
+of Request. told: the first line of the diff, before and after. found: what the findings say that are no pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
-from muster.firewall.model import Allowed, Wish, WishError
+from muster.firewall.model import Allowed, Request, RequestError
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases/plan").glob("*.yml"))
@@ -50,12 +50,12 @@ def look_of(case: dict[str, Any]) -> firewall_look.Look:
     return firewall_look.read_look(raw)
 
 
-def wish_of(given: dict[str, Any], peers: int = 2) -> Wish:
+def request_of(given: dict[str, Any], peers: int = 2) -> Request:
     allowed = [
         Allowed((entry["port"],) * 2, ("tcp",), tuple(entry["from"]), "metrics") for entry in given.get("allowed", [])
     ]
     addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
-    return Wish("node1", "10.0.0.11", addresses, allowed=tuple(allowed), tight=given.get("tight", False))
+    return Request("node1", "10.0.0.11", addresses, allowed=tuple(allowed), tight=given.get("tight", False))
 
 
 def step_told(step: dict[str, Any]) -> str:
@@ -70,13 +70,13 @@ def undo_told(step: dict[str, Any]) -> str:
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_plan(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    look, wish = look_of(case), wish_of(case.get("wish", {}))
+    look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
-        with pytest.raises(WishError) as refusal:
-            firewall_plan.make_plan(wish, look)
+        with pytest.raises(RequestError) as refusal:
+            firewall_plan.make_plan(request, look)
         assert str(refusal.value) == case["refusal"]
         return
-    plan = firewall_plan.make_plan(wish, look)
+    plan = firewall_plan.make_plan(request, look)
     assert [step_told(step) for step in plan.steps] == case.get("steps", [])
     assert [undo_told(step) for step in plan.undo] == case.get("undo", [])
     # Whatever is replaced is kept first.
@@ -85,8 +85,8 @@ def test_plan(path: Path) -> None:
         assert [plan.before[0], plan.after[0]] == case["told"]
     for name, lines in case.get("texts", {}).items():
         assert set(lines) <= set(plan.texts[name].splitlines())
-    findings = judge.judge(wish, look, judge.scene_planned(wish, look, plan))
-    findings += judge.judge_cut_off(wish, look, judge.scene_planned(wish, look, plan))
+    findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
+    findings += judge.judge_cut_off(request, look, judge.scene_planned(request, look, plan))
     assert [finding.summary for finding in findings if finding.status != "pass"] == case.get("found", [])
 
 
@@ -94,7 +94,7 @@ def test_what_the_undo_loads_is_what_is_in_force() -> None:
     """Its own chains whole, of the built-in ones the policies alone: rules of others are neither added nor removed."""
     raw = LOOKS["finished"]["said"]["iptables"]["out"].partition("*nat")[0].splitlines()
     case = {"look": "finished", "edits": [{"of": "iptables", "remove": ["-A INPUT -j ufw-before-input"]}]}
-    plan = firewall_plan.make_plan(wish_of({}), look_of(case))
+    plan = firewall_plan.make_plan(request_of({}), look_of(case))
     wanted = [line for line in raw if line.startswith(("*", ":", "-A ufw-", "COMMIT"))]
     assert sorted(plan.texts["rules4"].splitlines()) == sorted(wanted)
 
@@ -106,7 +106,7 @@ def test_many_peers_take_as_many_steps_as_few(look: str, backend: str) -> None:
     if backend == "nftables":
         raw = {**raw, "ufw": None, "nftables_at_boot": True}
     seen = firewall_look.read_look(raw)
-    few, many = (firewall_plan.make_plan(wish_of({}, peers), seen) for peers in (3, 200))
+    few, many = (firewall_plan.make_plan(request_of({}, peers), seen) for peers in (3, 200))
     assert few.backend == backend
     assert few.steps
     assert [step_told(step) for step in many.steps] == [step_told(step) for step in few.steps]

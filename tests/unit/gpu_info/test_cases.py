@@ -3,7 +3,7 @@
 recorded: a folder of recorded/, whose provenance.yml says which real program printed it and over what; or
   printed: its answers, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).
 edits: [question, old, new] each, in what was printed, at its first place.
-look: laid over the rest of the look, by dotted names. wish: laid over {gpus: 2}.
+look: laid over the rest of the look, by dotted names. request: laid over {gpus: 2}.
 findings: each as "status id: sentence". commands: what is to be typed. facts: a part of them. skipped: why something
 was not looked at.
 """
@@ -117,8 +117,8 @@ def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
     seen = facts(look_of(case))
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
-    wish = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("wish", {})}
-    found, skipped = gpus.judge(seen, wish)
+    request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
+    found, skipped = gpus.judge(seen, request)
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])

@@ -1,4 +1,4 @@
-"""Every file in cases/ is one node: the toolkits that are wished, those that are there, and what follows.
+"""Every file in cases/ is one node: the toolkits that are requested, those that are there, and what follows.
 
 A toolkit of a node is given as what its nvcc says; `by_hand` lists those that no package brought.
 """

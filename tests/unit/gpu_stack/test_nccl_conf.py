@@ -44,7 +44,7 @@ def filled(text: str) -> str:
 def test_file(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     seen = seen_of(case)
-    want = nccl_conf.wanted(case.get("wish", "auto"), seen)
+    want = nccl_conf.wanted(case.get("request", "auto"), seen)
     before = None if case["before"] is None else filled(case["before"])
     result = nccl_conf.rewrite(before, want, seen.training)
     assert result.text == (filled(case["after"]) if "after" in case else before)
@@ -59,7 +59,7 @@ def test_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("conf", "said"),
     [
         ("auto", []),
         ("off", []),
@@ -72,15 +72,15 @@ def test_file(path: Path) -> None:
         ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["nccl_conf has no single value for NCCL_IB_TC"]),
     ],
 )
-def test_what_is_wrong_with_the_wish(wish: object, said: list[str]) -> None:
-    assert [what for what, _ in nccl_conf.wish_problems(wish)] == said
+def test_what_is_wrong_with_the_request(conf: object, said: list[str]) -> None:
+    assert [what for what, _ in nccl_conf.request_problems(conf)] == said
 
 
 @pytest.mark.parametrize(
     "name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS"]
 )
 def test_variables_for_debugging_are_refused(name: str) -> None:
-    assert "is for debugging alone" in next(nccl_conf.wish_problems({name: 1}))[0]
+    assert "is for debugging alone" in next(nccl_conf.request_problems({name: 1}))[0]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, 
 
 
 @pytest.mark.parametrize(
-    ("wish", "training", "contradicts"),
+    ("conf", "training", "contradicts"),
     [
         ("auto", "eth1", False),
         ({"NCCL_IB_TC": 106}, "eth1", False),
@@ -110,5 +110,5 @@ def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, 
         ({"NCCL_SOCKET_IFNAME": "^docker"}, "eth1", True),
     ],
 )
-def test_the_file_never_says_other_than_a_launch(wish: object, training: str, *, contradicts: bool) -> None:
-    assert bool(nccl_conf.contradiction(wish, training)) is contradicts
+def test_the_file_never_says_other_than_a_launch(conf: object, training: str, *, contradicts: bool) -> None:
+    assert bool(nccl_conf.contradiction(conf, training)) is contradicts

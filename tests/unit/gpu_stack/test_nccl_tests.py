@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.gpu_stack.nccl_tests import Build, WishError, build_of, wish_problems
+from muster.gpu_stack.nccl_tests import Build, RequestError, build_of, request_problems
 
 DIGEST = "0123456789ABCDEF" * 4
 NCCL = {"libnccl2": "2.29.7-1+cuda13.2"}
@@ -34,17 +34,17 @@ def test_the_toolkit_fits_nccl(toolkits: list[str], default: str, cuda: str) -> 
     ],
 )
 def test_nothing_to_build_with(toolkits: list[str], packages: dict[str, str], why: str) -> None:
-    with pytest.raises(WishError, match=why):
+    with pytest.raises(RequestError, match=why):
         build_of("2.19.6", DIGEST, toolkits, "", packages)
 
 
-def test_no_wish_lacks_nothing() -> None:
-    assert not list(wish_problems("", "", "", [], nccl=False))
-    assert not list(wish_problems("2.19.6", "x.tar.gz", DIGEST, ["13.0"], nccl=True))
+def test_no_request_lacks_nothing() -> None:
+    assert not list(request_problems("", "", "", [], nccl=False))
+    assert not list(request_problems("2.19.6", "x.tar.gz", DIGEST, ["13.0"], nccl=True))
 
 
 def test_all_that_is_lacking_is_said_at_once() -> None:
-    assert [what for what, _ in wish_problems("2.19.x", "", "abc", [], nccl=False)] == [
+    assert [what for what, _ in request_problems("2.19.x", "", "abc", [], nccl=False)] == [
         "nccl_tests_version is '2.19.x'",
         "nccl_tests_version is set, and nccl-tests need the NCCL of the system",
         "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit",

@@ -1,4 +1,4 @@
-"""Every file in cases/ is one resolution: the wish, what is known of the nodes, and the stack or the refusals.
+"""Every file in cases/ is one resolution: the request, what is known of the nodes, and the stack or the refusals.
 
 Of the answer, what the file tells must be equal. The table is the one that Muster ships.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from muster.gpu_stack.model import Seen, Wish
+from muster.gpu_stack.model import Request, Seen
 from muster.gpu_stack.resolve import resolve
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "d
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_case(path: Path, table: Table) -> None:
     case = yaml.safe_load(path.read_text())
-    wish = Wish(**{"torch": "2.13.0", **_tuples(case.get("wish", {}))})
+    request = Request(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
     nodes = [Seen(node=name, **_tuples(known)) for name, known in case["nodes"].items()]
-    stack = resolve(table, wish, nodes, date.fromisoformat(case.get("today", TODAY)))
+    stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))
     told = _told(stack)
     expected = case["expect"]
     assert {key: told.get(key) for key in expected if key != "nodes"} == {

@@ -1,7 +1,7 @@
 """Every file in cases holds how a node differs from a healthy one, and what is then found, as "status id: sentence".
 
 base: server (a machine with eight GPUs and RDMA, as it would be) or none (a container without GPUs, as it was seen).
-wish: laid over what nccl_health is asked. looks: by their places, laid over what was looked at. gpus: facts of some.
+request: laid over what nccl_health is asked. looks: by their places, laid over what was looked at. gpus: facts of some.
 skipped: some of what must be skipped. traits: some of them. What the GPUs themselves say is left to their own tests.
 """
 
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
 SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
-WISH = {
+REQUEST = {
     "node": "node1",
     "user": "muster",
     "address": "10.0.0.1",
@@ -64,36 +64,36 @@ def configuration(acs: int | None) -> str:
 
 
 def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    looks, wish = copy.deepcopy(RECORDED), dict(WISH)
+    looks, request = copy.deepcopy(RECORDED), dict(REQUEST)
     for layer in ([copy.deepcopy(SERVER)] if case.get("base") == "server" else []) + [case]:
-        wish |= layer.get("wish", {})
+        request |= layer.get("request", {})
         lay_over(looks, layer.get("looks", {}))
     for device in looks["pci"]["devices"].values():
         if "acs" in device:
             device["configuration"] = configuration(device["acs"])
-    return looks, wish
+    return looks, request
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_the_findings_are_those_of_the_case(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    looks, wish = looked(case)
-    seen = facts(looks, wish)
+    looks, request = looked(case)
+    seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    outcomes = [judge(seen, wish) for judge in (*(each.judge for each in node.JUDGES), node.code)]
+    outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
     found = [finding for findings, _ in outcomes for finding in findings]
     assert [f"{finding.status} {finding.id} {told([finding])[0]}." for finding in found] == case["findings"]
     skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
     for name, why in case.get("skipped", {}).items():
         assert why in skipped[name]
-    own = traits(seen, wish)
+    own = traits(seen, request)
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
-    looks, wish = looked(yaml.safe_load(path.read_text()))
-    answer = node.judge(facts(looks, wish), wish)
+    looks, request = looked(yaml.safe_load(path.read_text()))
+    answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
     names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
@@ -107,8 +107,8 @@ def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
 
 
 def test_a_healthy_node_passes_once() -> None:
-    looks, wish = looked({})
-    answer = node.judge(facts(looks, wish), wish)
+    looks, request = looked({})
+    answer = node.judge(facts(looks, request), request)
     assert [finding["status"] for finding in answer["findings"]] == ["pass"]
     assert answer["verdict"]["status"] == "healthy"
 
@@ -121,15 +121,15 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
             return {key: emptied(each) for key, each in value.items()}
         return "" if isinstance(value, str) else value
 
-    looks, wish = looked({"base": "server"})
+    looks, request = looked({"base": "server"})
     looks = {
         name: emptied(value) if name in ("host", "services", "listeners", "pci", "rdma", "ethernet") else value
         for name, value in looks.items()
     }
     looks["unit"] = {"way": "none", "why": "it gave no answer", "inside": None}
-    seen = facts(looks, wish)
-    assert node.judge(seen, wish)["verdict"]["coverage"]["skipped"]
-    assert traits(seen, wish)["torch"] is None
+    seen = facts(looks, request)
+    assert node.judge(seen, request)["verdict"]["coverage"]["skipped"]
+    assert traits(seen, request)["torch"] is None
 
 
 def test_the_drivers_that_cuda_needs_are_those_of_the_resolver() -> None:

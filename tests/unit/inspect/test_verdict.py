@@ -1,7 +1,7 @@
 """Every file in cases/verdict holds a few nodes and the findings about them, each as "status id node: sentence".
 
-Every node is a good one, on Debian 12, at 10.0.0.N: wish lies over what its inventory says, and facts, by their dotted
-names, over what was seen. A finding of a peer's own is given once for each node that it is told of.
+Every node is a good one, on Debian 12, at 10.0.0.N: request lies over what its inventory says, and facts, by their
+dotted names, over what was seen. A finding of a peer's own is given once for each node that it is told of.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = HERE.parents[2]
 CASES = sorted((HERE / "cases/verdict").glob("*.yml"))
 PLATFORMS = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())["_cluster_platforms"]
 RECORDED = yaml.safe_load((HERE / "recorded.yml").read_text())
-WISH = {
+REQUEST = {
     "cluster_interface": "",
     "cluster_gpus": 0,
     "cluster_user": "muster",
@@ -63,8 +63,9 @@ def set_fact(seen: dict[str, Any], dotted: str, value: Any) -> None:
 def nodes_of(case: dict[str, Any]) -> list[Node]:
     given = {name: changes or {} for name, changes in case["nodes"].items()}
     addresses = {name: f"10.0.0.{number}" for number, name in enumerate(given, 1)}
-    wishes = {
-        name: {**WISH, "cluster_address": addresses[name], **changes.get("wish", {})} for name, changes in given.items()
+    requests = {
+        name: {**REQUEST, "cluster_address": addresses[name], **changes.get("request", {})}
+        for name, changes in given.items()
     }
     nodes = []
     for number, (name, changes) in enumerate(given.items(), 1):
@@ -72,8 +73,8 @@ def nodes_of(case: dict[str, Any]) -> list[Node]:
         for dotted, value in changes.get("facts", {}).items():
             assert seen is not None
             set_fact(seen, dotted, value)
-        peers = {peer: wish["cluster_address"] for peer, wish in wishes.items() if peer != name}
-        nodes.append(Node(name, wishes[name], seen, changes.get("why", ""), PLATFORMS, peers))
+        peers = {peer: request["cluster_address"] for peer, request in requests.items() if peer != name}
+        nodes.append(Node(name, requests[name], seen, changes.get("why", ""), PLATFORMS, peers))
     return nodes
 
 

@@ -172,7 +172,7 @@ GOOD: dict[str, Files] = {
     "names of the site's own": two(
         cluster_foo=1, firewall_zone="dmz", launch_pad="39A", pytorch_team="us", tokenizer="gpt2"
     ),
-    "a firewall with wishes": two(
+    "a firewall with requests": two(
         firewall_mode="off",
         firewall_tight=True,
         firewall_allow=[

@@ -1,7 +1,7 @@
 """Before a launch starts: its plan, from the inventory alone, and each node's fitness, from a look at it.
 
-cases/plan: nodes and wish as far as they differ from the plainest -> parts of the plan, or every problem.
-cases/preflight: entry of the plan, facts and wish as far as they differ from those of a fit node -> the findings;
+cases/plan: nodes and request as far as they differ from the plainest -> parts of the plan, or every problem.
+cases/preflight: entry of the plan, facts and request as far as they differ from those of a fit node -> the findings;
 command: what the first of them tells to type.
 """
 
@@ -15,10 +15,10 @@ import yaml
 
 from muster.launch import plan as planning
 from muster.launch import preflight
-from muster.launch.plan import LaunchWish, NodeSpec, PlanError
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
 
 CASES = Path(__file__).parent / "cases"
-WISH = {"cluster": "rack", "launch_id": "20260101-120000-abcd", "user": "muster", "script": "/srv/job/train.py"}
+REQUEST = {"cluster": "rack", "launch_id": "20260101-120000-abcd", "user": "muster", "script": "/srv/job/train.py"}
 ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None}
 FACTS: dict[str, Any] = {
     "uid": 0,
@@ -46,12 +46,12 @@ def cases(kind: str) -> pytest.MarkDecorator:
     )
 
 
-def planned(nodes: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     inventory = [
         NodeSpec(name, f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun", **given)
         for number, (name, given) in enumerate(nodes.items(), 1)
     ]
-    return planning.build_plan(LaunchWish(**{**WISH, **wish}), inventory)
+    return planning.build_plan(LaunchRequest(**{**REQUEST, **request}), inventory)
 
 
 @cases("plan")
@@ -59,10 +59,10 @@ def test_plan(case: dict[str, Any]) -> None:
     expected = case["expect"]
     if "problems" in expected:
         with pytest.raises(PlanError) as refusal:
-            planned(case["nodes"], case.get("wish", {}))
+            planned(case["nodes"], case.get("request", {}))
         assert refusal.value.problems == expected["problems"]
         return
-    plan = planned(case["nodes"], case.get("wish", {}))
+    plan = planned(case["nodes"], case.get("request", {}))
     entries = {entry["node"]: entry for entry in plan["nodes"]}
     first = plan["nodes"][0]
     parts = {
@@ -129,7 +129,9 @@ def test_secrets_among_the_arguments_are_covered(args: list[str], shown: list[st
 @cases("preflight")
 def test_preflight(case: dict[str, Any]) -> None:
     findings = preflight.judge(
-        {**ENTRY, **case.get("entry", {})}, {**FACTS, **case.get("facts", {})}, {**LOOKED_FOR, **case.get("wish", {})}
+        {**ENTRY, **case.get("entry", {})},
+        {**FACTS, **case.get("facts", {})},
+        {**LOOKED_FOR, **case.get("request", {})},
     )
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
     assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)

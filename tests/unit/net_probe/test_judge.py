@@ -89,9 +89,9 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
             named[asked] = {"addresses": answer, "seconds": 0.001} if isinstance(answer, list) else answer
         asked = tuple(named)
         named = {key: value for key, value in named.items() if value is not None}
-        wish = case.get("wish", {}).get(name, {})
+        request = case.get("request", {}).get(name, {})
         why = case.get("why", {}).get(name, "")
-        nodes.append(Node(name, f"10.0.0.{number}", wish.get("interface", ""), served, why, named, asked))
+        nodes.append(Node(name, f"10.0.0.{number}", request.get("interface", ""), served, why, named, asked))
         found = {}
         for target in names:
             if target != name and served is not None:

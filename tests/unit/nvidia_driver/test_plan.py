@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster.nvidia_driver import persistence
-from muster.nvidia_driver.model import File, Seen, Wish
+from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
 
 HERE = Path(__file__).parent
@@ -63,10 +63,10 @@ def tuples(given: dict[str, Any]) -> dict[str, Any]:
 def test_case(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     base = yaml.safe_load((HERE / "healthy.yml").read_text())
-    given = laid_over(base, {"wish": case.get("wish", {}), "seen": case.get("seen", {})})
-    wish = Wish(files=FILES, **tuples(given["wish"]))
-    plan = make_plan(wish, seen_of(given["seen"]))
-    wrong = settle(plan, wish, case.get("stage", "look"))
+    given = laid_over(base, {"request": case.get("request", {}), "seen": case.get("seen", {})})
+    request = Request(files=FILES, **tuples(given["request"]))
+    plan = make_plan(request, seen_of(given["seen"]))
+    wrong = settle(plan, request, case.get("stage", "look"))
     assert wrong == case.get("wrong", [])
     assert [each.sentence for each in plan.differences if each.sentence] == case.get("differences", [])
     assert plan.remarks == case.get("remarks", [])

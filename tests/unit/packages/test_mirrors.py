@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one wish and the places it leads to, on ubuntu-24.04 and x86_64 unless it says so."""
+"""Every file in cases/resolve is one request and the places it leads to, on ubuntu-24.04, x86_64 unless it says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from muster.packages.mirrors import MirrorError, Place, Sources, Wish, resolve
+from muster.packages.mirrors import MirrorError, Place, Request, Sources, resolve
 from muster.pytorch.env import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
@@ -23,17 +23,17 @@ def test_case(case: dict[str, Any]) -> None:
     system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
     if "error" in case:
         with pytest.raises(MirrorError) as refused:
-            resolve(TABLE, Wish(**case["wish"]), system, machine)
+            resolve(TABLE, Request(**case["request"]), system, machine)
         assert str(refused.value) == case["error"]
         return
-    sources = resolve(TABLE, Wish(**case["wish"]), system, machine)
+    sources = resolve(TABLE, Request(**case["request"]), system, machine)
     places = {name: Place(**place) for name, place in case["places"].items()}
     notes = tuple(case["notes"]) if "notes" in case else sources.notes
     assert sources == Sources(**places, offline=case.get("offline", ""), notes=notes)
 
 
 def test_a_build_of_pytorch_has_a_place_of_its_own() -> None:
-    assert resolve(TABLE, Wish(), "ubuntu-24.04").torch_uri("cu130").endswith("/whl/cu130")
+    assert resolve(TABLE, Request(), "ubuntu-24.04").torch_uri("cu130").endswith("/whl/cu130")
 
 
 def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
@@ -44,7 +44,7 @@ def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
 
 def test_a_table_of_another_schema_is_refused() -> None:
     with pytest.raises(MirrorError, match="schema 2"):
-        resolve({**TABLE, "schema": 2}, Wish(), "ubuntu-24.04")
+        resolve({**TABLE, "schema": 2}, Request(), "ubuntu-24.04")
 
 
 def test_every_host_of_upstream_is_among_those_to_admit() -> None:

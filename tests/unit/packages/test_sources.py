@@ -1,4 +1,4 @@
-"""What must change on a node for apt and its certificates to be as wished, and what is taken back."""
+"""What must change on a node for apt and its certificates to be as requested, and what is taken back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from muster.packages.sources import (
     PROXY_FILE,
     PROXY_KEYS,
     SAVED,
+    Request,
     Seen,
-    Wish,
     make_plan,
     offline_texts,
     proxy_text,
@@ -32,14 +32,14 @@ PROXY = "http://proxy.lab:3128"
 LIST = "/etc/apt/sources.list"
 STOCK = "deb http://stock.example/ubuntu noble main\n"
 MIRRORED = "deb http://mirror.lab/ubuntu noble main\n"
-NOTHING = Wish("ubuntu")
-PROXIED = Wish("ubuntu", http_proxy=PROXY, no_proxy=("10.0.0.1",))
-MIRROR = Wish("ubuntu", archive="http://mirror.lab/ubuntu", security="http://mirror.lab/ubuntu")
-TRUSTING = Wish("ubuntu", certificates=(PEM,))
-OFFLINE = Wish("ubuntu", offline="/srv/muster")
+NOTHING = Request("ubuntu")
+PROXIED = Request("ubuntu", http_proxy=PROXY, no_proxy=("10.0.0.1",))
+MIRROR = Request("ubuntu", archive="http://mirror.lab/ubuntu", security="http://mirror.lab/ubuntu")
+TRUSTING = Request("ubuntu", certificates=(PEM,))
+OFFLINE = Request("ubuntu", offline="/srv/muster")
 
 
-def test_a_bare_node_without_wishes_is_left_alone() -> None:
+def test_a_bare_node_without_requests_is_left_alone() -> None:
     plan = make_plan(NOTHING, Seen({LIST: STOCK}))
     assert not plan.needed
     assert (plan.differences, plan.problems, plan.left_out) == ([], [], [])
@@ -54,7 +54,7 @@ def test_a_proxy_is_written_and_then_kept() -> None:
     assert not make_plan(PROXIED, there).needed
 
 
-def test_a_proxy_that_is_not_wished_for_any_more_is_taken_back() -> None:
+def test_a_proxy_that_is_not_requested_for_any_more_is_taken_back() -> None:
     plan = make_plan(NOTHING, Seen({PROXY_FILE: proxy_text(PROXIED)}))
     assert (plan.write, plan.remove) == ({}, [PROXY_FILE])
 
@@ -65,7 +65,7 @@ def test_a_proxy_of_somebody_else_that_wins_is_told() -> None:
 
 
 def test_apt_is_told_of_single_hosts_alone() -> None:
-    text = proxy_text(Wish("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
+    text = proxy_text(Request("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',
         'Acquire::http::Proxy::10.0.0.1 "DIRECT";',
@@ -136,7 +136,7 @@ def test_a_certificate_is_taken_back_and_a_killed_run_is_finished() -> None:
 
 def test_of_two_certificates_one_can_go() -> None:
     second = f"{CERTIFICATES}/muster-2.crt"
-    both = make_plan(Wish("ubuntu", certificates=(PEM, OTHER)), Seen())
+    both = make_plan(Request("ubuntu", certificates=(PEM, OTHER)), Seen())
     assert list(both.write) == [f"{CERTIFICATES}/muster.crt", second]
     seen = Seen({**both.write}, links=("muster-2.pem", "muster.pem"), bundle=PEM + OTHER)
     plan = make_plan(TRUSTING, seen)
@@ -187,8 +187,8 @@ def test_baseline_looks_for_everything_that_is_written() -> None:
     assert traces == [*files, f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"]
 
 
-def test_what_is_wished_for_is_asked_in_two_places_in_the_same_words() -> None:
-    wished = yaml.safe_load((ROOT / "playbooks/baseline.yml").read_text())[1]["pre_tasks"][0]["when"]
+def test_what_is_requested_for_is_asked_in_two_places_in_the_same_words() -> None:
+    requested = yaml.safe_load((ROOT / "playbooks/baseline.yml").read_text())[1]["pre_tasks"][0]["when"]
     tasks = yaml.safe_load((ROOT / "roles/node_baseline/tasks/main.yml").read_text())[1]["block"]
     taken_back = next(task for task in tasks if "include_role" in str(task))["when"][1]
-    assert wished.replace("!=", "==") == taken_back
+    assert requested.replace("!=", "==") == taken_back

@@ -1,7 +1,7 @@
 """Every file in cases/ is one decision: what was asked for, what was seen, and what must follow from it.
 
-plan: wish, observed -> plan. judge: wish, look -> findings. pip: what pip printed -> the sentence and the mend.
-wish: what the inventory says -> requirements and pip's arguments, or the refusal.
+plan: request, observed -> plan. judge: request, look -> findings. pip: what pip printed -> the sentence and the mend.
+request: what the inventory says -> requirements and pip's arguments, or the refusal.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from muster.pytorch import env as pytorch_env
-from muster.pytorch.env import Environment, Observed, Requirement, Wish
+from muster.pytorch.env import Environment, Observed, Request, Requirement
 
 CASES = Path(__file__).parent / "cases"
-WISH = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
+REQUEST = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
 
 
@@ -28,37 +28,37 @@ def cases(kind: str) -> pytest.MarkDecorator:
     )
 
 
-def wish_of(case: dict[str, Any]) -> Wish:
-    return pytorch_env.make_wish(**{**WISH, **case.get("wish", {})})
+def request_of(case: dict[str, Any]) -> Request:
+    return pytorch_env.make_request(**{**REQUEST, **case.get("request", {})})
 
 
-@cases("wish")
-def test_wish(case: dict[str, Any]) -> None:
+@cases("request")
+def test_request(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
-        with pytest.raises(pytorch_env.WishError) as refusal:
-            pytorch_env.pip_sources(wish_of(case).variant, **sources)
+        with pytest.raises(pytorch_env.RequestError) as refusal:
+            pytorch_env.pip_sources(request_of(case).variant, **sources)
         assert str(refusal.value) == case["refusal"]
         return
-    wish = wish_of(case)
-    assert [str(pin) for pin in wish.requirements] == case["requirements"]
-    assert pytorch_env.pip_sources(wish.variant, **sources) == case["pip"]
-    assert pytorch_env.is_environment(wish.name)
+    request = request_of(case)
+    assert [str(pin) for pin in request.requirements] == case["requirements"]
+    assert pytorch_env.pip_sources(request.variant, **sources) == case["pip"]
+    assert pytorch_env.is_environment(request.name)
 
 
 @cases("plan")
 def test_plan(case: dict[str, Any]) -> None:
-    wish = wish_of(case)
-    good = {pin.name: pin.version for pin in wish.requirements}
+    request = request_of(case)
+    good = {pin.name: pin.version for pin in request.requirements}
 
     def named(text: str) -> str:
-        return text.replace("WISH", wish.name)
+        return text.replace("REQUEST", request.name)
 
     def environment(given: dict[str, Any] | None) -> Environment | None:
         if given is None:
             return None
         return Environment(
-            given.get("python", wish.python), given.get("packages", good), tuple(given.get("faults", ()))
+            given.get("python", request.python), given.get("packages", good), tuple(given.get("faults", ()))
         )
 
     seen = case["observed"]
@@ -68,7 +68,7 @@ def test_plan(case: dict[str, Any]) -> None:
         environments={named(name): environment(given) for name, given in seen.get("environments", {}).items()},
         in_use=frozenset(map(named, seen.get("in_use", []))),
     )
-    plan = pytorch_env.plan(wish, observed, case.get("keep", 1))
+    plan = pytorch_env.plan(request, observed, case.get("keep", 1))
     expected = {"reasons": [], "discard": [], "build": False, "switch": False, "retire": [], **case["plan"]}
     assert {
         "target": plan.target,
@@ -89,15 +89,15 @@ def test_plan(case: dict[str, Any]) -> None:
 
 @cases("judge")
 def test_judge(case: dict[str, Any]) -> None:
-    findings = pytorch_env.judge(wish_of(case), case["look"])
+    findings = pytorch_env.judge(request_of(case), case["look"])
     assert [f"{f['id']} {f['status']}: {f['summary']}" for f in findings] == case["findings"]
     assert all(finding["fix"]["text"] for finding in findings if finding["status"] in ("fail", "warn"))
 
 
 @cases("pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
-    wish = replace(wish_of(case), locked=case.get("locked", {}))
-    what, mend = pytorch_env.explain_pip(case["output"], wish)
+    request = replace(request_of(case), locked=case.get("locked", {}))
+    what, mend = pytorch_env.explain_pip(case["output"], request)
     assert {"what": what, "mend": mend} == {"what": case["what"], "mend": case["mend"]}
 
 
@@ -119,11 +119,11 @@ def test_same_version(installed: str, wanted: str, *, same: bool) -> None:
 
 
 def test_the_name_of_an_environment_follows_from_its_content() -> None:
-    assert wish_of({}).name == wish_of({}).name
+    assert request_of({}).name == request_of({}).name
     others = [{"packages": ["numpy==2.3.4"]}, {"variant": "cu126"}, {"torch_version": "2.12.1"}, {"python": "3.12"}]
-    assert len({wish_of({"wish": other}).name for other in [{}, *others]}) == 5
+    assert len({request_of({"request": other}).name for other in [{}, *others]}) == 5
     two = ["b==1", "a==1"]
-    assert wish_of({"wish": {"packages": two}}).name == wish_of({"wish": {"packages": two[::-1]}}).name
+    assert request_of({"request": {"packages": two}}).name == request_of({"request": {"packages": two[::-1]}}).name
 
 
 def test_a_foreign_folder_is_no_environment() -> None:

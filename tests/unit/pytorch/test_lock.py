@@ -36,11 +36,11 @@ def section_of(given: dict[str, Any]) -> Section:
     """An environment as a case describes it: by its build, and where it is another one than most."""
     variant, python = given["variant"], given.get("python", PYTHON)
     gpus = 0 if variant == "cpu" else 8
-    wish = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).wish(python)
-    versions = {"torch": wish.torch.version, **{pin.name: pin.version for pin in wish.requirements[1:]}}
+    request = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).request(python)
+    versions = {"torch": request.torch.version, **{pin.name: pin.version for pin in request.requirements[1:]}}
     versions |= given.get("wheels", {"sympy": "1.14.0"})
     wheels = [make_wheel(name, version) for name, version in versions.items()]
-    return lock.make_section(wish, given.get("machine", MACHINE), wheels)
+    return lock.make_section(request, given.get("machine", MACHINE), wheels)
 
 
 def make_wheel(name: str, version: str) -> Wheel:
@@ -55,10 +55,10 @@ def told(section: Section) -> str:
 def test_choose(case: dict[str, Any]) -> None:
     sections = [section_of(given) for given in case["lock"]]
     choice = lock.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
-    found = {"variant": choice.wish.variant, "locked": told(choice.section) if choice.section else None}
+    found = {"variant": choice.request.variant, "locked": told(choice.section) if choice.section else None}
     assert found == {"variant": case["variant"], "locked": case["locked"]}
     assert choice.note == case.get("note", "")
-    assert choice.wish.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
+    assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
 @cases("refuse")
@@ -114,10 +114,10 @@ def test_a_section_is_a_requirements_file_of_pip() -> None:
 )
 def test_an_environment_is_as_the_lock_says_or_not(packages: dict[str, str | None], unlocked: list[str]) -> None:
     section = section_of({"variant": "cpu"})
-    wish = lock.with_lock(ask_of({}).wish(PYTHON), section)
-    live = {**wish.locked, **packages}
+    request = lock.with_lock(ask_of({}).request(PYTHON), section)
+    live = {**request.locked, **packages}
     environment = env.Environment(PYTHON, {name: version for name, version in live.items() if version})
-    assert env.shortcomings(wish, environment) == unlocked
+    assert env.shortcomings(request, environment) == unlocked
 
 
 LOOKS = {

@@ -82,7 +82,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """The node as described.
 
     packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages that apt shall not move by itself.
@@ -177,14 +177,14 @@ class Plan:
         self.left_out.append({"id": what, "why": why})
 
 
-def make_plan(wish: Wish, seen: Seen, *, verifies: bool = False) -> Plan:
+def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
     plan = Plan()
-    _packages(plan, wish, seen)
-    _files(plan, wish, seen, verifies=verifies)
-    _sysctl(plan, wish, seen)
-    _manager(plan, wish, seen)
-    _units(plan, wish, seen)
-    _user(plan, wish, seen)
+    _packages(plan, request, seen)
+    _files(plan, request, seen, verifies=verifies)
+    _sysctl(plan, request, seen)
+    _manager(plan, request, seen)
+    _units(plan, request, seen)
+    _user(plan, request, seen)
     return plan
 
 
@@ -194,11 +194,11 @@ def chosen(entry: str, installed: Iterable[str]) -> tuple[str, str]:
     return next((choice for choice in choices if choice[0] in installed), choices[0])
 
 
-def unit_name(unit: Unit, wish: Wish, installed: Iterable[str]) -> str:
+def unit_name(unit: Unit, request: Request, installed: Iterable[str]) -> str:
     """The unit's name: the one that comes with the package that is there, or will be."""
     if not unit.of:
         return unit.name
-    there = {*installed, *(chosen(entry, installed)[0] for entry in wish.packages)}
+    there = {*installed, *(chosen(entry, installed)[0] for entry in request.packages)}
     return next((name for package, name in unit.of.items() if package in there), "")
 
 
@@ -271,14 +271,14 @@ def _may(plan: Plan, seen: Seen, needs: str, what: str) -> bool:
     return False
 
 
-def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _packages(plan: Plan, request: Request, seen: Seen) -> None:
     plan.problems += [
         f"{name} {seen.packages[name]} is installed: {why}"
-        for name, why in wish.refused.items()
+        for name, why in request.refused.items()
         if name in seen.packages
     ]
     missing = []
-    for name, version in (chosen(entry, seen.packages) for entry in wish.packages):
+    for name, version in (chosen(entry, seen.packages) for entry in request.packages):
         there = seen.packages.get(name)
         if there is None:
             missing.append(name)
@@ -292,9 +292,9 @@ def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
     if missing:
         plan.differences.insert(0, f"it lacks the packages {', '.join(missing)}")
     moved = {entry.partition("=")[0] for entry in plan.packages}
-    free = [name for name in wish.held if name not in seen.held]
+    free = [name for name in request.held if name not in seen.held]
     # apt takes the hold from a package that it is made to move.
-    plan.hold = [name for name in wish.held if name in free or name in moved]
+    plan.hold = [name for name in request.held if name in free or name in moved]
     if free:
         names = ", ".join(free)
         sentence = f"{names} {'is' if len(free) == 1 else 'are'} not on hold, and may be moved by any upgrade"
@@ -305,10 +305,10 @@ def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.differs("dpkg was interrupted in its work", "dpkg", "interrupted", "configured")
 
 
-def _files(plan: Plan, wish: Wish, seen: Seen, *, verifies: bool) -> None:
-    files = list(wish.files)
-    if wish.sysctl_file and wish.sysctl:
-        files.append(File(wish.sysctl_file, sysctl_text(wish.sysctl, seen.sysctl), by_effect=True))
+def _files(plan: Plan, request: Request, seen: Seen, *, verifies: bool) -> None:
+    files = list(request.files)
+    if request.sysctl_file and request.sysctl:
+        files.append(File(request.sysctl_file, sysctl_text(request.sysctl, seen.sysctl), by_effect=True))
     for file in files:
         if verifies and file.by_effect:
             continue
@@ -330,8 +330,8 @@ def _files(plan: Plan, wish: Wish, seen: Seen, *, verifies: bool) -> None:
         plan.differences.append(sentence)
 
 
-def _sysctl(plan: Plan, wish: Wish, seen: Seen) -> None:
-    for key in wish.sysctl:
+def _sysctl(plan: Plan, request: Request, seen: Seen) -> None:
+    for key in request.sysctl:
         live = seen.sysctl.get(key.key)
         if live is None:
             plan.skip(key.key, "this kernel does not have it")
@@ -347,8 +347,8 @@ def _sysctl(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.differs(f"{key.key} is {shown} and not {wanted}", key.key, shown, wanted)
 
 
-def _manager(plan: Plan, wish: Wish, seen: Seen) -> None:
-    for name, wanted in wish.manager.items():
+def _manager(plan: Plan, request: Request, seen: Seen) -> None:
+    for name, wanted in request.manager.items():
         live = seen.manager.get(name)
         if live is None:
             plan.skip(name, "this systemd does not have it")
@@ -357,10 +357,10 @@ def _manager(plan: Plan, wish: Wish, seen: Seen) -> None:
             plan.differs(f"{name} of systemd is {live} and not {wanted}", f"systemd {name}", live, wanted)
 
 
-def _units(plan: Plan, wish: Wish, seen: Seen) -> None:
-    logind_differs = [name for name, wanted in wish.login.items() if seen.login.get(name, wanted) != wanted]
-    for unit in wish.units:
-        name = unit_name(unit, wish, seen.packages)
+def _units(plan: Plan, request: Request, seen: Seen) -> None:
+    logind_differs = [name for name, wanted in request.login.items() if seen.login.get(name, wanted) != wanted]
+    for unit in request.units:
+        name = unit_name(unit, request, seen.packages)
         if not name or not _may(plan, seen, unit.needs, name):
             continue
         state = seen.units.get(name, {})
@@ -380,7 +380,9 @@ def _units(plan: Plan, wish: Wish, seen: Seen) -> None:
             older = [path for path in unit.restart_if_older_than if _is_older(state, path, plan, seen)]
             why.extend(f"has not read {path} since it was changed" for path in older)
             if name == "systemd-logind.service":
-                why.extend(f"goes by {each}={seen.login[each]} and not {wish.login[each]}" for each in logind_differs)
+                why.extend(
+                    f"goes by {each}={seen.login[each]} and not {request.login[each]}" for each in logind_differs
+                )
                 older.extend(logind_differs)
             todo["restart"] = bool(older)
         if why:
@@ -398,8 +400,8 @@ def _is_older(state: Mapping[str, Any], path: str, plan: Plan, seen: Seen) -> bo
     return changed is not None and float(state.get("Started", 0)) < changed <= seen.now
 
 
-def _user(plan: Plan, wish: Wish, seen: Seen) -> None:
-    user = wish.user
+def _user(plan: Plan, request: Request, seen: Seen) -> None:
+    user = request.user
     if user is None:
         return
     account = seen.account

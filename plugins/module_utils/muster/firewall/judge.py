@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..network.listeners import Listener
     from .look import Look
-    from .model import Opening, Wish
+    from .model import Opening, Request
     from .plan import Plan
 
 # Addresses for documentation: nobody's, so no rule is about them.
@@ -106,11 +106,11 @@ def scene_now(look: Look) -> Scene:
     return Scene(look, dict(look.tables))
 
 
-def scene_planned(wish: Wish, look: Look, plan: Plan) -> Scene:
+def scene_planned(request: Request, look: Look, plan: Plan) -> Scene:
     if plan.backend == "nftables":
-        return Scene(look, dict(look.tables), tuple(openings(wish, look)), own_table_seen=False)
+        return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
     if look.ufw is None:  # not installed yet: nothing is known of its files
-        return Scene(look, dict(look.tables), tuple(openings(wish, look)), own_table_seen=False)
+        return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
     tables = {version: _with_ufw(look, plan, version) for version in (4, 6)}
     return Scene(look, tables, own_table_seen=False)
 
@@ -153,32 +153,32 @@ def _lets_in(opening: Opening, packet: Packet) -> bool:
 # ---------------------------------------------------------------- the questions
 
 
-def judge(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+def judge(request: Request, look: Look, scene: Scene) -> list[Finding]:
     """Everything that is to be said of one scene."""
     return [
-        *judge_launch(wish, look, scene),
-        *judge_ssh(wish, look, scene),
-        *judge_exposure(wish, look, scene),
-        *judge_published(wish, look),
+        *judge_launch(request, look, scene),
+        *judge_ssh(request, look, scene),
+        *judge_exposure(request, look, scene),
+        *judge_published(request, look),
         *[
-            Finding("firewall.unknown", "unknown", wish.node, f"not all rules could be read: {said}")
+            Finding("firewall.unknown", "unknown", request.node, f"not all rules could be read: {said}")
             for said in look.warnings
         ],
     ]
 
 
-def launch_ports(wish: Wish, look: Look) -> list[int]:
+def launch_ports(request: Request, look: Look) -> list[int]:
     """The port of the rendezvous, and three of those that Gloo and NCCL get from Linux."""
-    low, high = wish.ephemeral if wish.tight else look.port_range
-    return [wish.master_port, low, (low + high) // 2, high]
+    low, high = request.ephemeral if request.tight else look.port_range
+    return [request.master_port, low, (low + high) // 2, high]
 
 
-def judge_launch(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+def judge_launch(request: Request, look: Look, scene: Scene) -> list[Finding]:
     """Whether every peer reaches the ports of a launch."""
-    interface = training_interface(wish, look)
+    interface = training_interface(request, look)
     stopped: dict[Outcome, tuple[list[str], set[int]]] = {}
-    for name, address in wish.peers.items():
-        for port in launch_ports(wish, look):
+    for name, address in request.peers.items():
+        for port in launch_ports(request, look):
             outcome = scene.outcome(Packet("tcp", address, port, interface))
             if not outcome.lets_in:
                 names, ports = stopped.setdefault(outcome, ([], set()))
@@ -192,12 +192,12 @@ def judge_launch(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
             said = f"whether {who} can reach port {_numbers(ports)} here depends on {_stopper(look, outcome)}"
         elif outcome.verdict == "redirect":
             said = f"what {who} sends to port {_numbers(ports)} here is led elsewhere: {_stopper(look, outcome)}"
-        peers = sorted({wish.peers[name] for name in names})
+        peers = sorted({request.peers[name] for name in names})
         findings.append(
             Finding(
                 id="firewall.launch.blocked",
                 status="unknown" if outcome.verdict == "unknown" else "fail",
-                node=wish.node,
+                node=request.node,
                 summary=said,
                 expected="every peer reaches every port of a launch",
                 evidence=evidence(outcome.place, outcome.rule),
@@ -205,20 +205,20 @@ def judge_launch(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
             )
         )
     return findings or [
-        Finding("firewall.launch.blocked", "pass", wish.node, "every peer reaches the ports of a launch")
+        Finding("firewall.launch.blocked", "pass", request.node, "every peer reaches the ports of a launch")
     ]
 
 
-def judge_ssh(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
     """Whether the way on which this run came in stays open."""
     version = 6 if ":" in look.ssh_address else 4
     source = look.ssh_client or STRANGER[version]
-    interface = look.interfaces.get(look.ssh_address) or training_interface(wish, look)
+    interface = look.interfaces.get(look.ssh_address) or training_interface(request, look)
     findings = []
     for port in look.ssh_ports[:1] if not look.ssh_server_port else (look.ssh_server_port,):
         outcome = scene.outcome(Packet("tcp", source, port, interface))
         if outcome.lets_in:
-            findings.append(Finding("firewall.ssh.blocked", "pass", wish.node, f"ssh reaches port {port}"))
+            findings.append(Finding("firewall.ssh.blocked", "pass", request.node, f"ssh reaches port {port}"))
             continue
         status = "unknown" if outcome.verdict == "unknown" else "fail"
         said = "whether ssh can reach" if status == "unknown" else "ssh cannot reach"
@@ -227,7 +227,7 @@ def judge_ssh(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
             Finding(
                 id="firewall.ssh.blocked",
                 status=status,
-                node=wish.node,
+                node=request.node,
                 summary=f"{said} port {port} here from {source}{joint} {_stopper(look, outcome)}",
                 evidence=evidence(outcome.place, outcome.rule),
                 fix=_mend(look, outcome, f"tcp dport {port}"),
@@ -236,13 +236,13 @@ def judge_ssh(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
     return findings
 
 
-def judge_exposure(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
+def judge_exposure(request: Request, look: Look, scene: Scene) -> list[Finding]:
     """What strangers reach that nobody allowed."""
-    wanted = openings(wish, look)
+    wanted = openings(request, look)
     findings = []
-    family = 6 if ":" in wish.address else 4
-    interface = training_interface(wish, look)
-    packets = [Packet("tcp", STRANGER[family], port, interface) for port in launch_ports(wish, look)]
+    family = 6 if ":" in request.address else 4
+    interface = training_interface(request, look)
+    packets = [Packet("tcp", STRANGER[family], port, interface) for port in launch_ports(request, look)]
     open_by = {
         scene.outcome(packet): packet
         for packet in packets
@@ -253,7 +253,7 @@ def judge_exposure(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
             Finding(
                 id="firewall.launch.open",
                 status="fail",
-                node=wish.node,
+                node=request.node,
                 summary=f"everybody reaches port {packet.port} of a launch: {_opener(look, outcome)}",
                 expected="only peers reach the ports of a launch",
                 evidence=evidence(outcome.place, outcome.rule),
@@ -268,18 +268,20 @@ def judge_exposure(wish: Wish, look: Look, scene: Scene) -> list[Finding]:
             Finding(
                 id="firewall.service.open",
                 status="fail",
-                node=wish.node,
+                node=request.node,
                 summary=f"everybody reaches {_service(listener)}: {_opener(look, outcome)}",
                 evidence=evidence(outcome.place, outcome.rule),
                 fix={"text": f"If that is meant, add {_entry(listener)} to firewall_allow; otherwise remove the rule"},
             )
         )
     return findings or [
-        Finding("firewall.launch.open", "pass", wish.node, "strangers reach ssh and what is allowed, and nothing else")
+        Finding(
+            "firewall.launch.open", "pass", request.node, "strangers reach ssh and what is allowed, and nothing else"
+        )
     ]
 
 
-def judge_boot(wish: Wish, look: Look) -> list[Finding]:
+def judge_boot(request: Request, look: Look) -> list[Finding]:
     """Whether what is in force now is so after a restart."""
     if look.guarded:
         summary = "a change of the firewall waits for its confirmation, or was interrupted"
@@ -292,10 +294,10 @@ def judge_boot(wish: Wish, look: Look) -> list[Finding]:
         fix = {"text": "Type on the node", "command": f"systemctl enable {firewall_table.UNIT_NAME}"}
     else:
         return []
-    return [Finding("firewall.boot", "fail", wish.node, summary, fix=fix)]
+    return [Finding("firewall.boot", "fail", request.node, summary, fix=fix)]
 
 
-def judge_cut_off(wish: Wish, look: Look, planned: Scene) -> list[Finding]:
+def judge_cut_off(request: Request, look: Look, planned: Scene) -> list[Finding]:
     """Services that strangers reach now, and would not any more."""
     now = scene_now(look)
     stays = {listener for listener, _ in reachable(look, planned)}
@@ -303,7 +305,7 @@ def judge_cut_off(wish: Wish, look: Look, planned: Scene) -> list[Finding]:
         Finding(
             id="firewall.service.cut_off",
             status="warn",
-            node=wish.node,
+            node=request.node,
             summary=f"{_service(listener)} is no longer reached from outside the cluster",
             fix={"text": f"To keep it open, add {_entry(listener)} to firewall_allow"},
         )
@@ -312,19 +314,19 @@ def judge_cut_off(wish: Wish, look: Look, planned: Scene) -> list[Finding]:
     ]
 
 
-def judge_published(wish: Wish, look: Look) -> list[Finding]:
+def judge_published(request: Request, look: Look) -> list[Finding]:
     """Ports that a container engine leads past the firewall, and that nobody allowed."""
     findings = []
     for proto, (low, high), place in published(look.tables, look.listeners):
-        packet = Packet(proto, STRANGER[4], low, training_interface(wish, look))
-        if any(_lets_in(opening, packet) for opening in openings(wish, look)):
+        packet = Packet(proto, STRANGER[4], low, training_interface(request, look))
+        if any(_lets_in(opening, packet) for opening in openings(request, look)):
             continue
         span = str(low) if low == high else f"{low}-{high}"
         findings.append(
             Finding(
                 id="firewall.published",
                 status="warn",
-                node=wish.node,
+                node=request.node,
                 summary=f"port {span}/{proto} is published past the firewall by {place}: everybody reaches it",
                 fix={
                     "text": f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",

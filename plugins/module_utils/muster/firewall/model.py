@@ -1,4 +1,4 @@
-"""What shall come in on a node: the wish of the inventory, and what it comes to on this one.
+"""What shall come in on a node: the request of the inventory, and what it comes to on this one.
 
 Everything here is decided from the inventory and the look at the node; nothing is read or changed.
 """
@@ -19,8 +19,8 @@ LEAST_EPHEMERAL = 1024
 LEAST_CONFIRM_SECONDS = 30
 
 
-class WishError(Exception):
-    """The wish cannot be fulfilled; the message is a sentence for the user."""
+class RequestError(Exception):
+    """The request cannot be fulfilled; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Allowed:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What the inventory asks of one node's firewall."""
 
     node: str
@@ -66,22 +66,26 @@ class Opening:
     comment: str
 
 
-def make_wish(node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]) -> Wish:
-    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises WishError."""
+def make_request(
+    node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]
+) -> Request:
+    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises RequestError."""
     if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
-        raise WishError(f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection.")
+        raise RequestError(
+            f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection."
+        )
     ephemeral = port_pair("firewall_ephemeral_range", options["ephemeral_range"])
     launch = port_pair("firewall_launch_ports", options["launch_ports"])
     if options["tight"]:
         if ephemeral[0] < LEAST_EPHEMERAL:
-            raise WishError(f"firewall_ephemeral_range begins below {LEAST_EPHEMERAL}, among the ports of services.")
+            raise RequestError(f"firewall_ephemeral_range begins below {LEAST_EPHEMERAL}, among the ports of services.")
         master = own["cluster_master_port"]
         for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
             if low <= ephemeral[1] and high >= ephemeral[0]:
-                raise WishError(
+                raise RequestError(
                     f"{name} overlaps with firewall_ephemeral_range, from which any program may take a launch's port."
                 )
-    return Wish(
+    return Request(
         node=node,
         address=str(ipaddress.ip_address(own["cluster_address"])),
         interface=own["cluster_interface"],
@@ -96,32 +100,32 @@ def make_wish(node: str, own: Mapping[str, Any], addresses: Mapping[str, str], o
 
 
 def port_pair(name: str, text: object) -> tuple[int, int]:
-    """Read 9100 or "9100-9110". Raises WishError."""
+    """Read 9100 or "9100-9110". Raises RequestError."""
     match = re.fullmatch(r"\s*(\d+)\s*(?:[-:]\s*(\d+)\s*)?", str(text))
     if match is not None:
         low, high = int(match[1]), int(match[2] or match[1])
         if 1 <= low <= high <= 65535:
             return low, high
-    raise WishError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
+    raise RequestError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
 
 
 def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
     where = f"firewall_allow, entry {number}"
     unknown = sorted(set(entry) - {"port", "proto", "from", "comment"})
     if unknown:
-        raise WishError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
+        raise RequestError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
     if "port" not in entry:
-        raise WishError(f"{where} names no port.")
+        raise RequestError(f"{where} names no port.")
     proto = str(entry.get("proto", "tcp")).lower()
     if proto not in ("tcp", "udp", "any"):
-        raise WishError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
+        raise RequestError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
     sources = entry.get("from") or []
     networks = []
     for source in [sources] if isinstance(sources, str) else sources:
         try:
             networks.append(_network(str(source)))
         except ValueError as exc:
-            raise WishError(f"{where}: from has {source!r}, which is no address or network.") from exc
+            raise RequestError(f"{where}: from has {source!r}, which is no address or network.") from exc
     return Allowed(
         ports=port_pair(f"{where}: port", entry["port"]),
         protos=("tcp", "udp") if proto == "any" else (proto,),

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import Opening, WishError
+from .model import Opening, RequestError
 
 if TYPE_CHECKING:
     from .look import Look
-    from .model import Wish
+    from .model import Request
 
 
-def training_interface(wish: Wish, look: Look) -> str:
-    """The interface on which the peers come in. Raises WishError."""
-    found = wish.interface or look.interfaces.get(wish.address, "")
+def training_interface(request: Request, look: Look) -> str:
+    """The interface on which the peers come in. Raises RequestError."""
+    found = request.interface or look.interfaces.get(request.address, "")
     if not found:
-        raise WishError(
-            f"cluster_address {wish.address} is on none of the node's interfaces: correct it, or name the interface on"
-            " which the peers come in (cluster_interface)."
+        raise RequestError(
+            f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
+            " on which the peers come in (cluster_interface)."
         )
     return found
 
 
-def openings(wish: Wish, look: Look) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises WishError."""
+def openings(request: Request, look: Look) -> list[Opening]:
+    """Everything that may come in, ssh first. Raises RequestError."""
     if not look.ssh_ports:
-        raise WishError("no port of ssh was found on the node, and nothing is closed before one is known.")
-    interface = training_interface(wish, look)
-    ports = wish.launch_ports if wish.tight else ()
+        raise RequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
+    interface = training_interface(request, look)
+    ports = request.launch_ports if request.tight else ()
     found = [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
-    for name, address in wish.peers.items():
+    for name, address in request.peers.items():
         found.append(Opening(("tcp",) if ports else (), ports, address, interface, f"peer {name}"))
-    for allowed in wish.allowed:
+    for allowed in request.allowed:
         found += [
             Opening(allowed.protos, (allowed.ports,), source, "", allowed.comment)
             for source in allowed.sources or ("",)

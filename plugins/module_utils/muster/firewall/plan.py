@@ -1,6 +1,6 @@
 """The steps that make a node's firewall what it shall be, and those that undo them.
 
-Decided from the wish and the look alone; nothing is read or changed.
+Decided from the request and the look alone; nothing is read or changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import table, ufw
 from .look import foreign_chains
-from .model import WishError
+from .model import RequestError
 from .netfilter import Chain, Tables, parse_save
 from .openings import openings
 from .table import RULES_FILE, TABLE, UNIT, WANTED
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .look import Look, Ufw
-    from .model import Opening, Wish
+    from .model import Opening, Request
 
 SYSCTL_FILE = "/etc/sysctl.d/60-muster-firewall.conf"
 COMMANDS = {4: "iptables", 6: "ip6tables"}
@@ -59,37 +59,37 @@ class Plan:
         self.undo.append({"argv": list(argv), "text": text})
 
 
-def choose_backend(wish: Wish, look: Look) -> str:
-    """Raises WishError where another firewall is in charge."""
+def choose_backend(request: Request, look: Look) -> str:
+    """Raises RequestError where another firewall is in charge."""
     if look.firewalld:
-        raise WishError(
+        raise RequestError(
             "firewalld is active and in charge of the node's firewall. Open the ports there (docs/ports.md) and set"
             ' firewall_mode to "off" or verify, or disable it: systemctl disable --now firewalld'
         )
-    if wish.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
-        raise WishError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
-    if wish.backend != "auto":
-        return wish.backend
+    if request.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
+        raise RequestError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
+    if request.backend != "auto":
+        return request.backend
     if look.ufw is not None:
         return "ufw"
     return "nftables" if look.nftables_at_boot or look.own_rules or foreign_chains(look) else "ufw"
 
 
-def make_plan(wish: Wish, look: Look) -> Plan:
-    """Raises WishError."""
-    plan = Plan(choose_backend(wish, look))
+def make_plan(request: Request, look: Look) -> Plan:
+    """Raises RequestError."""
+    plan = Plan(choose_backend(request, look))
     if plan.backend == "ufw":
-        plan_ufw(plan, wish, look)
+        plan_ufw(plan, request, look)
         plan_no_table(plan, look)
     else:
-        plan_table(plan, wish, look)
-    plan_port_range(plan, wish, look)
+        plan_table(plan, request, look)
+    plan_port_range(plan, request, look)
     return plan
 
 
-def plan_table(plan: Plan, wish: Wish, look: Look) -> None:
+def plan_table(plan: Plan, request: Request, look: Look) -> None:
     """Our own table in nftables, beside whatever the site has there."""
-    text = table.rules(openings(wish, look))
+    text = table.rules(openings(request, look))
     plan.after += ["nftables: table inet muster in force", *text.splitlines()]
     if not look.has_nft:
         plan.packages.append("nftables")
@@ -133,27 +133,27 @@ def plan_no_table(plan: Plan, look: Look) -> None:
         plan.undo_by("nft", "-f", "-", text="table")
 
 
-def plan_port_range(plan: Plan, wish: Wish, look: Look) -> None:
+def plan_port_range(plan: Plan, request: Request, look: Look) -> None:
     """Pin the range in tight mode; take back what an earlier tight mode pinned."""
-    low, high = wish.ephemeral
+    low, high = request.ephemeral
     text = f"# Written by Muster (firewall_tight): docs/ports.md\nnet.ipv4.ip_local_port_range = {low} {high}\n"
-    wanted = wish.ephemeral if wish.tight else look.port_range_others
-    if look.port_range_file is not None or wish.tight:
+    wanted = request.ephemeral if request.tight else look.port_range_others
+    if look.port_range_file is not None or request.tight:
         plan.before.append(f"ports of outgoing connections: {look.port_range[0]}-{look.port_range[1]}")
         plan.after.append(f"ports of outgoing connections: {wanted[0]}-{wanted[1]}")
-    if wish.tight and look.port_range_file != text:
+    if request.tight and look.port_range_file != text:
         plan.write(SYSCTL_FILE, text)
-    if not wish.tight and look.port_range_file is not None:
+    if not request.tight and look.port_range_file is not None:
         plan.remove(SYSCTL_FILE)
-    if look.port_range != wanted and (wish.tight or look.port_range_file is not None):
+    if look.port_range != wanted and (request.tight or look.port_range_file is not None):
         set_range = ["sysctl", "--quiet", "--write"]
         key = "net.ipv4.ip_local_port_range"
         plan.run(*set_range, f"{key}={wanted[0]} {wanted[1]}")
         plan.undo_by(*set_range, f"{key}={look.port_range[0]} {look.port_range[1]}")
 
 
-def plan_ufw(plan: Plan, wish: Wish, look: Look) -> None:
-    found = openings(wish, look)
+def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
+    found = openings(request, look)
     if look.ufw is None:
         plan.packages.append("ufw")
         plan.before.append("ufw: not installed")
@@ -162,10 +162,14 @@ def plan_ufw(plan: Plan, wish: Wish, look: Look) -> None:
             plan.after += [entry.told for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
-        raise WishError("ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw")
+        raise RequestError(
+            "ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw"
+        )
     _refuse_a_flush(look)
-    if not look.ufw.ipv6 and any(":" in address for address in (wish.address, *wish.peers.values())):
-        raise WishError("IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes.")
+    if not look.ufw.ipv6 and any(":" in address for address in (request.address, *request.peers.values())):
+        raise RequestError(
+            "IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes."
+        )
     plan.before.append(f"ufw: {_ufw_state(look)}")
     plan.after.append("ufw: active, deny (incoming)")
     reloads = [version for version in _versions(look.ufw) if _plan_rules(plan, found, look, version)]
@@ -173,16 +177,16 @@ def plan_ufw(plan: Plan, wish: Wish, look: Look) -> None:
 
 
 def _refuse_a_flush(look: Look) -> None:
-    """Raises WishError where ufw, once it starts or loads all of its rules again, would empty chains of others."""
+    """Raises RequestError where ufw, once it starts or loads all of its rules again, would empty chains of others."""
     if look.ufw is None or (look.ufw_runs and look.ufw.input_policy != "ACCEPT"):
         return
     if look.ufw.manages_builtins:
-        raise WishError(
+        raise RequestError(
             "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush the rules of others when it starts. Set it to no."
         )
     foreign = [name for name, chain in look.tables[6].get("filter", {}).items() if _is_foreign(name, chain)]
     if foreign and not look.ufw.ipv6:
-        raise WishError(
+        raise RequestError(
             f"IPV6=no in /etc/default/ufw makes ufw flush the IPv6 rules of others when it starts (ip6tables, chain"
             f" {foreign[0]}). Set it to yes."
         )
@@ -216,7 +220,7 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
     try:
         there = ufw.parse_rules(look.ufw.files[name])
     except ValueError as exc:
-        raise WishError(f"{path} cannot be read: {exc}.") from exc
+        raise RequestError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
     wanted = ufw.with_entries(there, merged)
     plan.before += [entry.told for entry in there.entries]

@@ -50,9 +50,9 @@ def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
 
 
 def _branches_to_try(case: Case) -> list[int]:
-    """Return what is wished; else what the first node's source has, without a step back from what is installed."""
-    if case.wish.driver:
-        return [int(case.wish.driver.partition(".")[0])]
+    """Return what is requested; else what the first node's source has, without a step back from what is installed."""
+    if case.request.driver:
+        return [int(case.request.driver.partition(".")[0])]
     node = case.managed[0]
     there = node.system.branches[source_of(case, node)]
     installed = max(other.installed_branch for other in case.managed)
@@ -77,7 +77,7 @@ def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusa
 
 
 def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:
-    exact = case.wish.driver if "." in case.wish.driver else ""
+    exact = case.request.driver if "." in case.request.driver else ""
     if numbers(exact or branch.newest) < numbers(floor):
         yield f"its CUDA needs {floor} or newer"
     for chip in node.chips:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What the inventory asks for (roles/gpu_stack/meta/argument_specs.yml). An empty text leaves the choice open."""
 
     torch: str
@@ -82,7 +82,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A wish that cannot be had: whose, why, and what to write instead."""
+    """A request that cannot be had: whose, why, and what to write instead."""
 
     node: str
     why: str

@@ -27,42 +27,42 @@ ENROL = {
 
 def modules_of(case: Case, node: Node) -> str:
     """Return open or proprietary; where nothing decides, open."""
-    if case.wish.modules != "auto":
-        return case.wish.modules
+    if case.request.modules != "auto":
+        return case.request.modules
     return "proprietary" if node.only_proprietary else "open"
 
 
 def source_of(case: Case, node: Node) -> str:
     """Return the source; all nodes of a distribution have the same one, and with it the same version."""
-    if case.wish.source != "auto":
-        return case.wish.source
+    if case.request.source != "auto":
+        return case.request.source
     return "ubuntu" if node.distribution == "ubuntu" and _who_needs_signed(case) else "nvidia"
 
 
 def build_of(case: Case, node: Node) -> str:
     """Return dkms (built on the node) or precompiled (built and signed by Ubuntu)."""
-    if case.wish.build != "auto":
-        return case.wish.build
+    if case.request.build != "auto":
+        return case.request.build
     return "precompiled" if source_of(case, node) == "ubuntu" else "dkms"
 
 
 def _who_needs_signed(case: Case) -> Node | None:
     """Return a node that only signed modules help, where such are to be had and dkms is not asked for."""
-    if case.wish.build == "dkms":
+    if case.request.build == "dkms":
         return None
     return next((node for node in case.managed if node.distribution == "ubuntu" and node.locked), None)
 
 
 def module_refusals(case: Case, node: Node) -> Iterator[Refusal]:
-    """Say what of the wish for kernel modules and their source this node cannot have."""
-    new, old, wished = node.only_open, node.only_proprietary, case.wish.modules
+    """Say what of the request for kernel modules and their source this node cannot have."""
+    new, old, requested = node.only_open, node.only_proprietary, case.request.modules
     if new and old:
         why = f"{node.gpu(old)} needs proprietary kernel modules and {node.gpu(new)} open ones, so no driver runs both"
         yield Refusal(node.name, why, "Put them into different machines")
-    elif new and wished == "proprietary":
+    elif new and requested == "proprietary":
         why = f"{node.gpu(new)} works with open kernel modules alone"
         yield Refusal(node.name, why, "Set gpu_stack_modules to open, or to auto")
-    elif old and wished == "open":
+    elif old and requested == "open":
         why = f"{node.gpu(old)} works with proprietary kernel modules alone"
         yield Refusal(node.name, why, "Set gpu_stack_modules to proprietary, or to auto")
     source = source_of(case, node)
@@ -70,7 +70,7 @@ def module_refusals(case: Case, node: Node) -> Iterator[Refusal]:
         there = " or ".join(node.system.branches)
         why = f"{source} has no driver for {node.system.name}"
         yield Refusal(node.name, why, f"Set gpu_stack_source to {there}, or to auto")
-    elif source != "ubuntu" and case.wish.build == "precompiled":
+    elif source != "ubuntu" and case.request.build == "precompiled":
         why = f"gpu_stack_build is precompiled, and {source} has no such modules for {node.system.name}"
         ubuntu = node.distribution == "ubuntu"
         yield Refusal(node.name, why, "Set gpu_stack_source to ubuntu" if ubuntu else "Set gpu_stack_build to dkms")
@@ -91,7 +91,7 @@ def module_choices(case: Case, node: Node) -> Iterator[Choice]:
 
 
 def _why_source(case: Case, node: Node, source: str) -> str:
-    if case.wish.source != "auto":
+    if case.request.source != "auto":
         return "gpu_stack_source asks for it"
     locked = _who_needs_signed(case)
     if source == "ubuntu" and locked:
@@ -101,7 +101,7 @@ def _why_source(case: Case, node: Node, source: str) -> str:
 
 
 def _why_modules(case: Case, node: Node) -> str:
-    if case.wish.modules != "auto":
+    if case.request.modules != "auto":
         return "gpu_stack_modules asks for them"
     deciding = node.only_open or node.only_proprietary
     if deciding:

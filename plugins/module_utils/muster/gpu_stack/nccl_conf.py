@@ -83,16 +83,16 @@ class Rewrite:
     told: tuple[str, ...] = ()
 
 
-def wish_problems(wish: object) -> Iterator[tuple[str, str]]:
+def request_problems(request: object) -> Iterator[tuple[str, str]]:
     """Say what is wrong with nccl_conf itself, for which no node has to be looked at, and what to write instead."""
     instead = 'Write auto, "off", or a mapping of variables to values'
-    if wish is False:
+    if request is False:
         yield "nccl_conf is False, as YAML reads off without quotes", 'Write "off"'
-    elif not isinstance(wish, dict):
-        if wish not in ("auto", "off"):
-            yield f"nccl_conf is {wish!r}", instead
+    elif not isinstance(request, dict):
+        if request not in ("auto", "off"):
+            yield f"nccl_conf is {request!r}", instead
     else:
-        for name, value in wish.items():
+        for name, value in request.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 yield f"nccl_conf has {name!r}, which is no name of a variable", instead
             elif isinstance(value, (dict, list)) or value is None or "\n" in str(value):
@@ -108,11 +108,11 @@ def is_debugging(name: str, value: str) -> bool:
     return bool(_DEBUGGING.fullmatch(name)) or value.strip().upper() in _DEBUGGING_VALUES.get(name, ())
 
 
-def wanted(wish: str | Mapping[str, object], seen: Seen) -> Wanted:
+def wanted(request: str | Mapping[str, object], seen: Seen) -> Wanted:
     """Return what belongs into our block: nothing on a node where NCCL cannot choose wrongly."""
-    if not isinstance(wish, str):
-        return Wanted({name: str(value) for name, value in wish.items()}, ("nccl_conf says so",))
-    if wish == "off":
+    if not isinstance(request, str):
+        return Wanted({name: str(value) for name, value in request.items()}, ("nccl_conf says so",))
+    if request == "off":
         return Wanted({})
     lines: dict[str, str] = {}
     reasons: list[str] = []
@@ -182,15 +182,15 @@ def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:
         if sign and not line.startswith("#"):
             theirs.setdefault(name, value)
     ours = {name: value for name, value in want.lines.items() if name not in theirs}
-    wished = [f"{name}={value}\n" for name, value in ours.items()]
+    requested = [f"{name}={value}\n" for name, value in ours.items()]
     above = "".join(foreign)
-    if above and wished and not above.endswith("\n"):
+    if above and requested and not above.endswith("\n"):
         above += "\n"
-    new = above + ("".join([f"{BEGIN}\n", *wished, f"{END}\n"]) if wished else "")
+    new = above + ("".join([f"{BEGIN}\n", *requested, f"{END}\n"]) if requested else "")
     had = [line for line in block if not line.startswith("#")]
     differences = []
-    missing = [line.strip() for line in wished if line not in had]
-    extra = [line.strip() for line in had if line not in wished]
+    missing = [line.strip() for line in requested if line not in had]
+    extra = [line.strip() for line in had if line not in requested]
     if missing:
         differences.append(f"{PATH} lacks {', '.join(missing)}")
     if extra:
@@ -249,9 +249,9 @@ def _ordinal(number: int) -> str:
     return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def contradiction(wish: object, training: str) -> str:
+def contradiction(request: object, training: str) -> str:
     """Say where nccl_conf and the environment of a launch would differ; empty where they do not."""
-    given = str(wish.get(IFNAME, "")) if isinstance(wish, dict) else ""
+    given = str(request.get(IFNAME, "")) if isinstance(request, dict) else ""
     if not given or not training or given == f"={training}":
         return ""
     return (

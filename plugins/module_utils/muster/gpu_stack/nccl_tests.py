@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 PROGRAM = "all_reduce_perf"
 
 
-class WishError(ValueError):
-    """What stands against the wish, and what to write instead."""
+class RequestError(ValueError):
+    """What stands against the request, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Build:
     name: str
 
 
-def wish_problems(
+def request_problems(
     version: str, source: str, sha256: str, toolkits: Sequence[str], *, nccl: bool
 ) -> Iterator[tuple[str, str]]:
-    """Say what the inventory lacks, and what to write; nothing where no nccl-tests are wished."""
+    """Say what the inventory lacks, and what to write; nothing where no nccl-tests are requested."""
     if not version:
         return
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -56,10 +56,10 @@ def build_of(version: str, sha256: str, toolkits: Sequence[str], default: str, p
     nccl = packages.get("libnccl2", "")
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:
-        raise WishError("the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true")
+        raise RequestError("the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true")
     fitting = [toolkit for toolkit in toolkits if toolkit.partition(".")[0] == built_for[1]]
     if not fitting:
-        raise WishError(
+        raise RequestError(
             f"its NCCL {nccl} is built for CUDA {built_for[1]}, and of cuda_toolkit_versions "
             f"({', '.join(toolkits) or 'empty'}) none is: add one of CUDA {built_for[1]}"
         )

@@ -10,7 +10,7 @@ from .model import Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .model import Seen, Wish
+    from .model import Request, Seen
     from .table import Chip, System, Table
 
 
@@ -70,7 +70,7 @@ class Case:
     """What every decision is made from. month: this one, as 2026-11."""
 
     table: Table
-    wish: Wish
+    request: Request
     nodes: tuple[Node, ...]
     month: str
 

@@ -32,12 +32,12 @@ def choices(case: Case, found: Candidate, branch: Branch) -> Iterator[Choice]:
         yield Choice("cuDNN", cudnn, "comes with that build")
     if case.managed:
         floor = case.table.floors[found.cuda.partition(".")[0]]
-        yield Choice("driver", case.wish.driver or str(branch.number), _why_branch(case, branch, floor))
+        yield Choice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
 
 
 def _why_variant(case: Case, found: Candidate) -> str:
     default = found.release.default
-    if case.wish.variant == found.variant:
+    if case.request.variant == found.variant:
         return "pytorch_variant asks for it"
     if found.variant == default:
         return "what the package index gives for that release; it has code for every GPU"
@@ -46,7 +46,7 @@ def _why_variant(case: Case, found: Candidate) -> str:
 
 def _why_branch(case: Case, branch: Branch, floor: str) -> str:
     about = f"{branch.kind}, {f'supported until {branch.until}' if branch.until else 'end of support not known'}"
-    if case.wish.driver:
+    if case.request.driver:
         why = "gpu_stack_driver asks for it"
     elif any(node.installed_branch == branch.number for node in case.managed):
         why = "it is installed already"

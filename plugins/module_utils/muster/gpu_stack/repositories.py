@@ -22,8 +22,8 @@ PARTS = {
 
 def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool) -> list[str]:
     """Return the roles that have something to do, or to judge, on a node. modes: manage, verify or off of each role."""
-    wished = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
-    return [part for part in wished if has_gpus and modes[part] != "off"]
+    requested = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
+    return [part for part in requested if has_gpus and modes[part] != "off"]
 
 
 def needed(node: NodeStack, managed: Collection[str]) -> list[str]:

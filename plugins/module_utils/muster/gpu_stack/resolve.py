@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from .model import Seen, Wish
+    from .model import Request, Seen
     from .nodes import Node
     from .table import Branch, Release, Table
 
@@ -26,51 +26,51 @@ UNUSED = Choice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is t
 HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
 
 
-def resolve(table: Table, wish: Wish, everybody: Sequence[Seen], today: date) -> Stack:
+def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: date) -> Stack:
     """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
     warnings = list(reasons.stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
-    case = Case(table, wish, nodes, today.isoformat()[:7])
-    if wish.variant == "cpu" or (not nodes and not refusals):
-        return replace(_without_gpus(wish, everybody), warnings=tuple(warnings))
+    case = Case(table, request, nodes, today.isoformat()[:7])
+    if request.variant == "cpu" or (not nodes and not refusals):
+        return replace(_without_gpus(request, everybody), warnings=tuple(warnings))
     for node in case.managed:
         refusals += module_refusals(case, node)
-    refusals += _unknown_toolkits(table, wish)
-    release = table.release(wish.torch)
+    refusals += _unknown_toolkits(table, request)
+    release = table.release(request.torch)
     newest = max(table.releases, key=numbers)
-    if release is None and numbers(wish.torch) > numbers(newest):
+    if release is None and numbers(request.torch) > numbers(newest):
         release = table.releases[newest]
         warnings.append(
-            f"PyTorch {wish.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
+            f"PyTorch {request.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
             "run script/torch_rows.py."
         )
     if release is None:
         mend = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
-        refusals.append(Refusal("", f"nothing is known here of PyTorch {wish.torch}", mend))
+        refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", mend))
     if refusals or release is None:
         return Stack(refusals=tuple(refusals), warnings=tuple(warnings))
-    stack = _fit(case, replace(release, version=wish.torch), everybody)
+    stack = _fit(case, replace(release, version=request.torch), everybody)
     return replace(stack, warnings=(*warnings, *stack.warnings))
 
 
-def _unknown_toolkits(table: Table, wish: Wish) -> Iterator[Refusal]:
+def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
     known = table.packages["cuda_toolkit"]
     mend = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
-    for version in wish.cuda_toolkits:
+    for version in request.cuda_toolkits:
         if version not in known:
             yield Refusal("", f"there is no CUDA toolkit {version}", mend)
 
 
-def _without_gpus(wish: Wish, everybody: Sequence[Seen]) -> Stack:
-    if wish.variant not in (*UNASKED, "cpu"):
+def _without_gpus(request: Request, everybody: Sequence[Seen]) -> Stack:
+    if request.variant not in (*UNASKED, "cpu"):
         mend = "Set it to auto, or set cluster_gpus on the nodes that have some"
-        return Stack(refusals=(Refusal("", f"pytorch_variant is {wish.variant}, and no node has GPUs", mend),))
-    why = "pytorch_variant asks for it" if wish.variant == "cpu" else "no node has GPUs"
+        return Stack(refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", mend),))
+    why = "pytorch_variant asks for it" if request.variant == "cpu" else "no node has GPUs"
     return Stack(
-        torch=wish.torch,
+        torch=request.torch,
         variant="cpu",
         index=f"{PYTORCH_WHEELS}/cpu",
-        choices=(Choice("PyTorch", f"{wish.torch}+cpu", why),),
+        choices=(Choice("PyTorch", f"{request.torch}+cpu", why),),
         nodes={
             seen.node: NodeStack(seen.node, choices=(UNUSED if seen.has_gpus else UNTOUCHED,)) for seen in everybody
         },
@@ -92,7 +92,7 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
         nccl=nccl,
         cudnn=cudnn,
         branch=found.branch.number,
-        driver=case.wish.driver if "." in case.wish.driver else "",
+        driver=case.request.driver if "." in case.request.driver else "",
         choices=tuple(reasons.choices(case, found, found.branch)),
         warnings=tuple(reasons.warnings(case, found, found.branch)),
     )
@@ -102,13 +102,13 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
 
 
 def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeStack:
-    table, wish = case.table, case.wish
+    table, request = case.table, case.request
     beside = NodeStack(
         node=node.name,
-        cuda=packages.cuda_toolkits(wish.cuda_toolkits),
-        nccl=packages.nccl(table, stack.nccl, stack.cuda) if wish.nccl else (),
-        containers=packages.containers(table) if wish.container_toolkit else (),
-        dcgm=packages.dcgm(table, node, branch.number) if wish.dcgm else (),
+        cuda=packages.cuda_toolkits(request.cuda_toolkits),
+        nccl=packages.nccl(table, stack.nccl, stack.cuda) if request.nccl else (),
+        containers=packages.containers(table) if request.container_toolkit else (),
+        dcgm=packages.dcgm(table, node, branch.number) if request.dcgm else (),
     )
     if not node.seen.managed:
         why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"

@@ -46,12 +46,12 @@ def choose_build(case: Case, release: Release) -> Candidate:
 
 
 def _variants(case: Case, release: Release) -> list[str]:
-    """Return what is wished; else what the package index gives unasked, then the others from the newest CUDA on."""
-    if case.wish.variant not in UNASKED:
-        return [case.wish.variant]
+    """Return what is requested; else what the package index gives unasked, then the others from the newest CUDA on."""
+    if case.request.variant not in UNASKED:
+        return [case.request.variant]
     others = [variant for variant in release.variants if variant != release.default]
     others.sort(key=lambda variant: int(variant[2:]), reverse=True)
-    return [release.default] if case.wish.variant == "cuda" else [release.default, *others]
+    return [release.default] if case.request.variant == "cuda" else [release.default, *others]
 
 
 def consider(case: Case, release: Release, variant: str) -> Candidate:
@@ -79,7 +79,7 @@ def _unfit(case: Case, release: Release, variant: str) -> Iterator[Refusal]:
 
 
 def nearest(case: Case, release: Release) -> str:
-    """Return what to write to get the stack that is nearest to the wish; "" when there is none.
+    """Return what to write to get the stack that is nearest to the request; "" when there is none.
 
     The release stays when it can, then the one before it is tried, and so on, then those after it.
     """
@@ -96,30 +96,32 @@ def nearest(case: Case, release: Release) -> str:
 
 
 def _looser(case: Case) -> Iterator[Case]:
-    """Give up as little of the wish as can be: nothing, then the build, the driver, its source, and more of them."""
-    wish = case.wish
+    """Give up as little of the request as can be: nothing, then the build, the driver, its source, and more of them."""
+    request = case.request
     attempts = [
-        replace(wish, variant=variant, driver=driver, source=source)
-        for source in dict.fromkeys((wish.source, "auto", "ubuntu", "debian"))
-        for driver in dict.fromkeys((wish.driver, ""))
-        for variant in dict.fromkeys((wish.variant, "auto"))
+        replace(request, variant=variant, driver=driver, source=source)
+        for source in dict.fromkeys((request.source, "auto", "ubuntu", "debian"))
+        for driver in dict.fromkeys((request.driver, ""))
+        for variant in dict.fromkeys((request.variant, "auto"))
     ]
     # Python sorts stably: among equals, the order above stays.
-    attempts.sort(key=lambda attempt: sum(a != b for a, b in zip(astuple(attempt), astuple(wish), strict=True)))
+    attempts.sort(key=lambda attempt: sum(a != b for a, b in zip(astuple(attempt), astuple(request), strict=True)))
     for attempt in attempts:
-        looser = replace(case, wish=attempt)
+        looser = replace(case, request=attempt)
         if not any(refusal for node in case.managed for refusal in module_refusals(looser, node)):
             yield looser
 
 
 def _in_options(case: Case, looser: Case, found: Candidate, torch: str) -> str:
-    wish, options = case.wish, []
+    request, options = case.request, []
     if found.release.version != torch:
         options.append(f"cluster_torch_version to {found.release.version}")
-    if looser.wish.variant != wish.variant and not (wish.variant == "cuda" and found.variant == found.release.default):
+    if looser.request.variant != request.variant and not (
+        request.variant == "cuda" and found.variant == found.release.default
+    ):
         options.append(f"pytorch_variant to {found.variant}")
-    if looser.wish.driver != wish.driver and found.branch:
+    if looser.request.driver != request.driver and found.branch:
         options.append(f"gpu_stack_driver to {found.branch.number}")
-    if looser.wish.source != wish.source:
-        options.append(f"gpu_stack_source to {looser.wish.source}")
+    if looser.request.source != request.source:
+        options.append(f"gpu_stack_source to {looser.request.source}")
     return "Set " + ", and ".join(options)

@@ -27,17 +27,17 @@ FINDINGS = {
 }
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["collective"]
-    if not wish["collective"]:
+    if not request["collective"]:
         return out.skip_all(FINDINGS, "it was not asked for (health_collective)")
     if seen["skipped"]:
         return out.skip_all(FINDINGS, seen["skipped"])
     if seen["why"]:
         out.fail(
             "job.collective.failed",
-            f"an all-reduce of {wish['nproc']} ranks on this node alone failed: {seen['why']}",
+            f"an all-reduce of {request['nproc']} ranks on this node alone failed: {seen['why']}",
             "The network between the nodes has no part in it: look at its GPUs, libraries and limits",
             observed=seen["why"],
             evidence=evidence("the ranks", seen["said"]),

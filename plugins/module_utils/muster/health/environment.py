@@ -94,8 +94,8 @@ def chosen_adapters(files: Mapping[str, Mapping[str, str]]) -> str:
     return in_force(files).get(HCA, "")
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["environment"]
     places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
     for place, variables in places.items():
@@ -103,7 +103,7 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
         for name, value in variables.items():
             if not is_debugging(name, value):
                 continue
-            file = place.replace("~", f"~{wish['user']}")
+            file = place.replace("~", f"~{request['user']}")
             out.warn(
                 "env.debugging",
                 f"{file} sets {name}={value}, which is for debugging alone, and {who} runs with it",

@@ -81,11 +81,11 @@ def _slaves(bond: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["ethernet"]
     if not seen["links"]:
-        return out.skip_all(FINDINGS, f"no interface here has {wish['address']}, so there is none to look at")
+        return out.skip_all(FINDINGS, f"no interface here has {request['address']}, so there is none to look at")
     for name, link in seen["links"].items():
         _up(out, name, link, seen["name"])
         _errors(out, name, link)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def facts(looks: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a node, by subject; wish: the options of nccl_health."""
+def facts(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a node, by subject; request: the options of nccl_health."""
     known = inspect_facts.facts({name: looks[name] for name in ("system", "services", "clock", "disk")})
     gpu = gpu_facts.facts(looks["gpu"])
     inside = looks["unit"]["inside"]
@@ -35,7 +35,7 @@ def facts(looks: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
         "driver": gpu["driver"],
         "host": host.facts_of(looks["host"]),
         "environment": variables,
-        "jobs": jobs.facts_of(looks, wish["port"]),
+        "jobs": jobs.facts_of(looks, request["port"]),
         "ras": ras.facts_of(looks["ras"]),
         "ethernet": ethernet.facts_of(looks["ethernet"], later["ethernet"]),
         "rdma": rdma.facts_of(looks["rdma"], later["rdma"], environment.chosen_adapters(variables["nccl_conf"])),

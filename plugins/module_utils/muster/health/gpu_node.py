@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """facts: those of gpu_info. wish: the options of nccl_health."""
+    """facts: those of gpu_info. request: the options of nccl_health."""
 
     facts: Mapping[str, Any]
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ class GpuNode:
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
 
     def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        return Finding(name, status, self.wish["node"], summary, fix=mend(text, command), **more)
+        return Finding(name, status, self.request["node"], summary, fix=mend(text, command), **more)
 
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""

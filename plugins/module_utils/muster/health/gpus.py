@@ -69,13 +69,13 @@ OF_LISTED = tuple(
 RULES = (*gpu_memory.RULES, *gpu_settings.RULES, *gpu_use.RULES, *nvlink.RULES, *fabric_manager.RULES)
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
     """Return every finding about the node's GPUs, and what was not looked at and why.
 
-    facts: what gpu_info.facts.facts returns. wish: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
+    facts: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
     """
-    node = GpuNode(facts, wish)
-    if not wish["gpus"]:
+    node = GpuNode(facts, request)
+    if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         return [], not_looked((*FINDINGS, *ALSO, *OF_LISTED), why)
@@ -97,7 +97,7 @@ def driver(node: GpuNode) -> Iterator[Finding]:
     smi, version = node.facts["smi"], node.facts["driver"]
     status = smi["status"]
     if status == "not_run" or (status == "no_driver" and not version["loaded"]):
-        what = f"no driver is loaded, and cluster_gpus is {node.wish['gpus']}"
+        what = f"no driver is loaded, and cluster_gpus is {node.request['gpus']}"
         if version["on_disk"]:
             text, command = (
                 f"{version['on_disk']} is installed: load it, and look why it was not",
@@ -177,14 +177,14 @@ def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
         "Power the node off and on, and look at what the kernel says of it with",
         LOG,
         observed=f"{plural(len(node.gpus), 'GPU')} can be used" if node.gpus else "",
-        expected=plural(int(node.wish["gpus"]), "GPU"),
+        expected=plural(int(node.request["gpus"]), "GPU"),
         evidence=evidence(source, seen),
     )
 
 
 def presence(node: GpuNode) -> Iterator[Finding]:
     """Whether there are as many GPUs as the inventory says."""
-    facts, wanted = node.facts, int(node.wish["gpus"])
+    facts, wanted = node.facts, int(node.request["gpus"])
     listed = len(node.gpus)
     if facts["smi"]["status"] != "ok":
         return

@@ -90,13 +90,13 @@ def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
-    _disk(out, facts, wish)
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
+    _disk(out, facts, request)
     _temporary(out, facts)
-    _shared_memory(out, facts, wish)
+    _shared_memory(out, facts, request)
     _left_behind(out, facts)
-    _remove_ipc(out, facts, wish)
+    _remove_ipc(out, facts, request)
     _clock(out, facts)
     count, most = facts["host"]["conntrack"]["count"], facts["host"]["conntrack"]["max"]
     if not most or count is None:
@@ -113,8 +113,8 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     return out.outcome
 
 
-def _disk(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
-    room = facts["disk"][wish["run_root"]]
+def _disk(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    room = facts["disk"][request["run_root"]]
     if "why" in room:
         out.skip(room["why"], "node.disk.small")
         return
@@ -130,7 +130,7 @@ def _disk(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Non
     bad = room["read_only"] or not what.endswith("free") or room["free"] < LEAST_FREE
     (out.fail if bad else out.warn)(
         "node.disk.small",
-        f"{room['on']}, where logs of launches go ({wish['run_root']}), {what}",
+        f"{room['on']}, where logs of launches go ({request['run_root']}), {what}",
         "Make room there, or set cluster_run_root elsewhere; what fills it is shown by",
         f"sudo du -xhd1 {room['on']}",
         observed=what,
@@ -160,7 +160,7 @@ def _temporary(out: Judged, facts: Mapping[str, Any]) -> None:
         )
 
 
-def _shared_memory(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _shared_memory(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     inside = facts["unit"]["inside"]
     if not inside:
         out.skip(facts["unit"]["why"], "os.shm.unusable", "os.shm.small")
@@ -179,10 +179,10 @@ def _shared_memory(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any
         return
     said = f"/dev/shm has {gigabytes(shm['free'])} free of {gigabytes(shm['size'])}"
     more = {"observed": gigabytes(shm["free"]), "evidence": evidence("statvfs /dev/shm in a unit", said)}
-    if wish["backend"] != "nccl":
+    if request["backend"] != "nccl":
         if shm["free"] < LITTLE_SHM:
             out.warn("os.shm.small", f"{said}, and data loaders hand their batches over there", mend, command, **more)
-    elif wish["nproc"] < 2:
+    elif request["nproc"] < 2:
         out.skip("a single rank on the node shares no memory with others", "os.shm.small")
     elif shm["free"] < WANTED_SHM:
         # With NVLink and newer drivers NCCL may do without (its guide, cuMem host allocations): so this is no failure.
@@ -213,18 +213,18 @@ def _left_behind(out: Judged, facts: Mapping[str, Any]) -> None:
         )
 
 
-def _remove_ipc(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _remove_ipc(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     host, inside = facts["host"], facts["unit"]["inside"]
     if host["remove_ipc"] is None:
         out.skip(host["remove_ipc_why"], "os.remove_ipc")
     elif not inside or facts["unit"]["way"] != "unit":
         out.skip(facts["unit"]["why"], "os.remove_ipc")
     elif inside["uid"] < host["first_ordinary_uid"]:
-        out.skip(f"{wish['user']} is a system user, whom systemd-logind leaves alone", "os.remove_ipc")
+        out.skip(f"{request['user']} is a system user, whom systemd-logind leaves alone", "os.remove_ipc")
     elif host["remove_ipc"] == "yes":
         out.warn(
             "os.remove_ipc",
-            f"shared memory of a launch is deleted when the last login of {wish['user']} ends (RemoveIPC=yes)",
+            f"shared memory of a launch is deleted when the last login of {request['user']} ends (RemoveIPC=yes)",
             "The step baseline sets RemoveIPC=no",
             "ansible-playbook site.yml --tags baseline",
             observed="RemoveIPC=yes",

@@ -78,33 +78,33 @@ def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
     return {**process, "command": " ".join(masked_argv(process["command"].split()))}
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["jobs"]
     if facts["training_user"] is None:
         out.fail(
             "job.user.missing",
-            f"the training user {wish['user']} does not exist, and every launch runs as that one",
+            f"the training user {request['user']} does not exist, and every launch runs as that one",
             "Make it with",
             "ansible-playbook site.yml --tags baseline",
         )
     if not seen["saw_all"]:
         out.skip("only root may see what others' processes are", "job.stale", "job.other", "job.stopped")
     else:
-        _processes(out, seen["processes"], wish)
-    _port(out, seen, wish)
-    _published(out, facts, wish)
+        _processes(out, seen["processes"], request)
+    _port(out, seen, request)
+    _published(out, facts, request)
     return out.outcome
 
 
-def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, Any]) -> None:
+def _processes(out: Judged, processes: list[dict[str, Any]], request: Mapping[str, Any]) -> None:
     foreign = [each for each in processes if not each["launch"]]
     # Whoever started them as ranks is gone, and the first process, or that of the user's own units, has taken them on.
     stale = [each for each in foreign if each["rank"] and (each["parent"] == 1 or each["parent_name"] == "systemd")]
     if stale:
         pids = " ".join(str(each["pid"]) for each in stale)
         first = stale[0]
-        report = out.fail if wish["gpus"] else out.warn
+        report = out.fail if request["gpus"] else out.warn
         report(
             "job.stale",
             f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {few(pids.split())} of "
@@ -143,7 +143,7 @@ def _processes(out: Judged, processes: list[dict[str, Any]], wish: Mapping[str, 
         )
 
 
-def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _port(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     if seen["listeners_why"]:
         out.skip(seen["listeners_why"], "job.port.held")
         return
@@ -162,13 +162,13 @@ def _port(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None
     who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
     stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if _may_be_stopped(each["unit"])), "")
     pids = " ".join(str(holder["pid"]) for holder in holders)
-    report = out.fail if wish["head"] else out.warn
+    report = out.fail if request["head"] else out.warn
     report(
         "job.port.held",
-        f"the port {wish['port']} (cluster_master_port) is held by {who}"
-        + ("" if wish["head"] else "; it would matter if this were the head node"),
+        f"the port {request['port']} (cluster_master_port) is held by {who}"
+        + ("" if request["head"] else "; it would matter if this were the head node"),
         "Stop it, or set cluster_master_port to another one",
-        stop or (f"sudo kill {pids}" if pids else f"sudo ss -lptn 'sport = :{wish['port']}'"),
+        stop or (f"sudo kill {pids}" if pids else f"sudo ss -lptn 'sport = :{request['port']}'"),
         observed=who,
         expected="nobody",
         evidence=evidence("ss -lntp", ", ".join(f"{each['address']} {each['process']}" for each in seen["port"])),
@@ -186,7 +186,7 @@ def _holder(holder: Mapping[str, Any]) -> str:
     return f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({command[:100]}{unit})"
 
 
-def _published(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _published(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     seen = facts["jobs"]
     if seen["published_why"] and not seen["published"]:
         out.skip(seen["published_why"], *ALSO)
@@ -196,7 +196,7 @@ def _published(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any]) -
         return
     for each in seen["published"]:
         low, high, proto = each["low"], each["high"], each["proto"]
-        if any(allows(entry, proto, low, high) for entry in wish["allow"]):
+        if any(allows(entry, proto, low, high) for entry in request["allow"]):
             continue
         span = str(low) if low == high else f"{low}-{high}"
         out.warn(

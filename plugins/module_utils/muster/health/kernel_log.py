@@ -215,9 +215,9 @@ NFS = re.compile(r"nfs: server (\S+) (not responding|OK)")
 MANY = 10
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
     """facts["kernel_log"]: {why, source, lines: [{age, text}]}, the oldest first."""
-    out = Judged(wish["node"])
+    out = Judged(request["node"])
     log = facts["kernel_log"]
     if facts["system"]["container"]:
         return out.skip_all(
@@ -228,7 +228,7 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     lines = log["lines"]
     # Newer drivers say themselves what a GPU still needs; after a reset, that is nothing.
     over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
-    _gpus(out, lines, log["source"], wish, over_with)
+    _gpus(out, lines, log["source"], request, over_with)
     for sign in SIGNS:
         hits = [
             (line, match)
@@ -246,10 +246,10 @@ def _gpus(
     out: Judged,
     lines: Sequence[Mapping[str, Any]],
     source: str,
-    wish: Mapping[str, Any],
+    request: Mapping[str, Any],
     over_with: Mapping[str, bool],
 ) -> None:
-    if not wish["gpus"]:
+    if not request["gpus"]:
         out.skip("cluster_gpus is 0, so that no launch uses its GPUs", "gpu.xid", "nvlink.sxid")
         return
     starts = [number for number, line in enumerate(lines) if LOADED.search(line["text"])]

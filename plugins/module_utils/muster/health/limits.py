@@ -68,16 +68,16 @@ FINDINGS = {
 }
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     unit = facts["unit"]
     if unit["way"] == "none":
-        _no_unit(out, unit["why"], wish["user"])
+        _no_unit(out, unit["why"], request["user"])
         return out.skip_all([name for name in FINDINGS if name != "os.unit.failed"], unit["why"])
     if unit["way"] == "self":
         return out.skip_all(FINDINGS, unit["why"])
     seen = unit["inside"]
-    _memlock(out, seen, facts, wish)
+    _memlock(out, seen, facts, request)
     soft, hard = seen["limits"]["nofile"]
     if soft is not None and soft <= FEW_FILES:
         out.warn(
@@ -89,19 +89,19 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
             expected="65536",
             evidence=evidence("RLIMIT_NOFILE in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),
         )
-    _stack(out, seen, wish)
-    _tasks(out, seen, wish)
+    _stack(out, seen, request)
+    _tasks(out, seen, request)
     quota = seen["cgroup"]["cpus"]
     if not seen["cgroup"]["seen"]:
         out.skip("this machine has no cgroups of version 2 to read it from", "os.limits.processors")
-    elif quota is not None and quota < wish["nproc"]:
+    elif quota is not None and quota < request["nproc"]:
         out.warn(
             "os.limits.processors",
-            f"a launch gets {quota:g} processors here, less than one for each of {wish['nproc']} ranks",
+            f"a launch gets {quota:g} processors here, less than one for each of {request['nproc']} ranks",
             "Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
             "systemctl show --property=CPUQuotaPerSecUSec system.slice",
             observed=f"{quota:g}",
-            expected=str(wish["nproc"]),
+            expected=str(request["nproc"]),
         )
     return out.outcome
 
@@ -120,9 +120,9 @@ def _no_unit(out: Judged, why: str, user: str) -> None:
     )
 
 
-def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     soft, hard = seen["limits"]["memlock"]
-    if wish["backend"] != "nccl":
+    if request["backend"] != "nccl":
         out.skip("only RDMA locks memory, and Gloo does not use it", "os.limits.memlock")
     elif not facts["rdma"]["active"]:
         out.skip("only RDMA locks memory, and the node has no active RDMA port", "os.limits.memlock")
@@ -139,9 +139,9 @@ def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], wis
         )
 
 
-def _stack(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _stack(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     soft, _ = seen["limits"]["stack"]
-    if wish["backend"] != "nccl":
+    if request["backend"] != "nccl":
         out.skip("it matters to threads of NCCL alone", "os.limits.stack")
     elif soft is None:
         out.warn(
@@ -154,15 +154,15 @@ def _stack(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> Non
         )
 
 
-def _tasks(out: Judged, seen: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _tasks(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     limits = {"RLIMIT_NPROC": seen["limits"]["nproc"][0], "pids.max of the cgroup": seen["cgroup"]["pids"]}
     least = {name: value for name, value in limits.items() if value is not None}
-    wanted = TASKS_OF_A_RANK * int(wish["nproc"])
+    wanted = TASKS_OF_A_RANK * int(request["nproc"])
     if least and min(least.values()) < wanted:
         name = min(least, key=lambda each: least[each])
         out.warn(
             "os.limits.tasks",
-            f"a launch may have {least[name]} threads here ({name}), and {wish['nproc']} ranks can want {wanted}",
+            f"a launch may have {least[name]} threads here ({name}), and {request['nproc']} ranks can want {wanted}",
             f"Raise {name}",
             observed=str(least[name]),
             expected=str(wanted),

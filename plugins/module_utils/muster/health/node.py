@@ -45,18 +45,18 @@ JUDGES = (host, limits, software, environment, jobs, ras, ethernet, rdma, pci, k
 OF_GPUS = (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return {findings, verdict}. A result with `skipped` in it would be that of a skipped task to Ansible."""
     findings: list[Finding] = []
     skipped: list[dict[str, str]] = []
     for each in (*(one.judge for one in JUDGES), _gpus, code):
-        found, left_out = each(facts, wish)
+        found, left_out = each(facts, request)
         findings += found
         skipped += left_out
     looked = looked_at(findings, skipped)
     if not any(finding.status in ("fail", "warn", "unknown") for finding in findings):
         summary = f"nothing stands against it, of {len(looked)} things looked at"
-        findings.append(Finding("node.health", "pass", wish["node"], summary))
+        findings.append(Finding("node.health", "pass", request["node"], summary))
     verdict = add_up(findings, skipped=skipped, ran=looked)
     return {"findings": verdict["findings"], "verdict": verdict}
 
@@ -70,11 +70,11 @@ def looked_at(findings: list[Finding], skipped: list[dict[str, str]]) -> list[st
     return sorted(ran | {finding.id for finding in findings})
 
 
-def _gpus(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
-    return gpus.judge(facts["gpu"], wish)
+def _gpus(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
+    return gpus.judge(facts["gpu"], request)
 
 
-def code(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
+def code(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
     findings, skipped = [], []
     for path, seen in facts["code"].items():
         if seen["digest"]:
@@ -82,7 +82,7 @@ def code(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> tuple[list[Findin
         if seen["why"] == "it is not there":
             fix = {"text": "Copy it to the same path on every node"}
             findings.append(
-                Finding("job.code.missing", "fail", wish["node"], f"{path} (health_code) is not there", fix=fix)
+                Finding("job.code.missing", "fail", request["node"], f"{path} (health_code) is not there", fix=fix)
             )
         else:
             skipped.append({"id": "versions.code", "why": f"{path}: {seen['why']}"})

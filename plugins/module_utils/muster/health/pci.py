@@ -101,12 +101,12 @@ def acs(configuration: bytes) -> int | None:
     return -1
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["pci"]
     if not seen["above"]:
         return out.skip_all(FINDINGS, "no GPU of NVIDIA and no RDMA adapter is on its bus")
-    if not wish["gpus"]:
+    if not request["gpus"]:
         return out.skip_all(FINDINGS, "cluster_gpus is 0, so that no launch uses what is on its bus")
     virtual = facts["system"]["virtual"]
     if virtual:

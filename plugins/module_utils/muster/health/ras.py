@@ -46,8 +46,8 @@ def _jobs(text: str) -> str:
     return " ".join(row[1].split()) if row else ""
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["ras"]
     if not seen["asked"]:
         return out.skip_all(FINDINGS, "no job of NCCL answers on this node")

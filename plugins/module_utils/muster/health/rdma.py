@@ -134,12 +134,12 @@ def chosen(hca: str, device: str, port: str) -> bool:
     return hit != exclude
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     seen = facts["rdma"]
     if not seen["devices"]:
         return out.skip_all(FINDINGS, "the node has no RDMA adapter")
-    if wish["backend"] != "nccl":
+    if request["backend"] != "nccl":
         return out.skip_all(FINDINGS, "a launch with Gloo uses TCP alone")
     ports = [port for port in seen["ports"] if port["used"]]
     active = [port for port in ports if port["state"] == "ACTIVE"]
@@ -165,7 +165,7 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
             "Start the container with --device /dev/infiniband" if container else "Load the module",
             "" if container else "sudo modprobe ib_uverbs",
         )
-    _direct(out, facts, wish, active)
+    _direct(out, facts, request, active)
     _firmware(out, seen["devices"])
     return out.outcome
 
@@ -252,8 +252,8 @@ def _is_routable(gid: Mapping[str, str]) -> bool:
     return gid["type"].replace(" ", "").lower() == "rocev2" and address.ipv4_mapped is not None
 
 
-def _direct(out: Judged, facts: Mapping[str, Any], wish: Mapping[str, Any], active: list[dict[str, Any]]) -> None:
-    if not wish["gpus"] or not active:
+def _direct(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any], active: list[dict[str, Any]]) -> None:
+    if not request["gpus"] or not active:
         out.skip("it takes GPUs and an active RDMA port", "rdma.gpudirect.missing")
         return
     modules, driver = facts["host"]["modules"], facts["driver"]

@@ -74,8 +74,8 @@ FINDINGS = {
 }
 
 
-def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
-    out = Judged(wish["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
+    out = Judged(request["node"])
     inside = facts["unit"]["inside"]
     preloaded = [path for path in facts["host"]["preload"] if re.search(r"lib(nccl|cuda)\b", path)]
     if preloaded:
@@ -93,11 +93,13 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
     seen = inside["torch"]
     if not (seen["there"] and seen["usable"]):
         what = (
-            f"{wish['user']} may not run it" if seen["there"] and facts["unit"]["way"] == "unit" else "it is not there"
+            f"{request['user']} may not run it"
+            if seen["there"] and facts["unit"]["way"] == "unit"
+            else "it is not there"
         )
         out.fail(
             "sw.torchrun.missing",
-            f"a launch would start {wish['torchrun']}, and {what}",
+            f"a launch would start {request['torchrun']}, and {what}",
             "Build the environment with",
             PYTORCH,
             observed=what,
@@ -117,18 +119,18 @@ def judge(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> Outcome:
             )
         else:
             report = "sw.torch.missing"
-            out.fail(report, f"the Python beside {wish['torchrun']} has no torch: {why}", "Build it with", PYTORCH)
+            out.fail(report, f"the Python beside {request['torchrun']} has no torch: {why}", "Build it with", PYTORCH)
         return out.skip_all(
             [name for name in rest if name not in ("sw.torchrun.missing", report)], "torch did not answer"
         )
-    _cuda(out, said, facts, wish)
+    _cuda(out, said, facts, request)
     return out.outcome
 
 
-def _cuda(out: Judged, said: Mapping[str, Any], facts: Mapping[str, Any], wish: Mapping[str, Any]) -> None:
+def _cuda(out: Judged, said: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     torch, loaded = said["torch"], said["loaded"]
     of_cuda = ("sw.torch.broken", "sw.torch.gpus", "sw.torch.no_code", "sw.nccl.other", "sw.cuda.driver_old")
-    if wish["backend"] != "nccl" or not wish["gpus"]:
+    if request["backend"] != "nccl" or not request["gpus"]:
         out.skip("no rank here uses a GPU", "sw.torch.no_cuda", *of_cuda)
         return
     if not torch["cuda"] or (loaded and "nccl" not in loaded["backends"]):
@@ -153,14 +155,14 @@ def _cuda(out: Judged, said: Mapping[str, Any], facts: Mapping[str, Any], wish: 
         )
         out.skip("torch cannot be imported", *of_cuda[1:4])
         return
-    if loaded["device_count"] < wish["gpus"]:
+    if loaded["device_count"] < request["gpus"]:
         out.fail(
             "sw.torch.gpus",
-            f"torch sees {loaded['device_count']} GPUs in a launch, and cluster_gpus is {wish['gpus']}",
+            f"torch sees {loaded['device_count']} GPUs in a launch, and cluster_gpus is {request['gpus']}",
             "Look at the GPUs, and whether the training user may open them",
             "nvidia-smi -L && ls -l /dev/nvidia*",
             observed=str(loaded["device_count"]),
-            expected=str(wish["gpus"]),
+            expected=str(request["gpus"]),
         )
     _code(out, torch["version"], loaded)
     _nccl(out, torch["nccl"], loaded["nccl"])

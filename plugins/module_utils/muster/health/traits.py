@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def traits(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, str | None]:
-    gpus = wish["gpus"] > 0 and wish["backend"] == "nccl"
+def traits(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str | None]:
+    gpus = request["gpus"] > 0 and request["backend"] == "nccl"
     return {
         "os": _joined(facts["system"]["id"], facts["system"]["version"]),
         "kernel": facts["system"]["kernel"] or None,

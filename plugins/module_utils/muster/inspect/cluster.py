@@ -117,7 +117,7 @@ def _mtu(node: Node) -> int | None:
 def _of_user(node: Node, key: str) -> int | None:
     # Where the inventory fixes it, each node is judged by that.
     account = node.seen["users"]["training_user"]
-    return account[key] if account and not node.wish.get(f"node_baseline_user_{key}") else None
+    return account[key] if account and not node.request.get(f"node_baseline_user_{key}") else None
 
 
 def _models(node: Node) -> str | None:

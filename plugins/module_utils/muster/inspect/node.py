@@ -116,12 +116,12 @@ GIGABYTE = 1_000_000_000
 class Node:
     """A node as the inventory wants it and as it was found.
 
-    wish: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
+    request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
     supported versions of each distribution. peers: the names of the others' training addresses.
     """
 
     name: str
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
     facts: Mapping[str, Any] | None
     why: str = ""
     platforms: Mapping[str, list[str]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        return str(self.wish["cluster_address"])
+        return str(self.request["cluster_address"])
 
     @property
     def training_interface(self) -> str:
@@ -217,7 +217,7 @@ def address(node: Node) -> Iterator[Finding]:
         return
     has = {name: interface["addresses"] for name, interface in seen["interfaces"].items() if name != "lo"}
     shown = "; ".join(f"{name} has {', '.join(addresses)}" for name, addresses in has.items() if addresses)
-    wanted = str(node.wish["cluster_interface"])
+    wanted = str(node.request["cluster_interface"])
     if wanted and wanted not in seen["interfaces"]:
         yield node.finding(
             "net.interface.missing",
@@ -294,7 +294,7 @@ def gpus(node: Node) -> Iterator[Finding]:
     if "gpus" in node.seen["skipped"]:
         return
     devices = node.seen["gpus"]["devices"]
-    wanted = int(node.wish["cluster_gpus"])
+    wanted = int(node.request["cluster_gpus"])
     if len(devices) < wanted:
         yield node.finding(
             "gpu.count.differs",
@@ -332,7 +332,7 @@ def gpus(node: Node) -> Iterator[Finding]:
 def user(node: Node) -> Iterator[Finding]:
     seen = node.seen["users"]["training_user"]
     for key, variable in (("uid", "node_baseline_user_uid"), ("gid", "node_baseline_user_gid")):
-        wanted = str(node.wish.get(variable) or "")
+        wanted = str(node.request.get(variable) or "")
         if seen and wanted not in ("", "0", str(seen[key])):
             yield node.finding(
                 f"user.{key}.differs",
@@ -348,12 +348,12 @@ def disk(node: Node) -> Iterator[Finding]:
     rooms = node.seen["disk"]
     # A first environment with CUDA takes 8 GB while it is made, one for the CPU alone 1.5 GB; nothing can be installed
     # or logged on less than half a gigabyte.
-    first = (10 if node.wish["cluster_gpus"] else 2) * GIGABYTE
+    first = (10 if node.request["cluster_gpus"] else 2) * GIGABYTE
     small: dict[tuple[str, str], list[str]] = {}
     for path, room in rooms.items():
         if "why" in room:
             continue
-        new = path.startswith(str(node.wish["pytorch_root"])) and not room["exists"]
+        new = path.startswith(str(node.request["pytorch_root"])) and not room["exists"]
         need = first if new else GIGABYTE // 2
         if room["read_only"]:
             small.setdefault((room["on"], "is mounted read-only"), []).append(path)
@@ -375,10 +375,10 @@ def disk(node: Node) -> Iterator[Finding]:
 
 def ports(node: Node) -> Iterator[Finding]:
     span = node.seen["network"]["port_range"]
-    port = int(node.wish["cluster_master_port"])
+    port = int(node.request["cluster_master_port"])
     if not span or not span[0] <= port <= span[1] or _reserved(node.seen["network"]["reserved_ports"], port):
         return
-    if node.wish.get("firewall_tight") and node.wish.get("firewall_mode") == "manage":
+    if node.request.get("firewall_tight") and node.request.get("firewall_mode") == "manage":
         return  # the range is about to be pinned elsewhere
     yield node.finding(
         "net.ports.overlap",

@@ -1,4 +1,4 @@
-"""Whether what goes beside the driver is wished for in words that can be had."""
+"""Whether what goes beside the driver is requested in words that can be had."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         if "nccl_conf" not in node.variables:
             continue
-        wish = node.variables["nccl_conf"]
-        for what, mend in nccl_conf.wish_problems(wish):
+        request = node.variables["nccl_conf"]
+        for what, mend in nccl_conf.request_problems(request):
             yield Problem(node.name, what, mend)
-        if isinstance(wish, dict) and node.variables.get("nccl_install") is not True:
+        if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf has variables, and the role that writes them comes with nccl_install, which is false"
             yield Problem(node.name, what, "Set nccl_install to true, or write them into /etc/nccl.conf by hand")
 
@@ -47,5 +47,5 @@ def nccl_tests_can_be_built(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         version, source, digest = (node.text(f"nccl_tests_{name}") for name in ("version", "source", "sha256"))
         nccl = node.variables.get("nccl_install") is True
-        for what, mend in nccl_tests.wish_problems(version, source, digest, _toolkits(node), nccl=nccl):
+        for what, mend in nccl_tests.request_problems(version, source, digest, _toolkits(node), nccl=nccl):
             yield Problem(node.name, what, mend)

@@ -22,7 +22,7 @@ FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MAS
 
 
 class PlanError(ValueError):
-    """The inventory or the wish cannot be launched; `problems` are sentences, all of them at once."""
+    """The inventory or the request cannot be launched; `problems` are sentences, all of them at once."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(" ".join(problems))
@@ -43,7 +43,7 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
-class LaunchWish:
+class LaunchRequest:
     """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each."""
 
     cluster: str
@@ -81,36 +81,38 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
     return found
 
 
-def chosen_backend(wish: str, nodes: list[NodeSpec]) -> str:
+def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
     """gloo or nccl; 'auto' means nccl exactly when every participant has GPUs."""
     without = [node.name for node in nodes if node.gpus < 1]
-    if wish == "nccl" and without:
+    if request == "nccl" and without:
         raise PlanError([f"cluster_backend is nccl, but {', '.join(without)} has no GPUs (cluster_gpus)."])
-    if wish not in ("auto", "nccl", "gloo"):
-        raise PlanError([f"cluster_backend is {wish!r}; it is one of auto, nccl, gloo."])
-    if wish == "auto":
+    if request not in ("auto", "nccl", "gloo"):
+        raise PlanError([f"cluster_backend is {request!r}; it is one of auto, nccl, gloo."])
+    if request == "auto":
         return "gloo" if without else "nccl"
-    return wish
+    return request
 
 
-def build_plan(wish: LaunchWish, inventory: list[NodeSpec]) -> dict[str, Any]:
+def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
     """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, nodes: [...]}.
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
     """
     problems = [
-        f"launch_env sets {name}, which is the launcher's own." for name in wish.env if FORBIDDEN_ENV.match(name)
+        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
     ]
     problems += [
-        f"launch_env: {name!r} is no name of an environment variable." for name in wish.env if not ENV_NAME.match(name)
+        f"launch_env: {name!r} is no name of an environment variable."
+        for name in request.env
+        if not ENV_NAME.match(name)
     ]
-    if not wish.script:
+    if not request.script:
         problems.append("There is no script to launch: set launch_script.")
     if problems:
         raise PlanError(problems)
-    nodes = participants(inventory, wish.nodes)
-    backend = chosen_backend(wish.backend, nodes)
-    run_dir = f"{wish.run_root}/{wish.launch_id}"
+    nodes = participants(inventory, request.nodes)
+    backend = chosen_backend(request.backend, nodes)
+    run_dir = f"{request.run_root}/{request.launch_id}"
     head = nodes[0]
     entries = []
     first_rank = 0
@@ -123,28 +125,28 @@ def build_plan(wish: LaunchWish, inventory: list[NodeSpec]) -> dict[str, Any]:
                 "nproc": node.nproc,
                 "address": node.address,
                 "interface": node.interface or None,
-                "argv": torchrun_argv(wish, head, node, node_rank, len(nodes), run_dir),
-                **environment(wish, node, backend),
-                "unit": f"muster-launch-{wish.launch_id}.service",
+                "argv": torchrun_argv(request, head, node, node_rank, len(nodes), run_dir),
+                **environment(request, node, backend),
+                "unit": f"muster-launch-{request.launch_id}.service",
                 "run_dir": run_dir,
             }
         )
         first_rank += node.nproc
     return {
         "schema": 1,
-        "launch_id": wish.launch_id,
-        "cluster": wish.cluster,
-        "user": wish.user,
+        "launch_id": request.launch_id,
+        "cluster": request.cluster,
+        "user": request.user,
         "backend": backend,
         "master_addr": head.address,
-        "master_port": wish.port,
+        "master_port": request.port,
         "world_size": first_rank,
         "nodes": entries,
     }
 
 
 def torchrun_argv(
-    wish: LaunchWish, head: NodeSpec, node: NodeSpec, node_rank: int, nnodes: int, run_dir: str
+    request: LaunchRequest, head: NodeSpec, node: NodeSpec, node_rank: int, nnodes: int, run_dir: str
 ) -> list[str]:
     # Static rendezvous: the ranks are ours to give, and node rank 0 hosts the store without guessing from host names
     # (pytorch#107021, #137402). No restarts by the agent: a second attempt would meet the stale keys of the first.
@@ -154,33 +156,33 @@ def torchrun_argv(
         f"--node-rank={node_rank}",
         f"--nproc-per-node={node.nproc}",
         f"--master-addr={head.address}",
-        f"--master-port={wish.port}",
+        f"--master-port={request.port}",
         f"--local-addr={node.address}",
-        f"--rdzv-id={wish.launch_id}",
-        f"--rdzv-conf=timeout={wish.rendezvous_timeout}",
+        f"--rdzv-id={request.launch_id}",
+        f"--rdzv-conf=timeout={request.rendezvous_timeout}",
         "--max-restarts=0",
         f"--log-dir={run_dir}/torchrun",
         "--redirects=3",
-        f"{run_dir}/{wish.script.rsplit('/', 1)[-1]}" if wish.script_is_sent else wish.script,
-        *wish.args,
+        f"{run_dir}/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
+        *request.args,
     ]
 
 
-def environment(wish: LaunchWish, node: NodeSpec, backend: str) -> dict[str, dict[str, str]]:
+def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[str, dict[str, str]]:
     """{env, from_node}: what is known now, and what is looked up on the node (name -> how)."""
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
         "PATH": f"{bin_dir}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
-        "USER": wish.user,
-        "LOGNAME": wish.user,
+        "USER": request.user,
+        "LOGNAME": request.user,
         "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
         "PYTHONFAULTHANDLER": "1",
-        "MUSTER_LAUNCH_ID": wish.launch_id,
+        "MUSTER_LAUNCH_ID": request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
     }
-    from_node = {"HOME": f"home directory of {wish.user}"}
+    from_node = {"HOME": f"home directory of {request.user}"}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
         env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"  # "=" asks NCCL for exactly this name, not a prefix
@@ -190,8 +192,8 @@ def environment(wish: LaunchWish, node: NodeSpec, backend: str) -> dict[str, dic
         from_node["NCCL_SOCKET_IFNAME"] = f"={how}"
     # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
-    env.update(wish.env)
-    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in wish.env}}
+    env.update(request.env)
+    return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 
 def complete(entry: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:

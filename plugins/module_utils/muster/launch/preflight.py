@@ -79,15 +79,15 @@ PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
 
-def judge(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
+def judge(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
     """Every reason against a start on this node, at once; a single `pass` when there is none.
 
-    entry: the node's part of the plan. wish: {user, port, backend, min_free_bytes, script_is_sent}.
+    entry: the node's part of the plan. request: {user, port, backend, min_free_bytes, script_is_sent}.
     """
     found = [
         finding
         for rule in (privilege, system, user, programs, disk, interface, gpus, port)
-        for finding in rule(entry, facts, wish)
+        for finding in rule(entry, facts, request)
     ]
     if any(finding.status == "fail" for finding in found):
         return found
@@ -98,7 +98,7 @@ def fail(entry: dict[str, Any], name: str, summary: str, text: str, command: str
     return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=mend(text, command), **more)
 
 
-def privilege(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) -> list[Finding]:
+def privilege(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
     if facts["uid"] == 0:
         return []
     return [
@@ -111,7 +111,7 @@ def privilege(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any
     ]
 
 
-def system(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) -> list[Finding]:
+def system(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
     found = []
     if not facts["systemd"]:
         found.append(
@@ -132,13 +132,13 @@ def system(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) 
     return found
 
 
-def user(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
+def user(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
     if facts["user"] is None:
         return [
             fail(
                 entry,
                 "user",
-                f"the training user {wish['user']} does not exist",
+                f"the training user {request['user']} does not exist",
                 "Make it with",
                 "ansible-playbook site.yml --tags baseline",
             )
@@ -146,13 +146,16 @@ def user(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
     if facts["user"]["uid"] == 0:
         return [
             fail(
-                entry, "user", f"{wish['user']} is root; jobs run unprivileged", "Set cluster_user to an ordinary user"
+                entry,
+                "user",
+                f"{request['user']} is root; jobs run unprivileged",
+                "Set cluster_user to an ordinary user",
             )
         ]
     return []
 
 
-def programs(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
+def programs(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
     found = []
     executable = facts["executable"]
     if not executable["exists"]:
@@ -170,24 +173,26 @@ def programs(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any])
             fail(
                 entry,
                 "torchrun",
-                f"{wish['user']} may not execute {executable['path']}",
+                f"{request['user']} may not execute {executable['path']}",
                 "Make it readable and executable",
             )
         )
     for name, verb in (("script", "read"), ("chdir", "enter")):
         seen = facts[name]
-        if seen is None or (name == "script" and wish["script_is_sent"]):
+        if seen is None or (name == "script" and request["script_is_sent"]):
             continue
         if not seen["exists"]:
             found.append(fail(entry, name, f"{seen['path']} is not there", "Copy it to the same path on every node"))
         elif facts["user"] and not seen["usable"]:
             found.append(
-                fail(entry, name, f"{wish['user']} may not {verb} {seen['path']}", f"Let {wish['user']} {verb} it")
+                fail(
+                    entry, name, f"{request['user']} may not {verb} {seen['path']}", f"Let {request['user']} {verb} it"
+                )
             )
     return found
 
 
-def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
+def disk(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
     seen = facts["disk"]
     if seen["read_only"]:
         return [fail(entry, "disk", f"{seen['path']} is mounted read-only", "Set cluster_run_root to a writable place")]
@@ -195,7 +200,7 @@ def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
         return [
             fail(entry, "disk", f"{seen['path']} has no free inodes", "Free some, or set cluster_run_root elsewhere")
         ]
-    if seen["free"] < wish["min_free_bytes"]:
+    if seen["free"] < request["min_free_bytes"]:
         return [
             fail(
                 entry,
@@ -203,13 +208,13 @@ def disk(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
                 f"{seen['path']}, where logs go, has {seen['free'] / 1e6:.0f} MB free",
                 "Free some, or set cluster_run_root elsewhere",
                 observed=f"{seen['free']} bytes free",
-                expected=f"{wish['min_free_bytes']} bytes",
+                expected=f"{request['min_free_bytes']} bytes",
             )
         ]
     return []
 
 
-def interface(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) -> list[Finding]:
+def interface(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
     address, carrier = entry["address"], facts["interface_of_address"]
     if carrier is None:
         return [
@@ -236,8 +241,8 @@ def interface(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any
     return []
 
 
-def gpus(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> list[Finding]:
-    if wish["backend"] == "nccl" and facts["gpus"] < entry["nproc"]:
+def gpus(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
+    if request["backend"] == "nccl" and facts["gpus"] < entry["nproc"]:
         return [
             fail(
                 entry,
@@ -248,7 +253,7 @@ def gpus(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
                 expected=str(entry["nproc"]),
             )
         ]
-    if wish["backend"] == "gloo" and facts["gpus"] > 0:
+    if request["backend"] == "gloo" and facts["gpus"] > 0:
         return [
             Finding(
                 "launch.gpus",
@@ -261,7 +266,7 @@ def gpus(entry: dict[str, Any], facts: dict[str, Any], wish: dict[str, Any]) -> 
     return []
 
 
-def port(entry: dict[str, Any], facts: dict[str, Any], _wish: dict[str, Any]) -> list[Finding]:
+def port(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
     seen = facts["port"]
     if seen is None or seen["free"]:
         return []

@@ -9,7 +9,7 @@ from .family import upstream
 from .model import NOT_OURS
 
 if TYPE_CHECKING:
-    from .model import Plan, Seen, Wish
+    from .model import Plan, Request, Seen
 
 FABRIC_UNIT = "nvidia-fabricmanager"
 # What unattended-upgrades and the kernels' own packages write there.
@@ -19,22 +19,22 @@ STARTED = ("enabled", "static", "indirect", "generated")
 NOT_THERE = "is not there"
 
 
-def judge_driver(plan: Plan, wish: Wish, seen: Seen) -> None:
+def judge_driver(plan: Plan, request: Request, seen: Seen) -> None:
     """Add what a reboot or units would mend, and what nothing of ours does."""
     if not seen.installed:
-        if not wish.driver:
+        if not request.driver:
             plan.differs("broken", "it has no driver")
         else:
             _reboots(plan, seen)
         return
-    _signed(plan, wish, seen)
+    _signed(plan, request, seen)
     _reboots(plan, seen)
     if plan.of_kind("boot"):
-        _enable(plan, wish, seen)
+        _enable(plan, request, seen)
         return
     _answers(plan, seen)
-    _persistence(plan, wish, seen)
-    _fabric(plan, wish, seen)
+    _persistence(plan, request, seen)
+    _fabric(plan, request, seen)
 
 
 def reboot_reasons(seen: Seen) -> list[str]:
@@ -107,10 +107,10 @@ def _evidence(seen: Seen) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _signed(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _signed(plan: Plan, request: Request, seen: Seen) -> None:
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
-        if not wish.driver and kernel["module"] not in ("", seen.installed):
+        if not request.driver and kernel["module"] not in ("", seen.installed):
             told = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
             plan.differs("broken", f"{told}: it will not work after the next boot")
         # Where validation is switched off in the firmware (mokutil --disable-validation) one was let in all the same.
@@ -118,7 +118,7 @@ def _signed(plan: Plan, wish: Wish, seen: Seen) -> None:
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
             told = f"its module for {name} is not signed, and Secure Boot lets no such module in"
             # What apt brings may be signed; otherwise the node must not be started with it.
-            plan.differs("disk" if wish.driver else "broken", f"{told}: docs/gpu_driver.md tells the steps")
+            plan.differs("disk" if request.driver else "broken", f"{told}: docs/gpu_driver.md tells the steps")
 
 
 def _answers(plan: Plan, seen: Seen) -> None:
@@ -136,17 +136,17 @@ def _answers(plan: Plan, seen: Seen) -> None:
         plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' tells why")
 
 
-def _persistence(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
     unit = seen.stack["units"].get(persistence.UNIT)
     gpus = seen.stack["nvidia_smi"]["gpus"]
     off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
     if unit is None:
         if off or not gpus:
             plan.differs(
-                "broken" if not wish.driver else "run", "nothing keeps its GPUs initialised while nobody uses them"
+                "broken" if not request.driver else "run", "nothing keeps its GPUs initialised while nobody uses them"
             )
         return
-    if not wish.driver:
+    if not request.driver:
         if off or (not gpus and not persistence.is_on(unit)):
             plan.differs("broken", "persistence is off: sudo systemctl enable --now nvidia-persistenced")
         return
@@ -166,22 +166,26 @@ def _persistence(plan: Plan, wish: Wish, seen: Seen) -> None:
         plan.differs("run", told, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
 
 
-def _fabric(plan: Plan, wish: Wish, seen: Seen) -> None:
-    if not (wish.fabric or seen.gpus["nvswitches"]):
+def _fabric(plan: Plan, request: Request, seen: Seen) -> None:
+    if not (request.fabric or seen.gpus["nvswitches"]):
         return
     unit = seen.stack["units"].get(FABRIC_UNIT)
     if unit is None:
         plan.differs("broken", f"it has NVSwitches and no {FABRIC_UNIT}, without which no program can use CUDA")
         return
     for name, package in seen.packages.items():
-        if name.startswith(FABRIC_UNIT) and upstream(package["version"]) not in ("", seen.loaded) and not wish.driver:
+        if (
+            name.startswith(FABRIC_UNIT)
+            and upstream(package["version"]) not in ("", seen.loaded)
+            and not request.driver
+        ):
             told = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
             plan.differs("broken", told)
     why = _unready(unit)
     if not why:
         return
     told = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
-    if unit["load"] == "masked" or not wish.driver:
+    if unit["load"] == "masked" or not request.driver:
         how = "unmask" if unit["load"] == "masked" else "enable --now"
         plan.differs("broken", f"{told}: sudo systemctl {how} {FABRIC_UNIT}")
         return
@@ -189,9 +193,9 @@ def _fabric(plan: Plan, wish: Wish, seen: Seen) -> None:
     plan.differs("run", told, FABRIC_UNIT, ", ".join(why), "enabled, runs")
 
 
-def _enable(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _enable(plan: Plan, request: Request, seen: Seen) -> None:
     """Before a reboot nothing is started: what is enabled comes with the system."""
-    wanted = [persistence.UNIT, *([FABRIC_UNIT] if wish.fabric else [])] if wish.driver else []
+    wanted = [persistence.UNIT, *([FABRIC_UNIT] if request.fabric else [])] if request.driver else []
     for name in wanted:
         unit = seen.stack["units"].get(name)
         if unit is not None and unit["load"] == "loaded" and unit["enabled"] not in STARTED:

@@ -24,7 +24,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What is asked of a node. driver, fabric, headers, pins: names of packages; without a driver it is only judged.
 
     exact: a version, or empty for any of the branch. reboots: whether it may be rebooted. controller: whether it is the

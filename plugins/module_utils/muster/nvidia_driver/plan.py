@@ -13,24 +13,24 @@ from .model import File, Plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .model import Seen, Wish
+    from .model import Request, Seen
 
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
 UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
 
 
-def make_plan(wish: Wish, seen: Seen) -> Plan:
+def make_plan(request: Request, seen: Seen) -> Plan:
     plan = Plan()
-    if not wish.driver:
-        judge_driver(plan, wish, seen)
+    if not request.driver:
+        judge_driver(plan, request, seen)
         plan.reboot = []
         return plan
-    _runfile(plan, wish, seen)
-    _packages(plan, wish, seen)
-    _dpkg(plan, wish, seen)
-    _files(plan, wish, seen)
-    _modules(plan, wish, seen)
-    judge_driver(plan, wish, seen)
+    _runfile(plan, request, seen)
+    _packages(plan, request, seen)
+    _dpkg(plan, request, seen)
+    _files(plan, request, seen)
+    _modules(plan, request, seen)
+    judge_driver(plan, request, seen)
     changes_driver = plan.apt or plan.configure or bool(plan.uninstall)
     in_use = busy(seen)
     if in_use and (changes_driver or plan.of_kind("boot")):
@@ -42,21 +42,21 @@ def make_plan(wish: Wish, seen: Seen) -> Plan:
     return plan
 
 
-def forbids_reboot(wish: Wish) -> str:
+def forbids_reboot(request: Request) -> str:
     """Return why this node is not rebooted by us, with what to type instead; "" where it may be."""
-    if wish.controller:
+    if request.controller:
         return "it is the controller's own machine, which no run reboots: sudo systemctl reboot, then run this again"
-    if not wish.reboots:
+    if not request.reboots:
         return "nvidia_driver_reboot is never: sudo systemctl reboot on it, then run this again"
     return ""
 
 
-def wished_version(wish: Wish, seen: Seen) -> str:
+def requested_version(request: Request, seen: Seen) -> str:
     """Return the version that every part shall have; "" while nothing that is installed tells it."""
-    return wish.exact or (seen.installed if wish.fits(seen.installed) else "")
+    return request.exact or (seen.installed if request.fits(seen.installed) else "")
 
 
-def _runfile(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _runfile(plan: Plan, request: Request, seen: Seen) -> None:
     left = seen.stack["runfile"]
     paths = [*left["programs"], *left["libraries"]]
     if not paths:
@@ -64,7 +64,7 @@ def _runfile(plan: Plan, wish: Wish, seen: Seen) -> None:
     programs = {path.rpartition("/")[2]: path for path in left["programs"]}
     command = next((f"{programs[name]} {how}" for name, how in UNINSTALLERS.items() if name in programs), "")
     found = f"a driver was installed past the packages ({', '.join(paths)})"
-    if wish.removes_runfile and command:
+    if request.removes_runfile and command:
         plan.uninstall = command
         plan.differs("disk", found, "driver of a runfile", ", ".join(paths), "uninstalled")
         return
@@ -75,74 +75,76 @@ def _runfile(plan: Plan, wish: Wish, seen: Seen) -> None:
     plan.refusals.append(f"{found}, and the two overwrite each other's files. To remove it: {how}")
 
 
-def _dpkg(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _dpkg(plan: Plan, request: Request, seen: Seen) -> None:
     # apt refuses all work before this is done. What dpkg was interrupted in may have nothing to do with us.
     plan.apt = plan.apt or bool(seen.broken)
     if seen.broken or (seen.stack["dpkg_interrupted"] and plan.apt):
         plan.configure = True
         what = f" with {', '.join(seen.broken)}" if seen.broken else ""
         plan.differs("disk", f"dpkg was interrupted in its work{what}", "dpkg", "interrupted", "configured")
-    plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, wish, seen)]
+    plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, request, seen)]
     if plan.unhold:
         # A hold is left from earlier habits: with a pin it makes apt fail.
         told = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
         plan.differs("disk", told, "apt-mark hold", ", ".join(plan.unhold), "none")
 
 
-def _moves(name: str, wish: Wish, seen: Seen) -> bool:
+def _moves(name: str, request: Request, seen: Seen) -> bool:
     """Whether a package is a part of the driver that is moved. The kernel's own may be on hold for good reasons."""
-    ours = is_part(name) and name in (*wish.packages, *wish.pins)
-    return ours or keeps_step(name, seen.packages[name]["version"], wish.source) or name.startswith(PINNING)
+    ours = is_part(name) and name in (*request.packages, *request.pins)
+    return ours or keeps_step(name, seen.packages[name]["version"], request.source) or name.startswith(PINNING)
 
 
-def _packages(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _packages(plan: Plan, request: Request, seen: Seen) -> None:
     there = seen.packages
-    plan.keep = wished_version(wish, seen)
-    missing = [name for name in (*wish.pins, *wish.packages) if name not in there]
+    plan.keep = requested_version(request, seen)
+    missing = [name for name in (*request.pins, *request.packages) if name not in there]
     if missing:
         plan.apt = True
         plan.differs("disk", f"it lacks the packages {', '.join(missing)}")
         for name in missing:
             plan.differs("disk", "", f"package {name}", "missing", "installed")
-    target = plan.keep or f"{wish.branch}.*"
-    for name, version in seen.parts(wish.source).items():
-        if not wish.fits(version) or (plan.keep and version != plan.keep):
+    target = plan.keep or f"{request.branch}.*"
+    for name, version in seen.parts(request.source).items():
+        if not request.fits(version) or (plan.keep and version != plan.keep):
             plan.apt = True
             told = f"{name} is {version} and not {target}"
-            plan.differs("disk", told, f"package {name}", version, _becomes(name, wish, seen, target))
+            plan.differs("disk", told, f"package {name}", version, _becomes(name, request, seen, target))
     if plan.apt and (not plan.keep or plan.keep != seen.loaded):
         plan.differs("disk", "", "reboot", "", "once it is installed")
-    for name in leftovers(wish, seen):
+    for name in leftovers(request, seen):
         plan.apt = True
         plan.differs("disk", f"{name} is left of another driver", f"package {name}", "installed", "removed")
 
 
-def _becomes(name: str, wish: Wish, seen: Seen, target: str) -> str:
+def _becomes(name: str, request: Request, seen: Seen, target: str) -> str:
     """Say what is to become of a part. Which names a branch has, apt alone knows."""
-    if is_obsolete(name, wish.branch):
+    if is_obsolete(name, request.branch):
         return "removed"
-    if name in wish.packages or branch_of(seen.installed) == wish.branch:
+    if name in request.packages or branch_of(seen.installed) == request.branch:
         return target
     return f"{target}, or removed where there is none"
 
 
-def leftovers(wish: Wish, seen: Seen) -> list[str]:
+def leftovers(request: Request, seen: Seen) -> list[str]:
     """Return what no version of fits: packages of other branches, and of other pins. Parts are compared by version."""
-    parts = {name for name, version in seen.parts(wish.source).items() if not wish.fits(version)}
+    parts = {name for name, version in seen.parts(request.source).items() if not request.fits(version)}
     return [
         name
         for name in seen.packages
-        if name not in (*wish.pins, *wish.packages, *parts) and is_obsolete(name, wish.branch)
+        if name not in (*request.pins, *request.packages, *parts) and is_obsolete(name, request.branch)
     ]
 
 
-def _files(plan: Plan, wish: Wish, seen: Seen) -> None:
-    for file in _wished_files(wish, seen):
+def _files(plan: Plan, request: Request, seen: Seen) -> None:
+    for file in _requested_files(request, seen):
         there = seen.stack["files"].get(file.path)
-        if wish.source not in (file.sources or (wish.source,)):
+        if request.source not in (file.sources or (request.source,)):
             if there is not None:
                 plan.unwanted.append(file.path)
-                plan.differs("disk", f"{file.path} is not for a driver from {wish.source}", file.path, "there", "gone")
+                plan.differs(
+                    "disk", f"{file.path} is not for a driver from {request.source}", file.path, "there", "gone"
+                )
             continue
         if there is None:
             why = "is missing"
@@ -169,8 +171,8 @@ def _files(plan: Plan, wish: Wish, seen: Seen) -> None:
         )
 
 
-def _wished_files(wish: Wish, seen: Seen) -> Iterator[File]:
-    yield from wish.files
+def _requested_files(request: Request, seen: Seen) -> Iterator[File]:
+    yield from request.files
     unit = seen.stack["files"].get(persistence.UNIT_FILE, {}).get("text", "")
     fragment = seen.stack["units"].get(persistence.UNIT, {}).get("fragment", "")
     # A unit that somebody put into /etc is the site's own: whether it does its work is judged, and nothing else.
@@ -179,7 +181,7 @@ def _wished_files(wish: Wish, seen: Seen) -> Iterator[File]:
         yield File(persistence.DROP_IN, text)
 
 
-def _modules(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _modules(plan: Plan, request: Request, seen: Seen) -> None:
     """See to the module for each kernel that will be started. What apt is about to do is not done twice."""
     if plan.apt or plan.configure or not plan.keep:
         return
@@ -189,17 +191,17 @@ def _modules(plan: Plan, wish: Wish, seen: Seen) -> None:
             continue
         found = f"its module is {kernel['module']}" if kernel["module"] else "it has no module"
         told = f"of its kernel {name}: {found}, and the driver is {plan.keep}"
-        if wish.build == "dkms" and kernel["headers"]:
+        if request.build == "dkms" and kernel["headers"]:
             plan.build.append(name)
         else:
             plan.apt = True
-            if wish.build == "dkms":
+            if request.build == "dkms":
                 plan.optional.append(f"linux-headers-{name}")
                 told += ", and without headers none can be built"
         plan.differs("disk", told, f"module for {name}", kernel["module"] or "none", plan.keep)
 
 
-def settle(plan: Plan, wish: Wish, stage: str) -> list[str]:
+def settle(plan: Plan, request: Request, stage: str) -> list[str]:
     """Return why the node has to stop here, and take from the plan the reboot that may not be.
 
     stage: look (before anything is done), settle (packages are there), installed (all is, but for a reboot), done.
@@ -207,16 +209,16 @@ def settle(plan: Plan, wish: Wish, stage: str) -> list[str]:
     if plan.refusals:
         return plan.refusals
     mends = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
-    hopeless = [each for each in plan.differences if not wish.driver or each.kind not in mends.get(stage, ())]
+    hopeless = [each for each in plan.differences if not request.driver or each.kind not in mends.get(stage, ())]
     # What is broken may be so because of what will be mended.
-    if wish.driver and stage in ("look", "installed") and plan.of_kind(*mends[stage]):
+    if request.driver and stage in ("look", "installed") and plan.of_kind(*mends[stage]):
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
-    if wrong and not wish.driver:
+    if wrong and not request.driver:
         wrong.append("Its driver is not ours to change: nvidia_driver_mode is verify")
     if wrong or not plan.reboot:
         return wrong
-    forbidden = forbids_reboot(wish)
+    forbidden = forbids_reboot(request)
     last_word = stage == "installed" or not plan.of_kind("disk", "run")
     if forbidden and plan.of_kind("boot"):
         return [f"{'; '.join(plan.reboot)}, but {forbidden}"] if last_word else []

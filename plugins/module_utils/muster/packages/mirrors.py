@@ -35,7 +35,7 @@ class MirrorError(ValueError):
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """The cluster's options: cluster_mirror, cluster_mirror_urls, cluster_offline_dir."""
 
     profile: str = UPSTREAM
@@ -77,13 +77,13 @@ class Sources:
         return self.torch.uri.replace("{variant}", variant)
 
 
-def resolve(table: Mapping[str, Any], wish: Wish, system: str, machine: str = "x86_64") -> Sources:
+def resolve(table: Mapping[str, Any], request: Request, system: str, machine: str = "x86_64") -> Sources:
     """Return where a node with this system (`ubuntu-24.04`) and machine (as uname has it) takes things from."""
     if table["schema"] != SCHEMA:
         raise MirrorError(f"the table of mirrors has schema {table['schema']}, and {SCHEMA} is understood")
-    if wish.offline:
-        return Sources(offline=wish.offline)
-    rows = _rows(table["profiles"], wish)
+    if request.offline:
+        return Sources(offline=request.offline)
+    rows = _rows(table["profiles"], request)
     distribution, _, version = system.partition("-")
     debarch, arch = _MACHINES.get(machine, (machine, machine))
     names = {
@@ -109,14 +109,14 @@ def resolve(table: Mapping[str, Any], wish: Wish, system: str, machine: str = "x
         key = next((key for key in keys if rows.get(key, {}).get("uri")), None)
         if key is not None:
             uri = _filled(rows[key]["uri"], names)
-            places[what] = Place(uri, wish.profile, links=key == "torch_links" or uri.startswith("file:"))
+            places[what] = Place(uri, request.profile, links=key == "torch_links" or uri.startswith("file:"))
             continue
         upstream = table["profiles"][UPSTREAM].get(keys[0], {})
         places[what] = Place(_filled(upstream.get("uri", ""), names))
-        if wish.profile != UPSTREAM:
+        if request.profile != UPSTREAM:
             why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "it names none")
             there = "upstream" if upstream else "where the node is set up to"
-            notes.append(f"cluster_mirror {wish.profile}: {_WHAT[what]} from {there}, because {why}")
+            notes.append(f"cluster_mirror {request.profile}: {_WHAT[what]} from {there}, because {why}")
     return Sources(
         archive=places["archive"],
         security=places["security"],
@@ -128,13 +128,13 @@ def resolve(table: Mapping[str, Any], wish: Wish, system: str, machine: str = "x
     )
 
 
-def _rows(profiles: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-    if wish.profile == CUSTOM:
-        return {name: {"uri": uri} for name, uri in wish.urls.items()}
-    if wish.profile not in profiles:
+def _rows(profiles: Mapping[str, Any], request: Request) -> Mapping[str, Any]:
+    if request.profile == CUSTOM:
+        return {name: {"uri": uri} for name, uri in request.urls.items()}
+    if request.profile not in profiles:
         known = ", ".join((*profiles, CUSTOM))
-        raise MirrorError(f"cluster_mirror is {wish.profile!r}, not one of {known}")
-    rows: Mapping[str, Any] = profiles[wish.profile]
+        raise MirrorError(f"cluster_mirror is {request.profile!r}, not one of {known}")
+    rows: Mapping[str, Any] = profiles[request.profile]
     return rows
 
 

@@ -1,7 +1,7 @@
-"""What must change on a node for apt and its certificates to be as wished: pure.
+"""What must change on a node for apt and its certificates to be as requested: pure.
 
-library/package_sources.py looks and does. What is no longer wished is taken back. What was there before is known from
-the copy beside each source file, and nothing else is remembered.
+library/package_sources.py looks and does. What is no longer requested is taken back. What was there before is known
+from the copy beside each source file, and nothing else is remembered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROXY_KEYS = ("Acquire::http::Proxy", "Acquire::https::Proxy")
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """archive, security: addresses of the distribution's archive; empty for the node's own. no_proxy: hosts.
 
     certificates: each in PEM. offline: folder on the node with debs/.
@@ -85,33 +85,35 @@ def is_ours(name: str) -> bool:
     return _OURS.fullmatch(name) is not None
 
 
-def make_plan(wish: Wish, seen: Seen) -> Plan:
+def make_plan(request: Request, seen: Seen) -> Plan:
     plan = Plan()
-    _certificates(plan, wish, seen)
-    _own_file(plan, seen, PROXY_FILE, proxy_text(wish), "apt's proxy")
-    _proxy_in_force(plan, wish, seen)
-    _offline(plan, wish, seen)
+    _certificates(plan, request, seen)
+    _own_file(plan, seen, PROXY_FILE, proxy_text(request), "apt's proxy")
+    _proxy_in_force(plan, request, seen)
+    _offline(plan, request, seen)
     for path in STOCK_FILES:
-        _source_file(plan, wish, seen, path)
-    if (wish.archive or wish.security) and not any(
-        originals(path, seen.files.get(path + SAVED, seen.files.get(path, "")), wish.distribution)
+        _source_file(plan, request, seen, path)
+    if (request.archive or request.security) and not any(
+        originals(path, seen.files.get(path + SAVED, seen.files.get(path, "")), request.distribution)
         for path in STOCK_FILES
     ):
         plan.problems.append(
-            f"no entry for the archive of {wish.distribution} is in {', '.join(STOCK_FILES)}, so there is none to "
+            f"no entry for the archive of {request.distribution} is in {', '.join(STOCK_FILES)}, so there is none to "
             "point at a mirror: set its apt up by hand, with package_sources_mode=off"
         )
     return plan
 
 
-def proxy_text(wish: Wish) -> str:
+def proxy_text(request: Request) -> str:
     """Return apt's settings for the proxies; empty for none. apt knows single hosts only, and no domains."""
     lines = [
-        f'{key} "{proxy}";' for key, proxy in zip(PROXY_KEYS, (wish.http_proxy, wish.https_proxy), strict=True) if proxy
+        f'{key} "{proxy}";'
+        for key, proxy in zip(PROXY_KEYS, (request.http_proxy, request.https_proxy), strict=True)
+        if proxy
     ]
     if not lines:
         return ""
-    direct = [host for host in wish.no_proxy if not host.startswith(".") and "/" not in host and "*" not in host]
+    direct = [host for host in request.no_proxy if not host.startswith(".") and "/" not in host and "*" not in host]
     lines += [f'{key}::{host} "DIRECT";' for host in direct for key in PROXY_KEYS]
     return f"// {HEAD}\n" + "\n".join(lines) + "\n"
 
@@ -134,14 +136,14 @@ def _own_file(plan: Plan, seen: Seen, path: str, text: str, what: str) -> None:
         plan.differences.append(f"{path} ({what}) {'has other content' if there else 'is missing'}")
     else:
         plan.remove.append(path)
-        plan.differences.append(f"{path} ({what}) is there, and is not wished for")
+        plan.differences.append(f"{path} ({what}) is there, and is not requested")
     plan.lists = True
 
 
-def _proxy_in_force(plan: Plan, wish: Wish, seen: Seen) -> None:
+def _proxy_in_force(plan: Plan, request: Request, seen: Seen) -> None:
     if PROXY_FILE in plan.write:
         return
-    for key, wanted in zip(PROXY_KEYS, (wish.http_proxy, wish.https_proxy), strict=True):
+    for key, wanted in zip(PROXY_KEYS, (request.http_proxy, request.https_proxy), strict=True):
         live = seen.proxies.get(key, "")
         if wanted and live != wanted:
             plan.problems.append(
@@ -150,15 +152,15 @@ def _proxy_in_force(plan: Plan, wish: Wish, seen: Seen) -> None:
             )
 
 
-def _offline(plan: Plan, wish: Wish, seen: Seen) -> None:
-    if wish.offline and seen.offline:
+def _offline(plan: Plan, request: Request, seen: Seen) -> None:
+    if request.offline and seen.offline:
         plan.problems.append(seen.offline)
         return
-    for path, text in offline_texts(wish.offline).items():
+    for path, text in offline_texts(request.offline).items():
         _own_file(plan, seen, path, text, "the offline folder")
 
 
-def _source_file(plan: Plan, wish: Wish, seen: Seen, path: str) -> None:
+def _source_file(plan: Plan, request: Request, seen: Seen, path: str) -> None:
     there, saved = seen.files.get(path), seen.files.get(path + SAVED)
     if there is None:
         if saved is not None:
@@ -166,30 +168,30 @@ def _source_file(plan: Plan, wish: Wish, seen: Seen, path: str) -> None:
             plan.remove.append(path + SAVED)
             plan.differences.append(f"{path}{SAVED} is left of a file that is gone")
         return
-    text = retargeted(path, there, saved, wish.distribution, wish.archive, wish.security)
-    wished = bool(wish.archive or wish.security)
+    text = retargeted(path, there, saved, request.distribution, request.archive, request.security)
+    requested = bool(request.archive or request.security)
     if text != there:
         if saved is None:
             plan.write[path + SAVED] = there
         plan.write[path] = text
         plan.lists = True
-        whither = "the mirror" if wished else "where they were before"
+        whither = "the mirror" if requested else "where they were before"
         plan.differences.append(f"entries in {path} do not point at {whither}")
-    if saved is not None and not wished:
+    if saved is not None and not requested:
         plan.remove.append(path + SAVED)
-        plan.differences.append(f"{path}{SAVED} is there, and no mirror is wished for")
+        plan.differences.append(f"{path}{SAVED} is there, and no mirror is requested")
 
 
-def _certificates(plan: Plan, wish: Wish, seen: Seen) -> None:
-    names = ["muster", *(f"muster-{number}" for number in range(2, len(wish.certificates) + 1))]
-    wanted = {f"{CERTIFICATES}/{name}.crt": text for name, text in zip(names, wish.certificates, strict=False)}
+def _certificates(plan: Plan, request: Request, seen: Seen) -> None:
+    names = ["muster", *(f"muster-{number}" for number in range(2, len(request.certificates) + 1))]
+    wanted = {f"{CERTIFICATES}/{name}.crt": text for name, text in zip(names, request.certificates, strict=False)}
     for path, text in wanted.items():
         if seen.files.get(path) != text:
             plan.write[path] = text
             plan.differences.append(f"{path} {'has other content' if path in seen.files else 'is missing'}")
     old = [path for path in seen.files if path.startswith(f"{CERTIFICATES}/") and path not in wanted]
     plan.remove += old
-    plan.differences += [f"{path} is there, and is not wished for" for path in old]
+    plan.differences += [f"{path} is there, and is not requested" for path in old]
     kept = {path.rpartition("/")[2].removesuffix(".crt") + ".pem" for path in wanted}
     plan.links = [f"{CERTIFICATE_LINKS}/{name}" for name in seen.links if name not in kept]
     if plan.links and not old:

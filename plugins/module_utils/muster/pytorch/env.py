@@ -1,6 +1,6 @@
 """What a PyTorch environment should be, and what to do about the one that is there.
 
-A *wish* is what the inventory asks for, an *observed* state is what the node has. `plan` compares the two,
+A *request* is what the inventory asks for, an *observed* state is what the node has. `plan` compares the two,
 `judge` says whether the PyTorch that was looked at is the one that was asked for, and `explain_pip` turns
 pip's output into one sentence and its mend.
 """
@@ -28,7 +28,7 @@ _VARIANT = re.compile(r"cpu|cuda|cu\d{2,4}")
 _ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-c[a-z0-9]+-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
 
 
-class WishError(ValueError):
+class RequestError(ValueError):
     """The inventory asks for something that cannot be; the text says what to write instead."""
 
 
@@ -49,7 +49,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN.
 
     locked: the version of every package that the lock gives it; empty where nothing is locked yet.
@@ -67,7 +67,7 @@ class Wish:
 
     @property
     def name(self) -> str:
-        """The folder's name. It follows from the content: the same wish has the same name on every node."""
+        """The folder's name. It follows from the content: the same request has the same name on every node."""
         content = "\n".join([self.python, *sorted(map(str, self.requirements))])
         digest = hashlib.sha256(content.encode()).hexdigest()[:8]
         return f"{public_version(self.torch.version)}-{self.variant}-py{self.python}-{digest}"
@@ -128,7 +128,7 @@ def same_version(installed: str, wanted: str) -> bool:
 
 
 def is_environment(name: str) -> bool:
-    """Whether a folder's name is one that a wish makes; anything else under the root is not ours."""
+    """Whether a folder's name is one that a request makes; anything else under the root is not ours."""
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
@@ -136,7 +136,7 @@ def parse_requirement(text: str, python: str) -> Requirement | None:
     """The exact pin in `text`, or None when its marker leaves out this Python."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise WishError(f"pytorch_packages: '{text}' is not an exact pin. Write it as name==version")
+        raise RequestError(f"pytorch_packages: '{text}' is not an exact pin. Write it as name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None
@@ -146,7 +146,7 @@ def parse_requirement(text: str, python: str) -> Requirement | None:
 def _holds(marker: str, python: str) -> bool:
     parts = [_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker.strip())]
     if None in parts:
-        raise WishError(
+        raise RequestError(
             f"pytorch_packages: the marker '{marker}' is not understood. "
             "Compare python_version with a version, and join comparisons with 'and'"
         )
@@ -167,18 +167,18 @@ def _holds(marker: str, python: str) -> bool:
     return all(answers)
 
 
-def make_wish(*, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str) -> Wish:
+def make_request(*, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str) -> Request:
     if not _TORCH_VERSION.fullmatch(torch_version):
-        raise WishError(
+        raise RequestError(
             f"cluster_torch_version: '{torch_version}' is not an exact version. Write it as 2.13.0; "
             "the build after a '+' goes into pytorch_variant"
         )
     if variant == "auto":
         variant = "cuda" if gpus else "cpu"
     if not _VARIANT.fullmatch(variant):
-        raise WishError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
+        raise RequestError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
     if gpus and variant == "cpu":
-        raise WishError(
+        raise RequestError(
             f"pytorch_variant is cpu, and cluster_gpus is {gpus}: the CPU build cannot use a GPU. "
             "Set pytorch_variant to auto, or cluster_gpus to 0"
         )
@@ -190,12 +190,12 @@ def make_wish(*, torch_version: str, variant: str, gpus: int, packages: Sequence
         if requirement is None:
             continue
         if requirement.name in {pin.name for pin in pins}:
-            raise WishError(
+            raise RequestError(
                 f"pytorch_packages: {requirement.name} is named twice"
                 + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
             )
         pins.append(requirement)
-    return Wish(variant, gpus, python, tuple(pins))
+    return Request(variant, gpus, python, tuple(pins))
 
 
 def pip_sources(
@@ -219,7 +219,7 @@ def pip_sources(
     mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):
         if urlsplit(url).password is not None:
-            raise WishError(
+            raise RequestError(
                 f"the address of {urlsplit(url).hostname} carries a password, which would show in logs. "
                 "Put it into .netrc or pip.conf of root on the nodes"
             )
@@ -255,44 +255,44 @@ def torch_not_found(output: str) -> bool:
     return "No matching distribution found for torch==" in output
 
 
-def shortcomings(wish: Wish, environment: Environment) -> list[str]:
+def shortcomings(request: Request, environment: Environment) -> list[str]:
     """Why the environment is not what was asked for; empty when it is."""
     found = list(environment.faults)
-    if environment.python and environment.python != wish.python:
-        found.append(f"it was made for Python {environment.python}, and the node's is {wish.python}")
+    if environment.python and environment.python != request.python:
+        found.append(f"it was made for Python {environment.python}, and the node's is {request.python}")
     found.extend(
         f"{requirement} is wanted, and it has {environment.packages.get(requirement.name, 'none')}"
-        for requirement in wish.requirements
+        for requirement in request.requirements
         if not requirement.met_by(environment.packages)
     )
-    return found or unlocked(wish, environment.packages)
+    return found or unlocked(request, environment.packages)
 
 
-def unlocked(wish: Wish, packages: Mapping[str, str]) -> list[str]:
+def unlocked(request: Request, packages: Mapping[str, str]) -> list[str]:
     """In what the packages are not those of the lock. What a virtual environment is born with may stay."""
-    if not wish.locked:
+    if not request.locked:
         return []
     found = [
         f"the lock has {name} {version}, and it has {packages.get(name, 'none')}"
-        for name, version in wish.locked.items()
+        for name, version in request.locked.items()
         if packages.get(name) != version
     ]
     return found + [
         f"it has {name} {version}, which is not in the lock (pytorch_packages puts it there)"
         for name, version in packages.items()
-        if name not in wish.locked and name not in INBORN
+        if name not in request.locked and name not in INBORN
     ]
 
 
-def plan(wish: Wish, observed: Observed, keep: int) -> Plan:
+def plan(request: Request, observed: Observed, keep: int) -> Plan:
     environments = observed.environments
 
     def broken(name: str) -> bool:
         looked = environments.get(name)
         return looked is not None and bool(looked.faults)
 
-    candidates = [name for name in environments if name == wish.name or name.startswith(f"{wish.name}.")]
-    lacks = {name: shortcomings(wish, environments[name] or Environment()) for name in candidates}
+    candidates = [name for name in environments if name == request.name or name.startswith(f"{request.name}.")]
+    lacks = {name: shortcomings(request, environments[name] or Environment()) for name in candidates}
     good = [name for name in candidates if not lacks[name]]
     # What `current` leads to is left alone until the switch: somebody may start from it at any moment.
     free = [name for name in environments if name not in observed.in_use and name != observed.current]
@@ -310,7 +310,7 @@ def plan(wish: Wish, observed: Observed, keep: int) -> Plan:
             reasons.append(f"current leads to {observed.link}")
         discard = [name for name in candidates if name in free and name not in good]
         taken = set(environments) - set(discard)
-        target = good[0] if good else _first_free(wish.name, taken)
+        target = good[0] if good else _first_free(request.name, taken)
         reasons.extend(f"{name} is unfinished or broken: {lacks[name][0]}" for name in discard)
 
     others = [name for name in environments if name != target and name not in discard]
@@ -339,10 +339,10 @@ def _first_free(name: str, taken: set[str]) -> str:
     return free
 
 
-def describe(wish: Wish, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
+def describe(request: Request, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
     """One side of the diff: what is live, the pinned or locked packages in it, and which environments lie there."""
     lines = [f"current: {name or 'none'}"]
-    names = dict.fromkeys((*(pin.name for pin in wish.requirements), *wish.locked))
+    names = dict.fromkeys((*(pin.name for pin in request.requirements), *request.locked))
     lines += [f"{package}: {packages.get(package, 'none')}" for package in names]
     lines += ["environments:", *(f"  - {environment}" for environment in sorted(environments))]
     return "\n".join(lines) + "\n"
@@ -392,7 +392,7 @@ FINDINGS = {
 }
 
 
-def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
+def judge(request: Request, look: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings (without their node) about one look; see muster_node.look_torch for what it holds."""
     findings: list[dict[str, Any]] = []
 
@@ -406,7 +406,7 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             "import",
             "fail",
             f"PyTorch cannot be used: {look['error']}",
-            expected=f"{wish.torch} can be imported",
+            expected=f"{request.torch} can be imported",
             evidence=[{"source": "import torch", "text": look.get("trace", "")}],
             fix={"text": look["mend"]} if look.get("mend") else misfit if look.get("trace") else rebuild,
         )
@@ -414,32 +414,32 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     torch = look["torch"]
     version, variant = torch["version"], variant_of(torch["cuda"])
-    if same_version(public_version(version), public_version(wish.torch.version)):
-        conclude("version", "pass", f"torch {version}", observed=version, expected=wish.torch.version)
+    if same_version(public_version(version), public_version(request.torch.version)):
+        conclude("version", "pass", f"torch {version}", observed=version, expected=request.torch.version)
     else:
         conclude(
             "version",
             "fail",
-            f"torch is {version}, and {wish.torch.version} is wanted",
+            f"torch is {version}, and {request.torch.version} is wanted",
             observed=version,
-            expected=wish.torch.version,
+            expected=request.torch.version,
             fix=rebuild,
         )
-    fits = variant == wish.variant or (wish.variant == "cuda" and variant != "cpu")
+    fits = variant == request.variant or (request.variant == "cuda" and variant != "cpu")
     conclude(
         "variant",
         "pass" if fits else "fail",
-        f"the build is for {variant}" + ("" if fits else f", and {wish.variant} is wanted"),
+        f"the build is for {variant}" + ("" if fits else f", and {request.variant} is wanted"),
         observed=variant,
-        expected=wish.variant,
+        expected=request.variant,
         **(
             {}
             if fits
             else {"fix": {"text": "Look which builds the index or the folder offers, and set pytorch_variant"}}
         ),
     )
-    unmet = [str(pin) for pin in wish.requirements[1:] if not pin.met_by(look["packages"])]
-    have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in wish.requirements[1:])
+    unmet = [str(pin) for pin in request.requirements[1:] if not pin.met_by(look["packages"])]
+    have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in request.requirements[1:])
     if unmet:
         conclude(
             "packages",
@@ -459,7 +459,7 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             "nothing changed, so torch was not imported; pytorch_full_look=true does it",
         )
         return findings
-    needed = {"gloo", "nccl"} if wish.gpus else {"gloo"}
+    needed = {"gloo", "nccl"} if request.gpus else {"gloo"}
     missing = ", ".join(sorted(needed - set(torch["backends"])))
     have = ", ".join(torch["backends"])
     conclude(
@@ -470,15 +470,15 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
         expected=", ".join(sorted(needed)),
         **({"fix": {"text": "Choose another build with pytorch_variant"}} if missing else {}),
     )
-    if wish.gpus:
+    if request.gpus:
         seen = torch["device_count"]
         conclude(
             "devices",
-            "pass" if seen >= wish.gpus else "warn",
-            f"torch sees {seen} of {wish.gpus} GPUs",
+            "pass" if seen >= request.gpus else "warn",
+            f"torch sees {seen} of {request.gpus} GPUs",
             observed=str(seen),
-            expected=str(wish.gpus),
-            **({} if seen >= wish.gpus else {"fix": {"text": "Look at the driver", "command": "nvidia-smi"}}),
+            expected=str(request.gpus),
+            **({} if seen >= request.gpus else {"fix": {"text": "Look at the driver", "command": "nvidia-smi"}}),
         )
     if "nccl" in torch["backends"]:
         nccl = torch["nccl"]
@@ -491,9 +491,9 @@ def judge(wish: Wish, look: Mapping[str, Any]) -> list[dict[str, Any]]:
     return findings
 
 
-def explain_pip(output: str, wish: Wish) -> tuple[str, str]:
+def explain_pip(output: str, request: Request) -> tuple[str, str]:
     """What went wrong and how to mend it, each one sentence without its full stop."""
-    if wish.locked and "DO NOT MATCH THE HASHES" in output:
+    if request.locked and "DO NOT MATCH THE HASHES" in output:
         return "a wheel that was found is another file than the one in the lock", _RESOLVE_ANEW
     for pattern, what, mend in _FAILURES:
         said = re.search(pattern, output)
@@ -515,7 +515,7 @@ def explain_pip(output: str, wish: Wish) -> tuple[str, str]:
     for pattern, trouble, mend in _UNREACHABLE:
         if re.search(pattern, output):
             return f"{what}; {trouble}", mend
-    return what, _mend_missing(requirement, wish, output)
+    return what, _mend_missing(requirement, request, output)
 
 
 _FAILURES = (
@@ -566,17 +566,16 @@ _UNREACHABLE = (
 )
 
 
-def _mend_missing(requirement: str, wish: Wish, output: str) -> str:
+def _mend_missing(requirement: str, request: Request, output: str) -> str:
     name, _, version = requirement.partition("==")
     variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
     other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)
     if version and other_python:
-        return (
-            f"It needs Python {other_python[1]}, and the node's is {wish.python}: change {variable} or pytorch_python"
-        )
-    if canonical_name(name) in wish.locked:
+        needs = f"It needs Python {other_python[1]}, and the node's is {request.python}"
+        return f"{needs}: change {variable} or pytorch_python"
+    if canonical_name(name) in request.locked:
         return _RESOLVE_ANEW
     if name != "torch":
         return f"Correct {variable}, or say where else to look: pytorch_extra_index_urls, pytorch_find_links"
     place = "pytorch_index_url, pytorch_find_links or pytorch_offline_dir"
-    return f"Choose another {variable}, or set {place} to a place that has this build for Python {wish.python}"
+    return f"Choose another {variable}, or set {place} to a place that has this build for Python {request.python}"

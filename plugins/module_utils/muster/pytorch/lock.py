@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .env import Wish, WishError, canonical_name, make_wish
+from .env import Request, RequestError, canonical_name, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,21 +91,21 @@ class Ask:
     packages: tuple[str, ...]
     auto: str = ""
 
-    def wish(self, python: str, variant: str = "") -> Wish:
+    def request(self, python: str, variant: str = "") -> Request:
         variant = variant or self.variant
         if variant == UNASKED and self.gpus:
             variant = self.auto if self.auto not in ("", "cpu") else "cuda"
         packages = self.packages
-        return make_wish(
+        return make_request(
             torch_version=self.torch_version, variant=variant, gpus=self.gpus, packages=packages, python=python
         )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The wish that holds, its section of the lock where there is one, and what the user should know."""
+    """The request that holds, its section of the lock where there is one, and what the user should know."""
 
-    wish: Wish
+    request: Request
     section: Section | None = None
     note: str = ""
 
@@ -119,45 +119,45 @@ def section_of(given: Mapping[str, Any]) -> Section:
     return Section(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
 
 
-def make_section(wish: Wish, machine: str, wheels: Iterable[Wheel]) -> Section:
+def make_section(request: Request, machine: str, wheels: Iterable[Wheel]) -> Section:
     named = (replace(wheel, name=canonical_name(wheel.name)) for wheel in wheels)
-    return Section(wish.python, machine, wish.variant, asked_by(wish), tuple(sorted(named)))
+    return Section(request.python, machine, request.variant, asked_by(request), tuple(sorted(named)))
 
 
-def asked_by(wish: Wish) -> tuple[str, ...]:
-    torch, *others = map(str, wish.requirements)
+def asked_by(request: Request) -> tuple[str, ...]:
+    torch, *others = map(str, request.requirements)
     return (torch, *sorted(others))
 
 
 def choose(sections: Iterable[Section], ask: Ask, python: str, machine: str) -> Choice:
     """What a node of this Python and machine shall have."""
     here = [section for section in sections if section.is_for(python, machine)]
-    wish = ask.wish(python)
-    found = _section_for(here, wish)
+    request = ask.request(python)
+    found = _section_for(here, request)
     if found is None and ask.variant == UNASKED and ask.gpus:
         # Another build than auto would take now, which all nodes before this one have got.
         for section in sorted(here, key=_newest_build):
-            if section.variant != "cpu" and _section_for([section], ask.wish(python, section.variant)):
-                wish, found = ask.wish(python, section.variant), section
+            if section.variant != "cpu" and _section_for([section], ask.request(python, section.variant)):
+                request, found = ask.request(python, section.variant), section
                 break
     if found is None:
-        return Choice(wish)
+        return Choice(request)
     note = ""
-    if ask.auto and found.variant != ask.wish(python).variant:
+    if ask.auto and found.variant != ask.request(python).variant:
         note = (
             f"the lock has PyTorch's build {found.variant}, which the other nodes have, and auto would now take"
             f" {ask.auto}. To change all nodes, set pytorch_variant to {ask.auto}"
         )
-    return Choice(with_lock(wish, found), found, note)
+    return Choice(with_lock(request, found), found, note)
 
 
-def with_lock(wish: Wish, section: Section) -> Wish:
-    return replace(wish, locked={wheel.name: wheel.version for wheel in section.wheels})
+def with_lock(request: Request, section: Section) -> Request:
+    return replace(request, locked={wheel.name: wheel.version for wheel in section.wheels})
 
 
-def _section_for(sections: Iterable[Section], wish: Wish) -> Section | None:
-    asked = asked_by(wish)
-    return next((s for s in sections if s.variant == wish.variant and s.asked == asked), None)
+def _section_for(sections: Iterable[Section], request: Request) -> Section | None:
+    asked = asked_by(request)
+    return next((s for s in sections if s.variant == request.variant and s.asked == asked), None)
 
 
 def _newest_build(section: Section) -> tuple[int, str]:
@@ -232,10 +232,10 @@ def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
         elif ask.variant != section.variant:
             continue
         try:
-            wish = ask.wish(section.python, section.variant)
-        except WishError:
+            request = ask.request(section.python, section.variant)
+        except RequestError:
             continue  # a node that cannot have what it asks for is told so when its turn comes
-        if asked_by(wish) == section.asked:
+        if asked_by(request) == section.asked:
             return True
     return False
 

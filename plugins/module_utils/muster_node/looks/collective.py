@@ -19,17 +19,17 @@ SECONDS = 120.0
 SLACK = 10.0
 
 
-def look(wish: Mapping[str, Any], interface: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return {skipped, why, said, ...}; wish: that of nccl_health."""
-    python = str(Path(wish["torchrun"]).parent / "python")
-    why = why_no_unit(wish["user"])
+def look(request: Mapping[str, Any], interface: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return {skipped, why, said, ...}; request: that of nccl_health."""
+    python = str(Path(request["torchrun"]).parent / "python")
+    why = why_no_unit(request["user"])
     if not why and not Path(python).exists():
         why = f"{python} is not there"
     if why:
         return {"skipped": why, "why": "", "said": "", "wrong": []}
     given = {
-        "backend": wish["backend"],
-        "nproc": wish["nproc"],
+        "backend": request["backend"],
+        "nproc": request["nproc"],
         "interface": interface,
         "seconds": SECONDS,
         "program": inspect.getsource(collective_ranks),

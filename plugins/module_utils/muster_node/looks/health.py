@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 BETWEEN = 0.3
 
 
-def look(wish: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """wish: the options of nccl_health. properties: those of a launch's unit."""
+def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
+    """request: the options of nccl_health. properties: those of a launch's unit."""
     began = time.monotonic()
     system = look_system.look()
     root = bool(system["root"])
-    first = {"ethernet": ethernet.look(wish["interface"], wish["address"]), "rdma": rdma.look()}
-    load = wish["backend"] == "nccl" and wish["gpus"] > 0
+    first = {"ethernet": ethernet.look(request["interface"], request["address"]), "rdma": rdma.look()}
+    load = request["backend"] == "nccl" and request["gpus"] > 0
     ways: dict[str, Callable[[], Any]] = {
-        "unit": lambda: unit.look(wish["user"], wish["torchrun"], load, properties),
+        "unit": lambda: unit.look(request["user"], request["torchrun"], load, properties),
         "kernel_log": kernel_log.look,
         "gpu": gpu.look,
         "host": host.look,
@@ -51,31 +51,31 @@ def look(wish: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, An
         "published": lambda: published.look(root),
         "jobs": jobs.look,
         "pci": pci_tree.look,
-        "code": lambda: code.look(wish["code"]),
+        "code": lambda: code.look(request["code"]),
         "clock": clock.look,
-        "disk": lambda: disk.look([wish["run_root"]]),
-        "users": lambda: users.look(wish["user"]),
+        "disk": lambda: disk.look([request["run_root"]]),
+        "users": lambda: users.look(request["user"]),
     }
     with ThreadPoolExecutor(max_workers=len(ways)) as pool:
         started = {name: pool.submit(way) for name, way in ways.items()}
         looks = {name: answer.result() for name, answer in started.items()}
     listening = looks["listeners"]["ss"]
-    looks["port_holders"] = jobs.holders(listening, wish["port"])
+    looks["port_holders"] = jobs.holders(listening, request["port"])
     looks["ras"] = ras.look(listening)
-    looks["collective"] = _collective(wish, looks, first["ethernet"]["name"], properties)
+    looks["collective"] = _collective(request, looks, first["ethernet"]["name"], properties)
     time.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))
     links = {name: ethernet.counters(name) for name in first["ethernet"]["links"]}
     return {"system": system, **first, **looks, "later": {"ethernet": links, "rdma": rdma.all_counters()}}
 
 
 def _collective(
-    wish: Mapping[str, Any], looks: Mapping[str, Any], interface: str, properties: Mapping[str, str]
+    request: Mapping[str, Any], looks: Mapping[str, Any], interface: str, properties: Mapping[str, str]
 ) -> dict[str, Any]:
     why = ""
-    if not wish["collective"]:
+    if not request["collective"]:
         why = "it was not asked for (health_collective)"
     elif looks["jobs"]["processes"]:
         why = "a job runs on the node, and would be disturbed"
     if why:
         return {"skipped": why, "why": "", "said": "", "wrong": []}
-    return collective.look(wish, interface, properties)
+    return collective.look(request, interface, properties)

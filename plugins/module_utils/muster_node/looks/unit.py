@@ -26,13 +26,13 @@ SLACK = 5.0
 def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) -> dict[str, Any]:
     """Look as the user, from a unit where that can be had: {way, why, inside}. way: unit, self or none."""
     depth = "load" if load else "build"
-    wish = {
+    request = {
         "torchrun": torchrun,
         "ask": inspect.getsource(torch_facts),
         "depth": depth,
         "seconds": SECONDS[depth],
     }
-    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(wish)!r})\n"
+    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(request)!r})\n"
     why = why_no_unit(user)
     argv = [sys.executable, "-I", "-S", "-"]
     if not why:

@@ -36,40 +36,40 @@ def main(verb: str, payload: Json) -> Json:
 # ---------------------------------------------------------------- look
 
 
-def look(wish: Json) -> Json:
-    """wish: {guard, table, rules, unit, sysctl}: where this role keeps its own things."""
+def look(request: Json) -> Json:
+    """request: {guard, table, rules, unit, sysctl}: where this role keeps its own things."""
     commands = {
         "addresses": ["ip", "-json", "address"],
         "listeners": ["ss", "-H", "-l", "-n", "-t", "-u", "-p"],
         "iptables": ["iptables-save"],
         "ip6tables": ["ip6tables-save"],
         "ruleset": ["nft", "-j", "list", "ruleset"],
-        "own_live": ["nft", "-s", "list", "table", "inet", wish["table"]],
-        "active": ["systemctl", "is-active", "firewalld.service", os.path.basename(wish["unit"])],
+        "own_live": ["nft", "-s", "list", "table", "inet", request["table"]],
+        "active": ["systemctl", "is-active", "firewalld.service", os.path.basename(request["unit"])],
     }
-    if os.path.exists(wish["rules"]):
+    if os.path.exists(request["rules"]):
         # What the file means, in the words of this very nft: loaded where it protects nobody, and listed.
         script = 'nft -f "$1" && nft -s list table inet "$2"'
-        commands["own_file"] = ["unshare", "--net", "sh", "-c", script, "sh", wish["rules"], wish["table"]]
+        commands["own_file"] = ["unshare", "--net", "sh", "-c", script, "sh", request["rules"], request["table"]]
     said = run_all(commands)
     client, server = ssh_connection()
     return {
-        "guarded": os.path.exists(os.path.join(wish["guard"], "state.json")),
+        "guarded": os.path.exists(os.path.join(request["guard"], "state.json")),
         "said": said,
         "ssh_client": client,
         "ssh_server": server,
         "ssh_sockets": ssh_sockets(said["listeners"]["out"]),
         "ufw": ufw(),
         "own": {
-            "rules": read(wish["rules"]),
-            "unit": read(wish["unit"]),
-            "at_boot": os.path.lexists(os.path.join(UNITS, "sysinit.target.wants", os.path.basename(wish["unit"]))),
+            "rules": read(request["rules"]),
+            "unit": read(request["unit"]),
+            "at_boot": os.path.lexists(os.path.join(UNITS, "sysinit.target.wants", os.path.basename(request["unit"]))),
         },
         "nftables_at_boot": os.path.lexists(os.path.join(UNITS, "sysinit.target.wants/nftables.service")),
         "port_range": {
             "live": (read(PORT_RANGE) or "").split(),
-            "file": read(wish["sysctl"]),
-            "others": others_port_range(wish["sysctl"]),
+            "file": read(request["sysctl"]),
+            "others": others_port_range(request["sysctl"]),
         },
     }
 

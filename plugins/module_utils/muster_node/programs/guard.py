@@ -54,23 +54,23 @@ def main(verb: str, payload: Json) -> Json:
         return verbs[verb](payload)
 
 
-def arm(wish: Json) -> Json:
-    """wish: {what, id, seconds, program, files, texts, commands}; see Guard.change on the controller."""
-    what, folder = wish["what"], folder_of(wish["what"])
+def arm(request: Json) -> Json:
+    """request: {what, id, seconds, program, files, texts, commands}; see Guard.change on the controller."""
+    what, folder = request["what"], folder_of(request["what"])
     if read_state(folder) is not None:
         return {"armed": False}
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(ROOT, exist_ok=True)
     os.chmod(ROOT, 0o700)
     os.mkdir(folder, 0o700)
-    kept = [keep(folder, number, path) for number, path in enumerate(wish["files"])]
-    for name, text in wish["texts"].items():
+    kept = [keep(folder, number, path) for number, path in enumerate(request["files"])]
+    for name, text in request["texts"].items():
         write(os.path.join(folder, "text-" + name), text.encode())
-    write(os.path.join(folder, "guard.py"), wish["program"].encode())
+    write(os.path.join(folder, "guard.py"), request["program"].encode())
     install_boot_unit(what, folder)
-    content = {"id": wish["id"], "files": kept, "commands": wish["commands"], "failed": []}
+    content = {"id": request["id"], "files": kept, "commands": request["commands"], "failed": []}
     save_state(folder, content)
-    timer = ["systemd-run", "--quiet", "--collect", f"--unit={unit_of(what)}", f"--on-active={wish['seconds']}"]
+    timer = ["systemd-run", "--quiet", "--collect", f"--unit={unit_of(what)}", f"--on-active={request['seconds']}"]
     # systemd may otherwise let a timer wait a minute for company.
     timer += ["--timer-property=AccuracySec=100ms", "-p", "Type=oneshot"]
     timer += ["/usr/bin/python3", "-I", "-S", f"{folder}/guard.py", "undo", folder]
@@ -81,21 +81,21 @@ def arm(wish: Json) -> Json:
     return {"armed": True}
 
 
-def confirm(wish: Json) -> Json:
-    """wish: {what, id}. Says whether the change of that id stays. It says the same when asked again."""
-    what, folder = wish["what"], folder_of(wish["what"])
+def confirm(request: Json) -> Json:
+    """request: {what, id}. Says whether the change of that id stays. It says the same when asked again."""
+    what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
-    if content is not None and content["id"] == wish["id"]:
+    if content is not None and content["id"] == request["id"]:
         with open(lock_of(what), "w") as last:
-            last.write(wish["id"])
+            last.write(request["id"])
         forget(what, folder)
     with open(lock_of(what)) as last:
-        return {"confirmed": last.read() == wish["id"]}
+        return {"confirmed": last.read() == request["id"]}
 
 
-def undo(wish: Json) -> Json:
-    """wish: {what, boot}. At boot the files are all that is left of the change."""
-    what, folder = wish["what"], folder_of(wish["what"])
+def undo(request: Json) -> Json:
+    """request: {what, boot}. At boot the files are all that is left of the change."""
+    what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
     if content is None:
         return {"undone": False, "failed": []}
@@ -105,7 +105,7 @@ def undo(wish: Json) -> Json:
             put_back(folder, kept)
         except OSError as exc:
             failed.append(str(exc))
-    if not wish.get("boot"):
+    if not request.get("boot"):
         failed += [said for said in (run(folder, command) for command in content["commands"]) if said]
     if failed:
         # It stays armed for the next boot or the next run, and says why.
@@ -115,8 +115,8 @@ def undo(wish: Json) -> Json:
     return {"undone": True, "failed": failed}
 
 
-def state(wish: Json) -> Json:
-    content = read_state(folder_of(wish["what"]))
+def state(request: Json) -> Json:
+    content = read_state(folder_of(request["what"]))
     return {
         "armed": content is not None,
         "id": content and content["id"],

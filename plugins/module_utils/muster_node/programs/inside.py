@@ -2,7 +2,7 @@
 
 It is piped into `python3 -I -S -` with a call of `answer` behind it, and prints one line that begins with @muster-look.
 What holds there differs from a login shell: limits come from systemd, and /etc/security, profiles and the environment
-of a login do not count. The wish is {torchrun, ask, depth, seconds}; ask is the program (look_torch.py) that the
+of a login do not count. The request is {torchrun, ask, depth, seconds}; ask is the program (look_torch.py) that the
 environment's own Python is asked with.
 """
 
@@ -26,7 +26,7 @@ VARIABLES = ("NCCL_", "GLOO_", "TORCH", "CUDA_", "UCX_", "OMP_", "MKL_", "KMP_",
 CGROUP = "/sys/fs/cgroup"
 
 
-def main(wish: dict[str, Any]) -> dict[str, Any]:
+def main(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "uid": os.getuid(),
         "limits": {name.lower(): limit(name) for name in LIMITS},
@@ -37,7 +37,7 @@ def main(wish: dict[str, Any]) -> dict[str, Any]:
         "shm": room(shm_path()),
         "left_behind": left_behind(),
         "tmp": temporary(),
-        "torch": torch(wish),
+        "torch": torch(request),
     }
 
 
@@ -132,12 +132,12 @@ def temporary() -> dict[str, Any]:
     return {"path": path, **room(path)}
 
 
-def torch(wish: dict[str, Any]) -> dict[str, Any]:
+def torch(request: dict[str, Any]) -> dict[str, Any]:
     """What the environment's own Python says of its torch, started as torchrun is: without a login's variables."""
-    binaries = Path(wish["torchrun"]).parent
+    binaries = Path(request["torchrun"]).parent
     python = next((path for name in ("python", "python3") if os.access(path := f"{binaries}/{name}", os.X_OK)), "")
-    there = Path(wish["torchrun"]).exists()
-    seen: dict[str, Any] = {"there": there, "usable": os.access(wish["torchrun"], os.X_OK), "python": python}
+    there = Path(request["torchrun"]).exists()
+    seen: dict[str, Any] = {"there": there, "usable": os.access(request["torchrun"], os.X_OK), "python": python}
     if not python:
         return seen
     environment = {
@@ -148,17 +148,17 @@ def torch(wish: dict[str, Any]) -> dict[str, Any]:
     begun = time.monotonic()
     try:
         done = subprocess.run(
-            [python, "-I", "-", wish["depth"]],
-            input=wish["ask"],
+            [python, "-I", "-", request["depth"]],
+            input=request["ask"],
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
-            timeout=wish["seconds"],
+            timeout=request["seconds"],
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        return {**seen, "why": f"it did not answer within {wish['seconds']:.0f} s", "hangs": True}
+        return {**seen, "why": f"it did not answer within {request['seconds']:.0f} s", "hangs": True}
     except OSError as error:
         return {**seen, "why": f"{python}: {error.strerror}"}
     seen["seconds"] = round(time.monotonic() - begun, 3)
@@ -172,5 +172,5 @@ def torch(wish: dict[str, Any]) -> dict[str, Any]:
     return {**seen, "why": f"{python} ended with {done.returncode}" + (f": {said[-1][:200]}" if said else "")}
 
 
-def answer(wish: str) -> None:
-    sys.stdout.write("\n" + MARK + json.dumps(main(json.loads(wish))) + "\n")
+def answer(request: str) -> None:
+    sys.stdout.write("\n" + MARK + json.dumps(main(json.loads(request))) + "\n")

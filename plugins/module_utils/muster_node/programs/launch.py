@@ -73,15 +73,15 @@ def main(verb: str, payload: Any) -> None:
 # ---------------------------------------------------------------- prepare
 
 
-def identity(_wish: Json) -> Json:
+def identity(_request: Json) -> Json:
     """Who the controller logs in as: the one who will look, and must be able to read."""
     return {"uid": os.getuid(), "gid": os.getgid()}
 
 
-def prepare(wish: Json) -> Json:
+def prepare(request: Json) -> Json:
     """Facts that decide whether this node may start; reads only.
 
-    wish: {user, executable, script?, chdir?, run_root, address, interface, port?}; port only on the head node.
+    request: {user, executable, script?, chdir?, run_root, address, interface, port?}; port only on the head node.
     """
     return {
         "hostname": socket.gethostname(),
@@ -90,14 +90,14 @@ def prepare(wish: Json) -> Json:
         "systemd": os.path.isdir("/run/systemd/system"),
         "cpus": len(os.sched_getaffinity(0)),
         "gpus": len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]),
-        "user": user_facts(wish["user"]),
-        "executable": file_facts(wish["executable"], wish["user"], os.X_OK),
-        "script": file_facts(wish["script"], wish["user"], os.R_OK) if wish.get("script") else None,
-        "chdir": file_facts(wish["chdir"], wish["user"], os.X_OK) if wish.get("chdir") else None,
-        "disk": disk_facts(wish["run_root"]),
+        "user": user_facts(request["user"]),
+        "executable": file_facts(request["executable"], request["user"], os.X_OK),
+        "script": file_facts(request["script"], request["user"], os.R_OK) if request.get("script") else None,
+        "chdir": file_facts(request["chdir"], request["user"], os.X_OK) if request.get("chdir") else None,
+        "disk": disk_facts(request["run_root"]),
         "interfaces": sorted(name for _, name in socket.if_nameindex()),
-        "interface_of_address": interface_of(wish["address"]),
-        "port": port_facts(wish["port"]) if wish.get("port") else None,
+        "interface_of_address": interface_of(request["address"]),
+        "port": port_facts(request["port"]) if request.get("port") else None,
         "launches": active_launches(),
     }
 
@@ -464,28 +464,28 @@ def replace_json(path: str, value: Any) -> None:
 # ---------------------------------------------------------------- look
 
 
-def look(wish: Json) -> Json:
+def look(request: Json) -> Json:
     """Renew the lease, wait up to `wait` seconds for news, and report.
 
-    wish: {launch_id, run_dir, lease, wait, offsets: {log: bytes seen}, limit: bytes to send at most}
+    request: {launch_id, run_dir, lease, wait, offsets: {log: bytes seen}, limit: bytes to send at most}
     """
-    state = state_dir(wish["launch_id"])
-    renew_lease(state, wish["lease"])
-    deadline = time.monotonic() + wish["wait"]
-    while time.monotonic() < deadline and not has_news(state, wish):
+    state = state_dir(request["launch_id"])
+    renew_lease(state, request["lease"])
+    deadline = time.monotonic() + request["wait"]
+    while time.monotonic() < deadline and not has_news(state, request):
         time.sleep(0.05)
-    return report(wish)
+    return report(request)
 
 
-def logs(wish: Json) -> Json:
-    return {"logs": new_log_text(wish["run_dir"], wish["offsets"], wish["limit"])}
+def logs(request: Json) -> Json:
+    return {"logs": new_log_text(request["run_dir"], request["offsets"], request["limit"])}
 
 
-def report(wish: Json) -> Json:
+def report(request: Json) -> Json:
     """What is known of the launch here: {unit, result, ranks, errors, logs, disk, clock}."""
-    state = state_dir(wish["launch_id"])
+    state = state_dir(request["launch_id"])
     # The unit before its result: one that is seen to be over has written it.
-    unit = unit_state(unit_name(wish["launch_id"]))
+    unit = unit_state(unit_name(request["launch_id"]))
     table = read_json(state + "/unit/ranks.json") or {"ranks": []}
     result = read_json(state + "/unit/result.json")
     for rank in table["ranks"]:
@@ -495,9 +495,9 @@ def report(wish: Json) -> Json:
         "unit": unit,
         "result": result,
         "ranks": table["ranks"],
-        "errors": error_files(wish["run_dir"]),
-        "logs": new_log_text(wish["run_dir"], wish["offsets"], wish["limit"]),
-        "disk": disk_facts(wish["run_dir"]),
+        "errors": error_files(request["run_dir"]),
+        "logs": new_log_text(request["run_dir"], request["offsets"], request["limit"]),
+        "disk": disk_facts(request["run_dir"]),
         # Taken last: the controller compares it with the time of receipt.
         "clock": time.time(),
     }
@@ -514,10 +514,10 @@ def renew_lease(state: str, seconds: float) -> None:
         os.close(handle)
 
 
-def has_news(state: str, wish: Json) -> bool:
+def has_news(state: str, request: Json) -> bool:
     if os.path.exists(state + "/unit/result.json"):
         return True
-    return any(os.path.getsize(path) > wish["offsets"].get(key, 0) for key, path in log_files(wish["run_dir"]))
+    return any(os.path.getsize(path) > request["offsets"].get(key, 0) for key, path in log_files(request["run_dir"]))
 
 
 def log_files(run_dir: str) -> list[tuple[str, str]]:
@@ -581,21 +581,21 @@ def error_files(run_dir: str) -> Json:
 # ---------------------------------------------------------------- stop
 
 
-def stop(wish: Json) -> Json:
+def stop(request: Json) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
-    wish: as for look, with dump: first ask every rank, which `freeze` has stopped on all
+    request: as for look, with dump: first ask every rank, which `freeze` has stopped on all
     nodes, for its Python stack, so that a standstill leaves evidence.
     """
-    launch_id = wish["launch_id"]
+    launch_id = request["launch_id"]
     unit = unit_name(launch_id)
-    if wish["dump"]:
+    if request["dump"]:
         dump_stacks(launch_id)
     before = unit_state(unit)
     stopped = command(["systemctl", "stop", unit])
     command(["systemctl", "reset-failed", unit])
     leftovers = [process_facts(pid) for pid in launch_processes(launch_id)]
-    last = report(wish)
+    last = report(request)
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
     last.update(
         unit_before=before,
@@ -608,9 +608,9 @@ def stop(wish: Json) -> Json:
     return last
 
 
-def freeze(wish: Json) -> Json:
+def freeze(request: Json) -> Json:
     """Stop the agent and the ranks where they are, so that none sees another die before it has shown its own stack."""
-    agent, ranks = agent_and_ranks(wish["launch_id"])
+    agent, ranks = agent_and_ranks(request["launch_id"])
     send(signal.SIGSTOP, agent + ranks)
     return {"frozen": len(ranks)}
 

@@ -65,21 +65,21 @@ def main(verb: str, payload: Any) -> None:
 # ---------------------------------------------------------------- probe
 
 
-def probe(wish: Json) -> Json:
-    """Call every peer. wish: {token, node, own_names, packets, peers: [{node, address, names, ports}]}."""
+def probe(request: Json) -> Json:
+    """Call every peer. request: {token, node, own_names, packets, peers: [{node, address, names, ports}]}."""
     results: dict[str, Json] = {}
     names: Json = {}
     turns = threading.Semaphore(AT_ONCE)
-    wanted = sorted({socket.gethostname(), *(name for peer in wish["peers"] for name in peer["names"])})
+    wanted = sorted({socket.gethostname(), *(name for peer in request["peers"] for name in peer["names"])})
     namer = threading.Thread(target=resolve_all, args=(wanted, names), daemon=True)
     namer.start()
     began = time.monotonic()
 
     def look(peer: Json) -> None:
         with turns:
-            results[peer["node"]] = Link(wish["token"], peer, wish["packets"]).look()
+            results[peer["node"]] = Link(request["token"], peer, request["packets"]).look()
 
-    threads = [threading.Thread(target=look, args=(peer,)) for peer in wish["peers"]]
+    threads = [threading.Thread(target=look, args=(peer,)) for peer in request["peers"]]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -360,36 +360,36 @@ def tcp_info(sock: socket.socket) -> dict[str, int]:
 # ---------------------------------------------------------------- pair
 
 
-def pair(wish: Json) -> Json:
-    """Send to one peer after the other, and let each send back. wish: {token, node, port, seconds, peers}.
+def pair(request: Json) -> Json:
+    """Send to one peer after the other, and let each send back. request: {token, node, port, seconds, peers}.
 
     Both nodes of a pair give their slot first, so that no node takes part in two measurements at a time. The slot of
     the node that comes first by name is taken first, so that no two wait for each other.
     """
     found: dict[str, Json] = {}
-    for peer in wish["peers"]:
+    for peer in request["peers"]:
         try:
-            found[peer["node"]] = one_pair(wish, peer)
+            found[peer["node"]] = one_pair(request, peer)
         except OSError as exc:
             found[peer["node"]] = {"error": exc.strerror or str(exc)}
     return {"pairs": found}
 
 
-def one_pair(wish: Json, peer: Json) -> Json:
-    own = ("::1" if ":" in peer["address"] and not socket.has_dualstack_ipv6() else "127.0.0.1", wish["port"])
-    slots = sorted([(wish["node"], own), (peer["node"], (peer["address"], peer["port"]))])
+def one_pair(request: Json, peer: Json) -> Json:
+    own = ("::1" if ":" in peer["address"] and not socket.has_dualstack_ipv6() else "127.0.0.1", request["port"])
+    slots = sorted([(request["node"], own), (peer["node"], (peer["address"], peer["port"]))])
     with contextlib.ExitStack() as held:
         for _, address in slots:
-            stream = opened(address, wish["token"], held)
+            stream = opened(address, request["token"], held)
             stream.sock.settimeout(SLOT_TIMEOUT)
-            stream.sock.sendall(b"%s slot\n" % wish["token"].encode())
+            stream.sock.sendall(b"%s slot\n" % request["token"].encode())
             if stream.line() != "go":
                 raise OSError("no turn was given")
         address = (peer["address"], peer["port"])
         with contextlib.ExitStack() as one:
-            there = upload(opened(address, wish["token"], one), wish["token"], wish["seconds"])
+            there = upload(opened(address, request["token"], one), request["token"], request["seconds"])
         with contextlib.ExitStack() as one:
-            back = download(opened(address, wish["token"], one), wish["token"], wish["seconds"])
+            back = download(opened(address, request["token"], one), request["token"], request["seconds"])
         return {"there": there, "back": back}
 
 

@@ -48,24 +48,24 @@ def main(verb: str, payload: Any) -> None:
 # ---------------------------------------------------------------- serve
 
 
-def serve(wish: Json) -> Json:
+def serve(request: Json) -> Json:
     """Listen on the master port and on some of the ports that the kernel hands out.
 
-    wish: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}.
+    request: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node calls several times
-    master, holder = patient_listener(wish["port"], wish["idle"] + 2)
-    ephemeral = list(sampled(low, high, wish["samples"]))
+    master, holder = patient_listener(request["port"], request["idle"] + 2)
+    ephemeral = list(sampled(low, high, request["samples"]))
     every = [*([master] if master else []), *ephemeral]
-    pid = leave_behind(wish, every) if every else 0
+    pid = leave_behind(request, every) if every else 0
     interfaces = interface_facts()
     return {
         "pid": pid,
         "started": start_time(pid),
-        "port": wish["port"] if master else None,
+        "port": request["port"] if master else None,
         "holder": holder,
         "ephemeral": [entry.getsockname()[1] for entry in ephemeral],
         "range": [low, high],
@@ -131,7 +131,7 @@ def other_probe() -> str:
     return PROCESS_NAME if PROCESS_NAME in names else ""
 
 
-def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:
+def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
     """A process of its own session that outlives this call, and holds none of its files. Returns its PID."""
     read_end, write_end = os.pipe()
     if os.fork() == 0:
@@ -146,7 +146,7 @@ def leave_behind(wish: Json, listeners: list[socket.socket]) -> int:
                 os.close(write_end)
                 with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as comm:
                     comm.write(PROCESS_NAME)
-                Server(wish, listeners).run()
+                Server(request, listeners).run()
             else:
                 os.write(write_end, b"%d" % child)
         finally:
@@ -191,10 +191,10 @@ def speed_of(interface: str) -> int | None:
 class Server:
     """Answers the calls of all nodes in one thread; what lasts longer is left to a child process."""
 
-    def __init__(self, wish: Json, listeners: list[socket.socket]) -> None:
-        self.token = wish["token"]
-        self.node = wish["node"]
-        self.idle = wish["idle"]
+    def __init__(self, request: Json, listeners: list[socket.socket]) -> None:
+        self.token = request["token"]
+        self.node = request["node"]
+        self.idle = request["idle"]
         self.selector = selectors.DefaultSelector()
         self.slot: socket.socket | None = None  # whoever holds this connection may send in bulk, nobody else
         self.waiting: collections.deque[socket.socket] = collections.deque()
@@ -325,10 +325,10 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
 # ---------------------------------------------------------------- end
 
 
-def end(wish: Json) -> Json:
-    """End the process that `serve` left behind, and only that one. wish: {pid, started}."""
-    if wish["pid"] and wish["started"] and start_time(wish["pid"]) == wish["started"]:
-        os.kill(wish["pid"], signal.SIGTERM)
+def end(request: Json) -> Json:
+    """End the process that `serve` left behind, and only that one. request: {pid, started}."""
+    if request["pid"] and request["started"] and start_time(request["pid"]) == request["started"]:
+        os.kill(request["pid"], signal.SIGTERM)
     return {"ended": True}
 
 

@@ -26,14 +26,14 @@ def main(verb: str, payload: Json) -> Json:
     return {"look": look, "apply": apply}[verb](payload)
 
 
-def look(wish: Json) -> Json:
-    return {"before": read(wish["path"])}
+def look(request: Json) -> Json:
+    return {"before": read(request["path"])}
 
 
-def apply(wish: Json) -> Json:
-    path = wish["path"]
+def apply(request: Json) -> Json:
+    path = request["path"]
     before = read(path)
-    write(path, wish["settings"])
+    write(path, request["settings"])
     judged = run([SSHD, "-t"])
     if judged.returncode:
         if before is None:

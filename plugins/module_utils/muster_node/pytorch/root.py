@@ -111,7 +111,7 @@ class PytorchRoot:
             return domain.Environment(faults=(look["error"],))
         return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
 
-    def observe(self, wish: domain.Wish, keep: int) -> domain.Observed:
+    def observe(self, request: domain.Request, keep: int) -> domain.Observed:
         link = str(self.link.readlink()) if self.link.is_symlink() else ""
         leads_to = Path(os.path.normpath(self.root / link)) if link else None
         names = self.names()
@@ -122,14 +122,14 @@ class PytorchRoot:
         if current:
             looked[current] = self.environment(current)
         observed = domain.Observed(link, current, looked)
-        if domain.plan(wish, observed, keep).changed:
+        if domain.plan(request, observed, keep).changed:
             # Now it matters what the others are, and who uses them.
             looked |= {name: self.environment(name) for name in names if name != current}
             observed = domain.Observed(link, current, looked, self.in_use())
         return observed
 
     def names(self) -> list[str]:
-        """The environments, newest first. A link, or a folder that no wish would name, is somebody else's."""
+        """The environments, newest first. A link, or a folder that no request would name, is somebody else's."""
         if not self.envs.is_dir():
             return []
         with os.scandir(self.envs) as entries:

@@ -29,11 +29,11 @@ DOWNLOAD = (*PIP, "--no-cache-dir")
 class Wheelhouse:
     """Folders of wheels below the root, each named by the digest of its section of the lock."""
 
-    def __init__(self, root: PytorchRoot, params: dict[str, Any], wish: domain.Wish, python: Interpreter) -> None:
+    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: domain.Request, python: Interpreter) -> None:
         self.root = root
         self.folder: Path = root.root / "wheels"
         self.params = params
-        self.wish = wish
+        self.request = request
         self.python = python
 
     def path(self, section: pytorch_lock.Section) -> Path:
@@ -46,14 +46,14 @@ class Wheelhouse:
     # Getting
 
     def resolve(self, lock: int) -> pytorch_lock.Section:
-        """Download what the wish leads to today. What has no wheel is built into one here."""
+        """Download what the request leads to today. What has no wheel is built into one here."""
         new = self._new("wheels")
         with self._pip(lock) as (pip, more):
             self._try(
-                [*pip, "wheel", *DOWNLOAD, "--wheel-dir", str(new)], [*map(str, self.wish.requirements)], more, lock
+                [*pip, "wheel", *DOWNLOAD, "--wheel-dir", str(new)], [*map(str, self.request.requirements)], more, lock
             )
         section = pytorch_lock.make_section(
-            self.wish, self.python.machine, [wheel_of(path) for path in new.glob("*.whl")]
+            self.request, self.python.machine, [wheel_of(path) for path in new.glob("*.whl")]
         )
         self._keep(new, section)
         return section
@@ -98,13 +98,13 @@ class Wheelhouse:
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
             raise PytorchError(f"there is no folder {offline}", "See pytorch_offline_dir")
-        for where in sources_of(self.wish, self.params):
+        for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
                 return
             if not domain.torch_not_found(done.stdout):
                 break
-        why, mend = domain.explain_pip(done.stdout, self.wish)
+        why, mend = domain.explain_pip(done.stdout, self.request)
         raise PytorchError(why, mend, pip_output=done.stdout.splitlines())
 
     def _new(self, name: str) -> Path:
@@ -134,7 +134,7 @@ class Wheelhouse:
                 return
             done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
         if done.returncode != 0:
-            why, mend = domain.explain_pip(done.stdout, self.wish)
+            why, mend = domain.explain_pip(done.stdout, self.request)
             raise PytorchError(why, mend, pip_output=done.stdout.splitlines())
 
     def tidy(self, keep: str) -> None:
@@ -167,8 +167,8 @@ def wheel_of(path: Path) -> pytorch_lock.Wheel:
     return pytorch_lock.Wheel(str(head["Name"]), str(head["Version"]), peer_files.sha256_of(path), path.name)
 
 
-def sources_of(wish: domain.Wish, params: dict[str, Any]) -> list[list[str]]:
+def sources_of(request: domain.Request, params: dict[str, Any]) -> list[list[str]]:
     names = ("index_url", "extra_index_urls", "find_links", "offline_dir", "mirror")
     where = {name: params[name] for name in names}
-    sources: list[list[str]] = domain.pip_sources(wish.variant, **where)
+    sources: list[list[str]] = domain.pip_sources(request.variant, **where)
     return sources

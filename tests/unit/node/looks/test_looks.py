@@ -80,13 +80,13 @@ def test_code_that_is_too_much_is_not_compared(tmp_path: Path, monkeypatch: pyte
 
 
 def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:
-    wish = {
+    request = {
         "torchrun": str(torchrun),
         "ask": "print('noise {')\nprint('{not json')",
         "depth": "build",
         "seconds": seconds,
     }
-    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(wish)!r})\n"
+    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(request)!r})\n"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True, timeout=60
     )

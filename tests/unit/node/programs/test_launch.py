@@ -429,9 +429,9 @@ def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
 
 def test_prepare_and_look_speak_json(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
-    wish = {"user": me, "executable": sys.executable, "run_root": str(tmp_path), "address": "127.0.0.1", "port": 0}
+    request = {"user": me, "executable": sys.executable, "run_root": str(tmp_path), "address": "127.0.0.1", "port": 0}
     command = [sys.executable, "-I", "-S", str(PROGRAM), "prepare"]
-    done = subprocess.run(command, input=json.dumps(wish).encode(), capture_output=True, check=True)
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True)
     facts = json.loads(done.stdout)
     assert facts["executable"]["usable"] is True
     assert (facts["interface_of_address"], facts["port"], facts["script"]) == ("lo", None, None)

@@ -36,10 +36,10 @@ def program(name: str) -> Any:
 listener, caller = program("probe_listener"), program("probe_caller")
 
 
-def ask(verb: str, wish: dict[str, Any]) -> dict[str, Any]:
+def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     """Run the program as a node does, in a process of its own."""
     argv = [sys.executable, "-I", "-S", str(FILES / f"{PROGRAMS[verb]}.py"), verb]
-    done = subprocess.run(argv, input=json.dumps(wish), check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, input=json.dumps(request), check=True, capture_output=True, text=True, timeout=60)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -134,12 +134,12 @@ def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
     other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1, "idle": 20})
     try:
         called = {"node": "node2", "address": "127.0.0.1", "port": served["port"]}
-        wish = {"token": KNOWN, "node": "node1", "port": other["port"], "seconds": 0.1, "peers": [called, called]}
+        request = {"token": KNOWN, "node": "node1", "port": other["port"], "seconds": 0.1, "peers": [called, called]}
         with socket.create_connection(("127.0.0.1", served["port"]), timeout=5) as holder:
             holder.sendall(b"%s slot\n" % KNOWN.encode())
             assert holder.recv(10) == b"go\n"
             found: list[dict[str, Any]] = []
-            pair = threading.Thread(target=lambda: found.append(ask("pair", wish)))
+            pair = threading.Thread(target=lambda: found.append(ask("pair", request)))
             pair.start()
             pair.join(1.0)
             assert pair.is_alive()

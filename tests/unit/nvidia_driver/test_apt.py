@@ -1,0 +1,208 @@
+"""Every file in cases/apt is one question to apt: what is needed, what is asked, what apt answers, and whether it may.
+
+The answers follow what apt 2.6 and 2.8 print.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.nvidia_driver.apt import (
+    Need,
+    apt_words,
+    complaints,
+    mend,
+    newest_common,
+    offers,
+    parse,
+    refusals,
+    stragglers,
+    unmet,
+)
+from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
+
+CASES = sorted((Path(__file__).parent / "cases/apt").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_request(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    values: dict[str, Any] = {
+        key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
+    }
+    # Unless the case speaks of it, the source has what is installed, and of all of it the requested version.
+    requested = f"{values.get('keep') or str(values['branch']) + '.99.99'}-1"
+    everything = {**dict.fromkeys(values["names"], ""), **values["installed"]}
+    values["offered"] = {name: (requested, version) for name, version in everything.items()}
+    values["offered"].update({name: tuple(versions) for name, versions in case.get("offered", {}).items()})
+    need = Need(**values)
+    assert apt_words(need, case.get("late", [])) == case["words"]
+    assert unmet(need) == case.get("unmet", [])
+    answer = parse(case.get("out", ""), case.get("err", ""), case.get("code", 0))
+    assert dict(answer.installs) == case.get("installs", {})
+    assert list(answer.removes) == case.get("removes", [])
+    assert list(answer.configures) == case.get("configures", [])
+    assert list(answer.errors) == case.get("errors", [])
+    if "stragglers" in case:
+        assert stragglers(need, answer) == case["stragglers"]
+    assert refusals(need, answer) == case.get("refusals", [])
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        ("580.159.04-1ubuntu1", "580.159.04"),
+        ("580.126.20-0ubuntu0.24.04.2", "580.126.20"),
+        ("1:580.159.04-1", "580.159.04"),
+        ("535.261.03-1~deb12u1", "535.261.03"),
+        ("590.48-1", "590.48"),
+        ("580-1", ""),
+        ("1.19.1-1", ""),
+        ("6.8.0-90.91+1", ""),
+        ("2025.10.14-1", ""),
+        ("", ""),
+    ],
+)
+def test_the_driver_s_version_in_a_package_s(version: str, wanted: str) -> None:
+    assert upstream(version) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "wanted"),
+    [
+        ("nvidia-open-580", "nvidia", True),
+        ("nvidia-persistenced", "nvidia", True),
+        ("nvidia-persistenced", "debian", False),
+        ("nvidia-modprobe", "ubuntu", False),
+        ("libnvidia-nscq", "nvidia", True),
+        ("libnvsdm", "nvidia", True),
+        ("nvidia-imex", "nvidia", True),
+        ("libcuda1", "debian", True),
+        ("firmware-nvidia-gsp", "debian", True),
+        ("libnvidia-compute-580:i386", "nvidia", True),
+        ("nvidia-settings", "nvidia", False),
+        ("nvidia-driver-pinning-580", "nvidia", False),
+        ("nvidia-container-toolkit", "nvidia", False),
+        ("libnvidia-container1", "nvidia", False),
+        ("nvidia-cuda-toolkit", "debian", False),
+        ("libcudnn9-cuda-13", "nvidia", False),
+        ("cuda-toolkit-13-0", "nvidia", False),
+        ("linux-modules-nvidia-580-server-open-generic", "ubuntu", False),
+    ],
+)
+def test_which_packages_keep_step(name: str, source: str, wanted: bool) -> None:
+    assert keeps_step(name, "580.159.04-1", source) is wanted
+
+
+def test_parts_and_branches_by_name() -> None:
+    assert is_part("linux-modules-nvidia-580-server-open-generic")
+    assert is_part("nvidia-driver-pinning-580")
+    assert not any(map(is_part, ["nvidia-container-toolkit", "nvidia-docker2", "cuda-runtime-12-8", "libcublas-13-0"]))
+    names = {
+        "nvidia-utils-535-server": 535,
+        "linux-modules-nvidia-580-server-open-generic": 580,
+        "nvidia-firmware-580-server-580.126.20": 580,
+        "nvidia-open": 0,
+        "libnvidia-egl-wayland1": 0,
+    }
+    assert {name: named_branch(name) for name in names} == names
+
+
+def test_offers_of_a_source() -> None:
+    files = """\
+Package files:
+ 100 /var/lib/dpkg/status
+     release a=now
+ 500 http://mirror.example/ubuntu noble/main amd64 Packages
+     release v=24.04,o=Ubuntu,a=noble,n=noble,l=Ubuntu,c=main,b=amd64
+     origin mirror.example
+ 500 http://mirror.example/ubuntu noble/restricted amd64 Packages
+     release v=24.04,o=Ubuntu,a=noble,n=noble,l=Ubuntu,c=restricted,b=amd64
+     origin mirror.example
+ 600 http://mirror.example/cuda  Packages
+     release o=NVIDIA,l=NVIDIA CUDA,c=
+     origin mirror.example
+ 500 file:/srv/debs ./ Packages
+     release c=
+Pinned packages:
+     nvidia-open -> 615.71.09-2ubuntu1 with priority -1
+"""
+    packages = """\
+nvidia-utils-580:
+  Installed: 580.126.20-1ubuntu1
+  Candidate: (none)
+  Version table:
+     580.178.04-1ubuntu1 -1
+        600 http://mirror.example/cuda  Packages
+     580.173.02-0ubuntu0.24.04.1 500
+        500 http://mirror.example/ubuntu noble/main amd64 Packages
+        500 http://mirror.example/ubuntu noble/restricted amd64 Packages
+ *** 580.126.20-1ubuntu1 -1
+        600 http://mirror.example/cuda  Packages
+        100 /var/lib/dpkg/status
+libnvidia-gpucomp-580:
+  Installed: 580.126.20-1ubuntu1
+  Candidate: 580.126.20-1ubuntu1
+  Version table:
+ *** 580.126.20-1ubuntu1 100
+        100 /var/lib/dpkg/status
+nvidia-open:
+  Installed: (none)
+  Candidate: 1
+  Version table:
+     580.159.04-1 500
+        500 file:/srv/debs ./ Packages
+"""
+    assert offers(files, packages, "ubuntu") == {
+        "nvidia-utils-580": ("580.173.02-0ubuntu0.24.04.1",),
+        "nvidia-open": ("580.159.04-1",),
+    }
+    assert offers(files, packages, "nvidia") == {
+        "nvidia-utils-580": ("580.178.04-1ubuntu1", "580.126.20-1ubuntu1"),
+        "nvidia-open": ("580.159.04-1",),
+    }
+
+
+def test_of_a_branch_the_newest_version_that_is_whole() -> None:
+    offered = {
+        "linux-headers-generic": ("6.8.0-90.91",),
+        "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
+        "nvidia-fabricmanager": ("615.71.09-1", "580.159.04-1", "580.126.20-1"),
+    }
+    need = Need(tuple(offered), "nvidia", 580, {}, offered)
+    assert newest_common(need) == "580.159.04"
+    assert newest_common(Need((), "nvidia", 580, {})) == ""
+    assert newest_common(Need(("nvidia-open-580",), "nvidia", 580, {})) == ""
+
+
+def test_what_apt_complains_of() -> None:
+    out = """\
+(Reading database ... 100%
+Setting up nvidia-dkms-580-open (580.178.04-1ubuntu1) ...
+Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)
+Consult /var/lib/dkms/nvidia/580.178.04/build/make.log for more information.
+dpkg: error processing package nvidia-dkms-580-open (--configure):
+ installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10
+Processing triggers for man-db ...
+
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+    assert complaints(out).splitlines() == [
+        "Error! Bad return status for module build on kernel: 6.8.0-94-generic (x86_64)",
+        "Consult /var/lib/dkms/nvidia/580.178.04/build/make.log for more information.",
+        "dpkg: error processing package nvidia-dkms-580-open (--configure):",
+        "installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
+        "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+    ]
+    assert complaints("one\ntwo\n") == "one\ntwo"
+
+
+def test_a_mirror_that_is_behind_is_told_from_other_trouble() -> None:
+    # As apt 2.7 said it of an archive whose lists were older than its files.
+    said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
+    assert "cluster_mirror" in mend(complaints(said))
+    assert "goes on from there" in mend("E: Sub-process /usr/bin/dpkg returned an error code (1)")
