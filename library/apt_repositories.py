@@ -185,13 +185,13 @@ def have_lists_read(repository: domain.Repository) -> None:
             break
         if attempt + 1 < ATTEMPTS:
             time.sleep(PAUSE)
-    what, mend = "cannot be read", "Give the node a way there (cluster_mirror, cluster_https_proxy)"
+    what, fix = "cannot be read", "Give the node a way there (cluster_mirror, cluster_https_proxy)"
     if any(sign in line for line in wrong for sign in NOT_SIGNED):
         what = "is not signed with its key"
-        mend = "Nothing was installed from it: look who stands between the node and that address"
+        fix = "Nothing was installed from it: look who stands between the node and that address"
     # apt says the same several times; the shortest line of a kind holds all of it.
     shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
-    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {mend}")
+    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
 
 
 def has_lists(repository: domain.Repository) -> bool:

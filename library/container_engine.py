@@ -178,8 +178,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     verifies = module.params["mode"] == "verify"
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        mend = "To change it, run ansible-playbook site.yml --tags gpu_stack with container_toolkit_mode=manage"
-        raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {mend}"))
+        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with container_toolkit_mode=manage"
+        raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {fix}"))
     if plan.steps and not module.check_mode:
         act(plan)
         unheard = wait_for_the_runtime(engine)

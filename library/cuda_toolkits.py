@@ -23,7 +23,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-  mend:
+  fix:
     description: What to do about a difference; the end of the sentence with which V(verify) fails.
     type: str
     default: ""
@@ -117,8 +117,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         module.warn(f"{given['node']}: {sentence}.")
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
-        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.")
+        fix = f". {given['fix']}" if given["fix"] and not plan.problems else ""
+        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{fix}.")
     return {
         # In a real run the tasks that follow do it, and say so.
         "changed": module.check_mode and bool(plan.default),
@@ -145,7 +145,7 @@ def main() -> None:
         argument_spec={
             "node": {"type": "str", "required": True},
             "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "mend": {"type": "str", "default": ""},
+            "fix": {"type": "str", "default": ""},
             "versions": {"type": "list", "elements": "str", "required": True},
             "default": {"type": "str", "default": ""},
         },

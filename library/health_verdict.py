@@ -29,7 +29,7 @@ options:
     default: fail
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: "A failed check is a warning: earlier steps mended nothing."}
+  check_mode: {support: full, description: "A failed check is a warning: earlier steps fixed nothing."}
   diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
   idempotent: {support: full, description: Changes nothing on a node.}
 author:
@@ -56,7 +56,7 @@ verdict:
   returned: always
   type: dict
 refusal:
-  description: One sentence for each cause that stands against a launch, with what mends it; empty when none does.
+  description: One sentence for each cause that stands against a launch, with what fixes it; empty when none does.
   returned: always
   type: str
 metrics:

@@ -180,10 +180,10 @@ def wanted_files(module: AnsibleModule, cluster: domain.Cluster, names: list[str
     return [file for file in files if file["before"] != file["after"]]
 
 
-def verify(cluster: domain.Cluster, names: list[str], mend: str) -> None:
+def verify(cluster: domain.Cluster, names: list[str], fix: str) -> None:
     wrong = domain.misled(cluster, names, ask([*names, *(name.lower() for name in cluster.addresses)]))
     if wrong:
-        raise HostsError(f"{'; '.join(wrong)}. {mend}")
+        raise HostsError(f"{'; '.join(wrong)}. {fix}")
 
 
 def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:

@@ -41,7 +41,7 @@ msg:
   returned: always
   type: str
 refusals:
-  description: For each node on which nothing may be changed, the sentences that say why and how to mend it.
+  description: For each node on which nothing may be changed, the sentences that say why and how to fix it.
   returned: always
   type: dict
 findings:

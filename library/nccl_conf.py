@@ -174,7 +174,7 @@ def write_conf(text: str) -> None:
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     conf = module.params["conf"]
     seen = look(module.params["interface"], module.params["address"])
-    wrong = [f"{what}. {mend}" for what, mend in domain.request_problems(conf)]
+    wrong = [f"{what}. {fix}" for what, fix in domain.request_problems(conf)]
     wrong += filter(None, [domain.contradiction(conf, seen.training)])
     if wrong:
         raise ConfError("; ".join(wrong))
@@ -186,8 +186,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         module.warn(f"{module.params['node']}: {sentence}.")
     changed = bool(after.differences)
     if changed and module.params["mode"] == "verify":
-        mend = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
-        raise ConfError(f"{'; '.join(after.differences)}. {mend}")
+        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
+        raise ConfError(f"{'; '.join(after.differences)}. {fix}")
     if changed and not module.check_mode:
         write_conf(after.text)
     return {

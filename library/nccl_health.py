@@ -13,7 +13,7 @@ description:
     user.
   - Looks at disk, clock, and the kernel's log (Xid, SXid, AER, memory, disks); at nccl.conf, ranks left behind, who
     holds the port of the rendezvous, and ports that container engines publish past the firewall.
-  - A sick node never makes it fail. What it found is returned, each with the words that mend it; docs/findings.md
+  - A sick node never makes it fail. What it found is returned, each with the words that fix it; docs/findings.md
     lists everything that it can find.
   - Needs no particular rights. What only root may see, what needs a tool that is not there, and what does not matter on
     this node is skipped, with the reason. Every program that it runs has a time-out.

@@ -121,8 +121,8 @@ class Builder:
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
-            mend = "Run the baseline first: ansible-playbook site.yml --tags baseline"
-            raise BuildError(f"there is no user {user}. {mend}") from None
+            fix = "Run the baseline first: ansible-playbook site.yml --tags baseline"
+            raise BuildError(f"there is no user {user}. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
         self.lock = lock

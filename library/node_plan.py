@@ -27,7 +27,7 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-  mend:
+  fix:
     description: What to type when something differs; the end of the message of a V(verify) that fails.
     type: str
     default: ""
@@ -456,8 +456,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     plan = domain.make_plan(request, seen, verifies=given["mode"] == "verify")
     wrong = plan.problems + (plan.differences if given["mode"] == "verify" else [])
     if wrong:
-        mend = f". {given['mend']}" if given["mend"] and not plan.problems else ""
-        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.", left_out=plan.left_out)
+        fix = f". {given['fix']}" if given["fix"] and not plan.problems else ""
+        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{fix}.", left_out=plan.left_out)
     if acts and plan.packages:
         wait_until_idle(given["wait"], packages=True)
     # A link that leads nowhere is a trace as well.
@@ -470,7 +470,7 @@ def main() -> None:
         argument_spec={
             "node": {"type": "str", "required": True},
             "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "mend": {"type": "str", "default": ""},
+            "fix": {"type": "str", "default": ""},
             "wait": {"type": "int", "default": 600},
             "packages": {"type": "list", "elements": "str", "default": []},
             "held": {"type": "list", "elements": "str", "default": []},

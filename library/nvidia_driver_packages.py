@@ -88,7 +88,7 @@ from ansible.module_utils.muster.nvidia_driver.apt import (
     Need,
     apt_words,
     complaints,
-    mend,
+    fix_with,
     newest_common,
     offers,
     parse,
@@ -171,7 +171,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
             told = complaints(done.stdout + done.stderr)
             module.fail_json(
                 msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
-                f"{mend(told)}. It said:\n{told}"
+                f"{fix_with(told)}. It said:\n{told}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

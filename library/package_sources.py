@@ -305,12 +305,12 @@ def main() -> None:
         plan = domain.make_plan(request, seen)
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        mend = (
+        fix = (
             ""
             if plan.problems
             else (". To change it, run ansible-playbook site.yml --tags baseline with package_sources_mode=manage")
         )
-        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{mend}.")
+        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{fix}.")
     if plan.needed and not module.check_mode:
         try:
             apply(plan, request, seen)

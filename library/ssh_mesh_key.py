@@ -35,7 +35,7 @@ options:
     type: str
     default: ""
   mode:
-    description: With V(verify) nothing is made or mended, and the node fails instead.
+    description: With V(verify) nothing is made or fixed, and the node fails instead.
     type: str
     choices: [manage, verify]
     default: manage
@@ -277,23 +277,23 @@ def look(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     identity = Identity(params["identity"], entry, params["comment"])
     before = identity.public()
     new = not before or params["rotate"]
-    mend = not new and not identity.is_kept_well()
-    if verifies and (new or mend):
+    fix = not new and not identity.is_kept_well()
+    if verifies and (new or fix):
         what = "cannot be used" if new else f"must be {name}'s alone"
         raise MeshKeyError(f"{identity.path} {what}: run playbooks/network.yml -e ssh_mesh_mode=manage")
     if check:
         return {
             **known,
-            "changed": new or mend,
+            "changed": new or fix,
             "key": "" if new else before,
             "diff": diff(before, "" if new else before, str(identity.path)),
         }
     if new:
         identity.make()
-    if mend:
+    if fix:
         identity.keep_well()
     after = identity.public() if new else before
-    return {**known, "changed": new or mend, "key": after, "diff": diff(before, after, str(identity.path))}
+    return {**known, "changed": new or fix, "key": after, "diff": diff(before, after, str(identity.path))}
 
 
 def diff(before: str, after: str, path: str) -> dict[str, str]:

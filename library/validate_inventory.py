@@ -5,7 +5,7 @@ module: validate_inventory
 short_description: Judge the inventory before any node is contacted
 description:
   - Reads what the inventory says of the nodes in the group C(gpu_nodes), with the defaults of the role
-    C(cluster) applied, and fails with every problem at once, each with its place and how to mend it.
+    C(cluster) applied, and fails with every problem at once, each with its place and how to fix it.
   - Runs on the controller and contacts no node.
 options:
   connects:

@@ -74,7 +74,7 @@ def catalogue() -> str:
 
 
 def _group(group: str, entries: dict[str, Entry]) -> str:
-    lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what mends it |", "|---|---|---|---|"]
+    lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
         f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(entry.fix)} |"
         for finding, entry in sorted(entries.items())

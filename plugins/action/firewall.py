@@ -32,7 +32,7 @@ PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
 BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
-MEND = "Compare the rules of others on the node (docs/ports.md) and run again."
+FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
 class ActionModule(ActionBase):
@@ -143,7 +143,7 @@ class ActionModule(ActionBase):
             files=list(dict.fromkeys(plan.files)),
             texts=plan.texts,
             undo=[Command(command["argv"], command["text"]) for command in plan.undo],
-            mend=MEND,
+            fix=FIX,
         )
         after = firewall_plan.make_plan(request, look_at(node))
         if after.steps:

@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
             }
         )
         nodes = self._nodes(arguments, task_vars or {})
-        # In check mode the steps before this one have mended nothing, so nothing is held against what they would mend.
+        # In check mode the steps before this one have fixed nothing, so nothing is held against what they would fix.
         health = cluster.judge(nodes, "warn" if self._task.check_mode else arguments["gate"])
         network = nodes.network.get("network", {})
         verdict = add_up(health.findings, skipped=health.skipped, ran=health.ran)

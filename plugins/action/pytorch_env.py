@@ -189,8 +189,8 @@ class LockFile:
         try:
             return lock.parse(text)
         except LockError as problem:
-            mend = "Bring it back from version control, or delete it: the next environment writes it anew"
-            raise LockError(f"{problem}. {mend}") from None
+            fix = "Bring it back from version control, or delete it: the next environment writes it anew"
+            raise LockError(f"{problem}. {fix}") from None
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/sshd.py"
 WHAT = "sshd"
-MEND = (
+FIX = (
     "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"
     ' playbooks/trust.yml pins the ed25519 one. Without these settings: ssh_mesh_sshd: "off".'
 )
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
                 files=[path],
                 undo=[Command(["systemctl", "try-reload-or-restart", "ssh.service"])],
                 apply=lambda: apply(node, path, settings),
-                mend=MEND,
+                fix=FIX,
             )
         return {
             "changed": True,

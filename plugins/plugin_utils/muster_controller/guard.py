@@ -90,9 +90,9 @@ class Guard:
         files: Sequence[str] = (),
         texts: Mapping[str, str] | None = None,
         undo: Sequence[Command] = (),
-        mend: str = "",
+        fix: str = "",
     ) -> None:
-        """Apply under guard. `mend` ends the sentence of the failure: what the user may look at or type."""
+        """Apply under guard. `fix` ends the sentence of the failure: what the user may look at or type."""
         token = secrets.token_hex(8)
         armed = self._ask(
             self.first,
@@ -112,14 +112,14 @@ class Guard:
             apply()
         except NodeError as exc:
             self._undo_now()
-            self._see_it_undone(token, began, f"the change failed on the node ({exc})", mend)
+            self._see_it_undone(token, began, f"the change failed on the node ({exc})", fix)
         except BaseException:
             self._undo_now()
             raise
         reason = self._confirm(token, began)
         if reason:
             self._see_it_undone(
-                token, began, f"a new connection could not be made while it was in force ({reason})", mend
+                token, began, f"a new connection could not be made while it was in force ({reason})", fix
             )
 
     def _confirm(self, token: str, began: float) -> str:
@@ -136,7 +136,7 @@ class Guard:
             if time.monotonic() - began > self.seconds - MARGIN:
                 return reason
 
-    def _see_it_undone(self, token: str, began: float, reason: str, mend: str) -> None:
+    def _see_it_undone(self, token: str, began: float, reason: str, fix: str) -> None:
         """Wait until the node is as before and can be reached by a new connection; always raises GuardError."""
         last = ""
         while time.monotonic() - began < self.seconds + PATIENCE:
@@ -155,7 +155,7 @@ class Guard:
                 if not seen["armed"] or seen["id"] != token:
                     raise GuardError(
                         f"{self.host}: the change of the {self.what} was undone, because {reason}."
-                        f" The node answers and is as it was before. {mend}".rstrip(),
+                        f" The node answers and is as it was before. {fix}".rstrip(),
                         undone=True,
                     )
             time.sleep(1)

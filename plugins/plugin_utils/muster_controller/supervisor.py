@@ -416,7 +416,7 @@ def unreachable(name: str, answer: Answer | None) -> Finding:
     why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
     if answer is not None and answer.reachable:
         return Finding(
-            "launch.look", "fail", name, f"could not be looked at: {why}", fix={"text": "Mend that, then run again"}
+            "launch.look", "fail", name, f"could not be looked at: {why}", fix={"text": "Fix that, then run again"}
         )
     return Finding(
         "launch.unreachable",
@@ -424,7 +424,7 @@ def unreachable(name: str, answer: Answer | None) -> Finding:
         name,
         f"cannot be reached: {why}",
         fix={
-            "text": "Mend it, or leave it out with",
+            "text": "Fix it, or leave it out with",
             "command": f"-e '{{\"cluster_launch_nodes\": [...]}}' without {name}",
         },
     )

@@ -74,7 +74,7 @@ def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
 def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> None:
     findings = [
         Finding("a.b", "warn", "node1", "it is slow"),
-        Finding("a.c", "fail", "node2", "it is broken", fix={"text": "Mend it with", "command": "mend"}),
+        Finding("a.c", "fail", "node2", "it is broken", fix={"text": "Fix it with", "command": "fix"}),
         Finding("a.c", "pass", "node1", "it works"),
     ]
     skipped = [
@@ -86,7 +86,7 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
     links = [{"rtt_ms": rtt, "gbps": gbps, "outcome": outcome} for rtt, gbps, outcome in measured]
     health = cluster.Health(findings, skipped, {"a.c", "os.disk"}, "")
     assert table.report(health, {"links": links}, 2).splitlines() == [
-        "FAIL  node2: it is broken. Mend it with: mend",
+        "FAIL  node2: it is broken. Fix it with: fix",
         "warn  node1: it is slow",
         "2 nodes, 3 kinds of check, 3 links (median round trip 0.40 ms, 9.4 Gbit/s)",
         "2 kinds of check do not apply or could not be made: why is in the report",

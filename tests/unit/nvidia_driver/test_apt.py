@@ -15,7 +15,7 @@ from muster.nvidia_driver.apt import (
     Need,
     apt_words,
     complaints,
-    mend,
+    fix_with,
     newest_common,
     offers,
     parse,
@@ -204,5 +204,5 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
 def test_a_mirror_that_is_behind_is_told_from_other_trouble() -> None:
     # As apt 2.7 said it of an archive whose lists were older than its files.
     said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
-    assert "cluster_mirror" in mend(complaints(said))
-    assert "goes on from there" in mend("E: Sub-process /usr/bin/dpkg returned an error code (1)")
+    assert "cluster_mirror" in fix_with(complaints(said))
+    assert "goes on from there" in fix_with("E: Sub-process /usr/bin/dpkg returned an error code (1)")

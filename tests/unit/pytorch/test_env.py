@@ -1,6 +1,6 @@
 """Every file in cases/ is one decision: what was asked for, what was seen, and what must follow from it.
 
-plan: request, observed -> plan. judge: request, look -> findings. pip: what pip printed -> the sentence and the mend.
+plan: request, observed -> plan. judge: request, look -> findings. pip: what pip printed -> the sentence and the fix.
 request: what the inventory says -> requirements and pip's arguments, or the refusal.
 """
 
@@ -97,8 +97,8 @@ def test_judge(case: dict[str, Any]) -> None:
 @cases("pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
     request = replace(request_of(case), locked=case.get("locked", {}))
-    what, mend = pytorch_env.explain_pip(case["output"], request)
-    assert {"what": what, "mend": mend} == {"what": case["what"], "mend": case["mend"]}
+    what, fix = pytorch_env.explain_pip(case["output"], request)
+    assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Seen:
 
 @dataclass
 class Plan:
-    """What to do, why, and what cannot be done here. `problems` are not ours to mend: they fail the node always."""
+    """What to do, why, and what cannot be done here. `problems` are not ours to fix: they fail the node always."""
 
     packages: list[str] = field(default_factory=list)
     hold: list[str] = field(default_factory=list)

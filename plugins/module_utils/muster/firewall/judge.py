@@ -201,7 +201,7 @@ def judge_launch(request: Request, look: Look, scene: Scene) -> list[Finding]:
                 summary=said,
                 expected="every peer reaches every port of a launch",
                 evidence=evidence(outcome.place, outcome.rule),
-                fix=_mend(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
+                fix=_fix(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
             )
         )
     return findings or [
@@ -230,7 +230,7 @@ def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
                 node=request.node,
                 summary=f"{said} port {port} here from {source}{joint} {_stopper(look, outcome)}",
                 evidence=evidence(outcome.place, outcome.rule),
-                fix=_mend(look, outcome, f"tcp dport {port}"),
+                fix=_fix(look, outcome, f"tcp dport {port}"),
             )
         )
     return findings
@@ -408,7 +408,7 @@ def _close(look: Look, outcome: Outcome) -> dict[str, str]:
     return {"text": 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule'}
 
 
-def _mend(look: Look, outcome: Outcome, match: str) -> dict[str, str]:
+def _fix(look: Look, outcome: Outcome, match: str) -> dict[str, str]:
     """What lets the packet in again: where the rule is decides what to type."""
     number = ufw_number(look, outcome)
     if number:

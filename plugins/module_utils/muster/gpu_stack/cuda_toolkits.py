@@ -72,8 +72,8 @@ def make_plan(versions: Sequence[str], default: str, seen: Seen, *, verifies: bo
             if by_hand:
                 plan.problems.append(f"{sentence}; no package brought it. Install it anew, or remove {ROOT}-{version}")
             else:
-                mend = f"Bring it back: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
-                plan.differences.append(f"{sentence}. {mend}")
+                fix = f"Bring it back: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
+                plan.differences.append(f"{sentence}. {fix}")
     plan.told += _by_hand(versions, seen)
     _default(plan, versions, default, seen)
     return plan

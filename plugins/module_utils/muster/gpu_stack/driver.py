@@ -34,7 +34,7 @@ def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]
 
 
 def ended(branch: Branch, month: str) -> bool:
-    """Whether NVIDIA has stopped mending it."""
+    """Whether NVIDIA has stopped fixing it."""
     return bool(branch.until) and branch.until < month
 
 
@@ -68,8 +68,8 @@ def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusa
     source = source_of(case, node)
     there = node.system.branches[source]
     if number not in there:
-        mend = f"Set gpu_stack_driver to one of {', '.join(map(str, sorted(there)))}"
-        yield Refusal(node.name, f"{source} has no driver {number} for {node.system.name}", mend)
+        fix = f"Set gpu_stack_driver to one of {', '.join(map(str, sorted(there)))}"
+        yield Refusal(node.name, f"{source} has no driver {number} for {node.system.name}", fix)
         return
     branch = case.table.branches[number]
     for why in _unfit(case, branch, node, floor):

@@ -86,10 +86,10 @@ class Refusal:
 
     node: str
     why: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.why}. {self.mend}." if self.node else f"{self.why}. {self.mend}."
+        return f"{self.node}: {self.why}. {self.fix}." if self.node else f"{self.why}. {self.fix}."
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ def wanted(request: str | Mapping[str, object], seen: Seen) -> Wanted:
     best = max(fabrics, key=lambda name: speeds[name])
     known = ", ".join(f"{name} ({_named(ports)}; {speeds[name]} Gbit/s)" for name, ports in fabrics.items())
     if list(speeds.values()).count(speeds[best]) > 1:
-        mend = f"Name the adapters of the training: nccl_conf: {{{HCA}: =mlx5_0:1,mlx5_1:1}}"
-        undecided = (f"it has several fabrics, and none is the fastest: {known}. {mend}",)
+        fix = f"Name the adapters of the training: nccl_conf: {{{HCA}: =mlx5_0:1,mlx5_1:1}}"
+        undecided = (f"it has several fabrics, and none is the fastest: {known}. {fix}",)
         return Wanted(lines, tuple(reasons), undecided)
     lines[HCA] = f"={_named(fabrics[best])}"
     reasons.append(f"of its fabrics {best} is the fastest: {known}")

@@ -104,23 +104,23 @@ def _chips(table: Table, seen: Seen) -> tuple[tuple[Chip, ...], list[Refusal]]:
         if declared is not None:
             return (declared,), []
         if seen.model:
-            why, mend = (
+            why, fix = (
                 f"cluster_gpu_model {seen.model} is in no row of the table",
                 "Write it like H100, L40S or RTX 4090",
             )
         else:
-            why, mend = (
+            why, fix = (
                 "which GPUs it has is not known before it is looked at",
                 "Set cluster_gpu_model, for example to H100",
             )
-        return (), [Refusal(seen.node, why, mend)]
+        return (), [Refusal(seen.node, why, fix)]
     chips: dict[str, Chip] = {}
     refusals = []
     for pci_id in dict.fromkeys(seen.gpus):
         chip = table.chip_of_id(pci_id) or declared
         if chip is None:
-            mend = "Set cluster_gpu_model to what it resembles"
-            refusals.append(Refusal(seen.node, f"its GPU {pci_id} is in no row of the table", mend))
+            fix = "Set cluster_gpu_model to what it resembles"
+            refusals.append(Refusal(seen.node, f"its GPU {pci_id} is in no row of the table", fix))
         else:
             chips[chip.capability] = chip
     return tuple(chips.values()), refusals

@@ -36,9 +36,9 @@ def _together(refusals: Sequence[Refusal]) -> Iterator[Refusal]:
     """What holds for several nodes is said once."""
     nodes: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
-        nodes.setdefault((refusal.why, refusal.mend), []).append(refusal.node)
-    for (why, mend), names in nodes.items():
-        yield Refusal(few(names), why, mend)
+        nodes.setdefault((refusal.why, refusal.fix), []).append(refusal.node)
+    for (why, fix), names in nodes.items():
+        yield Refusal(few(names), why, fix)
 
 
 def _warnings(stack: Stack) -> list[str]:

@@ -45,8 +45,8 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
             "run script/torch_rows.py."
         )
     if release is None:
-        mend = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
-        refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", mend))
+        fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
+        refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", fix))
     if refusals or release is None:
         return Stack(refusals=tuple(refusals), warnings=tuple(warnings))
     stack = _fit(case, replace(release, version=request.torch), everybody)
@@ -55,16 +55,16 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
 
 def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
     known = table.packages["cuda_toolkit"]
-    mend = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
+    fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:
-            yield Refusal("", f"there is no CUDA toolkit {version}", mend)
+            yield Refusal("", f"there is no CUDA toolkit {version}", fix)
 
 
 def _without_gpus(request: Request, everybody: Sequence[Seen]) -> Stack:
     if request.variant not in (*UNASKED, "cpu"):
-        mend = "Set it to auto, or set cluster_gpus on the nodes that have some"
-        return Stack(refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", mend),))
+        fix = "Set it to auto, or set cluster_gpus on the nodes that have some"
+        return Stack(refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),))
     why = "pytorch_variant asks for it" if request.variant == "cpu" else "no node has GPUs"
     return Stack(
         torch=request.torch,
@@ -82,7 +82,7 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     if found.refusals or found.branch is None:
         instead = nearest(case, release)
         told = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, mend=instead or one.mend or HOPELESS) for one in told))
+        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in told))
     nccl, cudnn = release.variants[found.variant]
     stack = Stack(
         torch=release.version,

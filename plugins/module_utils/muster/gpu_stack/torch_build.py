@@ -57,9 +57,9 @@ def _variants(case: Case, release: Release) -> list[str]:
 def consider(case: Case, release: Release, variant: str) -> Candidate:
     """Return a build with the branch of the driver for it, and all that stands against it."""
     if variant not in release.variants:
-        mend = f"Set pytorch_variant to one of {', '.join(release.variants)}, or to auto"
+        fix = f"Set pytorch_variant to one of {', '.join(release.variants)}, or to auto"
         return Candidate(
-            release, variant, None, (Refusal("", f"PyTorch {release.version} has no build {variant}", mend),)
+            release, variant, None, (Refusal("", f"PyTorch {release.version} has no build {variant}", fix),)
         )
     branch, against = choose_branch(case, case.table.floors[cuda_of(variant).partition(".")[0]])
     return Candidate(release, variant, branch, (*_unfit(case, release, variant), *against))

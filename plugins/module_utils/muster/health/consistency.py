@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.entry import Entry
-from ..verdict.finding import Finding, mend
+from ..verdict.finding import Finding, fix_with
 from ..verdict.majority import Vote, vote
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
 
 
 def differences(trait: Trait, votes: Vote) -> Iterator[Finding]:
-    fix = mend(trait.fix, trait.command)
+    fix = fix_with(trait.fix, trait.command)
     for node, value in votes.odd:
         if votes.usual is None:
             summary = f"the {trait.what} differs ({votes.spread()}): {trait.why}"

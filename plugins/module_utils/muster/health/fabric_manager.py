@@ -53,7 +53,7 @@ FINDINGS = {
     ),
     "fabric_manager.health": Entry(
         "the fabric health of each GPU (drivers since 560)",
-        "its bandwidth is degraded, a route is broken or being mended, or it is wrongly configured",
+        "its bandwidth is degraded, a route is broken or being fixed, or it is wrongly configured",
         "Look at the log of the fabric manager; on a rack with NVLink between nodes, at nvidia-imex-ctl -N too",
     ),
     "fabric_manager.imex": Entry(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import Finding, mend
+from ..verdict.finding import Finding, fix_with
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class GpuNode:
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
 
     def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        return Finding(name, status, self.request["node"], summary, fix=mend(text, command), **more)
+        return Finding(name, status, self.request["node"], summary, fix=fix_with(text, command), **more)
 
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""

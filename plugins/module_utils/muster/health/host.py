@@ -61,7 +61,7 @@ FINDINGS = {
         reads="the kernel's clock source",
         fires="warn: it is one of the chipset's, thousands of times slower to read than tsc, because the kernel found "
         "tsc unstable",
-        fix="Look for the reason in the kernel's log; a firmware update often mends it",
+        fix="Look for the reason in the kernel's log; a firmware update often fixes it",
     ),
     "os.conntrack.full": Entry(
         reads="how full the table of tracked connections is",
@@ -166,7 +166,7 @@ def _shared_memory(out: Judged, facts: Mapping[str, Any], request: Mapping[str, 
         out.skip(facts["unit"]["why"], "os.shm.unusable", "os.shm.small")
         return
     shm = inside["shm"]
-    mend = "Give it room" if not facts["system"]["container"] else "Start the container with --shm-size=1g or more"
+    fix = "Give it room" if not facts["system"]["container"] else "Start the container with --shm-size=1g or more"
     command = "" if facts["system"]["container"] else "sudo mount -o remount,size=50% /dev/shm"
     if "why" in shm or not shm["writable"]:
         out.fail(
@@ -181,14 +181,14 @@ def _shared_memory(out: Judged, facts: Mapping[str, Any], request: Mapping[str, 
     more = {"observed": gigabytes(shm["free"]), "evidence": evidence("statvfs /dev/shm in a unit", said)}
     if request["backend"] != "nccl":
         if shm["free"] < LITTLE_SHM:
-            out.warn("os.shm.small", f"{said}, and data loaders hand their batches over there", mend, command, **more)
+            out.warn("os.shm.small", f"{said}, and data loaders hand their batches over there", fix, command, **more)
     elif request["nproc"] < 2:
         out.skip("a single rank on the node shares no memory with others", "os.shm.small")
     elif shm["free"] < WANTED_SHM:
         # With NVLink and newer drivers NCCL may do without (its guide, cuMem host allocations): so this is no failure.
         known = ", with which NCCL is known to fail" if shm["size"] <= DOCKER_SHM else ""
         summary = f"{said}{known}; NCCL's guide asks for 1 GiB"
-        out.warn("os.shm.small", summary, mend, command, expected="1 GiB", **more)
+        out.warn("os.shm.small", summary, fix, command, expected="1 GiB", **more)
 
 
 def _left_behind(out: Judged, facts: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import Finding, mend
+from ..verdict.finding import Finding, fix_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ class Judged:
         self._add(name, "unknown", summary, text, command, **more)
 
     def _add(self, name: str, status: str, summary: str, text: str, command: str, **more: Any) -> None:
-        self.findings.append(Finding(name, status, self.node, summary, fix=mend(text, command), **more))
+        self.findings.append(Finding(name, status, self.node, summary, fix=fix_with(text, command), **more))
 
     def skip(self, why: str, *names: str) -> None:
         self.skipped += [{"id": name, "why": why} for name in names]

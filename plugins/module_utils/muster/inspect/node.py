@@ -1,4 +1,4 @@
-"""What the facts of one node mean for the cluster: findings, each with the words that mend it."""
+"""What the facts of one node mean for the cluster: findings, each with the words that fix it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence, mend
+from ..verdict.finding import Finding, evidence, fix_with
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Node:
         return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
     def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        return Finding(name, status, self.name, summary, fix=mend(text, command), **more)
+        return Finding(name, status, self.name, summary, fix=fix_with(text, command), **more)
 
 
 def judge(node: Node) -> list[Finding]:

@@ -63,6 +63,6 @@ def problems(inventory: Inventory) -> list[Problem]:
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for rule in RULES:
         for problem in rule(inventory):
-            places[problem.what, problem.mend].append(problem.place)
+            places[problem.what, problem.fix].append(problem.place)
     every_node = [node.name for node in inventory.nodes]
-    return [Problem(join(where, every_node), what, mend) for (what, mend), where in places.items()]
+    return [Problem(join(where, every_node), what, fix) for (what, fix), where in places.items()]

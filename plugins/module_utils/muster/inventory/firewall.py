@@ -21,8 +21,8 @@ def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         entries = node.variables.get("firewall_allow")
         for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
-            for what, mend in _faults(entry):
-                yield Problem(node.name, f"entry {number} of firewall_allow {what}", mend)
+            for what, fix in _faults(entry):
+                yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix)
 
 
 def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:

@@ -23,8 +23,8 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for version in _toolkits(node):
             if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
-                mend = 'Write the first two numbers, such as "13.0"'
-                yield Problem(node.name, f"cuda_toolkit_versions has {version!r}", mend)
+                fix = 'Write the first two numbers, such as "13.0"'
+                yield Problem(node.name, f"cuda_toolkit_versions has {version!r}", fix)
         default = node.text("cuda_toolkit_default")
         if default and default not in _toolkits(node):
             what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
@@ -36,8 +36,8 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
         if "nccl_conf" not in node.variables:
             continue
         request = node.variables["nccl_conf"]
-        for what, mend in nccl_conf.request_problems(request):
-            yield Problem(node.name, what, mend)
+        for what, fix in nccl_conf.request_problems(request):
+            yield Problem(node.name, what, fix)
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf has variables, and the role that writes them comes with nccl_install, which is false"
             yield Problem(node.name, what, "Set nccl_install to true, or write them into /etc/nccl.conf by hand")
@@ -47,5 +47,5 @@ def nccl_tests_can_be_built(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         version, source, digest = (node.text(f"nccl_tests_{name}") for name in ("version", "source", "sha256"))
         nccl = node.variables.get("nccl_install") is True
-        for what, mend in nccl_tests.request_problems(version, source, digest, _toolkits(node), nccl=nccl):
-            yield Problem(node.name, what, mend)
+        for what, fix in nccl_tests.request_problems(version, source, digest, _toolkits(node), nccl=nccl):
+            yield Problem(node.name, what, fix)

@@ -25,14 +25,14 @@ LOCAL_CONNECTIONS = ("local", "ansible.builtin.local")
 
 @dataclass(frozen=True)
 class Problem:
-    """Where something is wrong, what it is, and how to mend it."""
+    """Where something is wrong, what it is, and how to fix it."""
 
     place: str
     what: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}. {self.mend}."
+        return f"{self.place}: {self.what}. {self.fix}."
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
         host = node.connects_to
         if host and host != node.name and not can_be_host(host) and not like_an_address(host):
             if "@" in host:
-                mend = "Write the user as ansible_user, and only the host as ansible_host"
+                fix = "Write the user as ansible_user, and only the host as ansible_host"
             else:
-                mend = "Write its IP address or its name there, nothing else"
-            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an address nor a name", mend)
+                fix = "Write its IP address or its name there, nothing else"
+            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an address nor a name", fix)
 
 
 def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:

@@ -26,8 +26,8 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
             continue
         custom = node.text("cluster_mirror") == CUSTOM
         if custom and not urls:
-            mend = f"Name at least one of {', '.join(CUSTOM_PLACES)} there"
-            yield Problem(node.name, "cluster_mirror is custom, and cluster_mirror_urls names no address", mend)
+            fix = f"Name at least one of {', '.join(CUSTOM_PLACES)} there"
+            yield Problem(node.name, "cluster_mirror is custom, and cluster_mirror_urls names no address", fix)
         if urls and not custom and "cluster_mirror" in node.variables:
             mirror = node.text("cluster_mirror")
             what = f"cluster_mirror_urls is set, and cluster_mirror is {mirror}, which does not use it"
@@ -43,8 +43,8 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
 def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
-        mend = "Let the mirror admit the nodes by their addresses, or put the password into their /etc/apt/auth.conf.d"
-        yield Problem(place, f"{what} carries a password, which every user of a node could read", mend)
+        fix = "Let the mirror admit the nodes by their addresses, or put the password into their /etc/apt/auth.conf.d"
+        yield Problem(place, f"{what} carries a password, which every user of a node could read", fix)
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
         yield Problem(place, f"{what} is {url!r}, which is no address", "Write it like http://mirror.lab/ubuntu/")
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
@@ -60,11 +60,11 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
             if not text:
                 continue
             if _password(text):
-                mend = "Let the proxy admit the nodes by their addresses, or run one beside them that logs in"
-                yield Problem(node.name, f"{name} carries a password, which every user of a node could read", mend)
+                fix = "Let the proxy admit the nodes by their addresses, or run one beside them that logs in"
+                yield Problem(node.name, f"{name} carries a password, which every user of a node could read", fix)
             elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
-                mend = "Write it like http://proxy.lab:3128"
-                yield Problem(node.name, f"{name} is {text!r}, which is no address of a proxy", mend)
+                fix = "Write it like http://proxy.lab:3128"
+                yield Problem(node.name, f"{name} is {text!r}, which is no address of a proxy", fix)
         hosts = node.variables.get("cluster_no_proxy")
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
@@ -85,8 +85,8 @@ def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Proble
         try:
             certificates(text)
         except CertificateError as error:
-            mend = "Ask whoever runs the proxy or the mirror for its certificate authority's certificate"
-            yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", mend)
+            fix = "Ask whoever runs the proxy or the mirror for its certificate authority's certificate"
+            yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", fix)
 
 
 def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:

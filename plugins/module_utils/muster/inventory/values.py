@@ -142,10 +142,10 @@ def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
 
 def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
-        for name, pattern, mend in _NAMED:
+        for name, pattern, fix in _NAMED:
             value = node.text(name)
             if name in node.variables and not re.fullmatch(pattern, value, re.ASCII):
-                yield Problem(node.name, f"{name} is {value!r}", mend)
+                yield Problem(node.name, f"{name} is {value!r}", fix)
 
 
 def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:

@@ -24,12 +24,12 @@ FINDINGS = {
     "launch.unreachable": Entry(
         "the connection of Ansible to the node",
         "a participant cannot be reached (fail)",
-        "Mend it, or leave the node out (cluster_launch_nodes)",
+        "Fix it, or leave the node out (cluster_launch_nodes)",
     ),
     "launch.look": Entry(
         "what the program on the node answers",
         "it cannot be looked at although it is reached (fail)",
-        "Mend what it says, and run again",
+        "Fix what it says, and run again",
     ),
     "launch.failed": Entry(
         "how torchrun ended",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence, mend
+from ..verdict.finding import Finding, evidence, fix_with
 
 FINDINGS = {
     "launch.preflight": Entry(
@@ -95,7 +95,7 @@ def judge(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any])
 
 
 def fail(entry: dict[str, Any], name: str, summary: str, text: str, command: str = "", **more: Any) -> Finding:
-    return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=mend(text, command), **more)
+    return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=fix_with(text, command), **more)
 
 
 def privilege(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:

@@ -23,7 +23,7 @@ FINDINGS = {
     "net.probe.failed": Entry(
         "whether the node could be asked to call the others",
         "the probe could not be run there (unknown)",
-        "Mend what the message says, then run again",
+        "Fix what the message says, then run again",
     ),
 }
 
@@ -36,7 +36,7 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
             "unknown",
             node.name,
             f"the network could not be looked at from it: {node.why}",
-            fix={"text": "Mend that, then run again"},
+            fix={"text": "Fix that, then run again"},
         )
         for node in cluster.nodes
         if node.why and node.name not in cluster.left_out

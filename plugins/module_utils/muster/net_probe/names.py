@@ -46,7 +46,7 @@ FINDINGS = {
     "net.name.slow": Entry(
         "how long the names of the nodes take to resolve",
         f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it connects",
-        "Write the nodes into /etc/hosts, or mend the name servers in /etc/resolv.conf",
+        "Write the nodes into /etc/hosts, or fix the name servers in /etc/resolv.conf",
     ),
     "net.hostname.same": Entry(
         "the hostname of every node",
@@ -128,7 +128,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
             fix={
-                "text": "Mend the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
+                "text": "Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
                 "command": NETWORK,
             },
         )

@@ -144,9 +144,9 @@ def tell(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) ->
     outcome = kind.rpartition(".")[2]
     calls = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
     if outcome == "wrong_host":
-        summary, mend = wrong_host(first, cluster)
+        summary, fix = wrong_host(first, cluster)
     else:
-        summary, mend = sentence(kind, share, bad, cluster), fix(outcome, cluster, first)
+        summary, fix = sentence(kind, share, bad, cluster), fix_for(outcome, cluster, first)
     return Finding(
         kind,
         "fail" if outcome == "wrong_host" else status(kind, share, cluster),
@@ -155,7 +155,7 @@ def tell(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) ->
         observed=outcome,
         expected="ok",
         evidence=evidence("calls between the nodes (net_probe)", calls),
-        fix=mend,
+        fix=fix,
         peer=share.peer,
     )
 
@@ -201,7 +201,7 @@ def status(kind: str, share: Share, cluster: Cluster) -> str:
     return "fail" if needed else "warn"
 
 
-def fix(outcome: str, cluster: Cluster, link: Link) -> dict[str, str]:
+def fix_for(outcome: str, cluster: Cluster, link: Link) -> dict[str, str]:
     address = cluster.node(link.target).address
     if outcome == "unreachable":
         return {

@@ -50,12 +50,12 @@ def broken(code: int, said: str) -> str:
         return ""
     return (
         f"sshd refuses its settings, and nobody could log in after its next start: {' '.join(said.split())}."
-        " Mend that, until this is silent: sudo sshd -t"
+        " Fix that, until this is silent: sudo sshd -t"
     )
 
 
 def refusals(account: Account, settings: Settings) -> list[str]:
-    """Why the account cannot log in with a key: a sentence each, with what mends it.
+    """Why the account cannot log in with a key: a sentence each, with what fixes it.
 
     Only what is certain is told. Whether a login works is tried afterwards.
     """
@@ -76,8 +76,8 @@ def refusals(account: Account, settings: Settings) -> list[str]:
     found += _methods(settings)
     if not _is(settings, "strictmodes", "no"):
         found += [
-            f"others may write to {path}, so that sshd (StrictModes) ignores the keys of {name}: sudo {mend}"
-            for path, mend in (account.loose or {}).items()
+            f"others may write to {path}, so that sshd (StrictModes) ignores the keys of {name}: sudo {fix}"
+            for path, fix in (account.loose or {}).items()
         ]
     return found
 

@@ -163,14 +163,14 @@ def complaints(out: str) -> str:
     return "\n".join(errors[:MOST_LINES] or lines[-MOST_LINES:])
 
 
-def mend(said: str) -> str:
+def fix_with(said: str) -> str:
     """Return what to do about what apt said."""
     if re.search(r"404 +Not Found|Hash Sum mismatch|unexpected size", said):
         return (
             "The mirror does not have what its own lists name: run this again when it is whole, or take another one "
             "(cluster_mirror)"
         )
-    return "Once that is mended, running this again goes on from there"
+    return "Once that is fixed, running this again goes on from there"
 
 
 def stragglers(need: Need, answer: Answer) -> list[str]:

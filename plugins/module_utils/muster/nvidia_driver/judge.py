@@ -20,7 +20,7 @@ NOT_THERE = "is not there"
 
 
 def judge_driver(plan: Plan, request: Request, seen: Seen) -> None:
-    """Add what a reboot or units would mend, and what nothing of ours does."""
+    """Add what a reboot or units would fix, and what nothing of ours does."""
     if not seen.installed:
         if not request.driver:
             plan.differs("broken", "it has no driver")

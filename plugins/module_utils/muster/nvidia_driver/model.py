@@ -109,7 +109,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Difference:
-    """kind: disk (installing mends it), boot (a reboot does), run (units do), broken (nothing that we do)."""
+    """kind: disk (installing fixes it), boot (a reboot does), run (units do), broken (nothing that we do)."""
 
     kind: str
     sentence: str

@@ -208,10 +208,10 @@ def settle(plan: Plan, request: Request, stage: str) -> list[str]:
     """
     if plan.refusals:
         return plan.refusals
-    mends = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
-    hopeless = [each for each in plan.differences if not request.driver or each.kind not in mends.get(stage, ())]
-    # What is broken may be so because of what will be mended.
-    if request.driver and stage in ("look", "installed") and plan.of_kind(*mends[stage]):
+    fixes = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
+    hopeless = [each for each in plan.differences if not request.driver or each.kind not in fixes.get(stage, ())]
+    # What is broken may be so because of what will be fixed.
+    if request.driver and stage in ("look", "installed") and plan.of_kind(*fixes[stage]):
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
     if wrong and not request.driver:

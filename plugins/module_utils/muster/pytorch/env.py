@@ -2,7 +2,7 @@
 
 A *request* is what the inventory asks for, an *observed* state is what the node has. `plan` compares the two,
 `judge` says whether the PyTorch that was looked at is the one that was asked for, and `explain_pip` turns
-pip's output into one sentence and its mend.
+pip's output into one sentence and its fix.
 """
 
 from __future__ import annotations
@@ -408,7 +408,7 @@ def judge(request: Request, look: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"PyTorch cannot be used: {look['error']}",
             expected=f"{request.torch} can be imported",
             evidence=[{"source": "import torch", "text": look.get("trace", "")}],
-            fix={"text": look["mend"]} if look.get("mend") else misfit if look.get("trace") else rebuild,
+            fix={"text": look["fix"]} if look.get("fix") else misfit if look.get("trace") else rebuild,
         )
         return findings
 
@@ -492,13 +492,13 @@ def judge(request: Request, look: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def explain_pip(output: str, request: Request) -> tuple[str, str]:
-    """What went wrong and how to mend it, each one sentence without its full stop."""
+    """What went wrong and how to fix it, each one sentence without its full stop."""
     if request.locked and "DO NOT MATCH THE HASHES" in output:
         return "a wheel that was found is another file than the one in the lock", _RESOLVE_ANEW
-    for pattern, what, mend in _FAILURES:
+    for pattern, what, fix in _FAILURES:
         said = re.search(pattern, output)
         if said:
-            return what.format(*said.groups()), mend
+            return what.format(*said.groups()), fix
     nothing = re.search(r"No matching distribution found for (\S+)", output)
     if nothing is None:
         errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
@@ -512,9 +512,9 @@ def explain_pip(output: str, request: Request) -> tuple[str, str]:
     if offered:
         what += f", and is offered {'..., ' if len(offered) > 4 else ''}{', '.join(offered[-4:])}"
     # pip goes on without an index that it cannot reach, and then misses what that one has.
-    for pattern, trouble, mend in _UNREACHABLE:
+    for pattern, trouble, fix in _UNREACHABLE:
         if re.search(pattern, output):
-            return f"{what}; {trouble}", mend
+            return f"{what}; {trouble}", fix
     return what, _mend_missing(requirement, request, output)
 
 

@@ -46,7 +46,7 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, An
             "word": WORDS[status],
             "nodes": [first["node"]],
             "sentence": f"{sentence.rstrip('.')}. The others went on: {verdict['summary']}" if went_on else sentence,
-            "advice": "When that is mended, run it again: what is done already is not done twice",
+            "advice": "When that is fixed, run it again: what is done already is not done twice",
             "command": str(run.get("command", "")),
         }
     head = {"status": status, "word": WORDS.get(status, ""), "nodes": [], "advice": "", "command": ""}

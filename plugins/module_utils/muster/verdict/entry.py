@@ -14,7 +14,7 @@ class Entry:
     """One kind of finding, in words for the user.
 
     reads: what is looked at. fires: when it is not a `pass`, with the threshold and what it is based on.
-    fix: what mends it.
+    fix: what fixes it.
     """
 
     reads: str

@@ -48,7 +48,7 @@ def evidence(source: str, text: str) -> list[dict[str, str]]:
     return [{"source": source, "text": text}]
 
 
-def mend(text: str = "", command: str = "") -> dict[str, str]:
+def fix_with(text: str = "", command: str = "") -> dict[str, str]:
     """A finding's fix, without what is not known of it."""
     return {key: value for key, value in (("text", text), ("command", command)) if value}
 

@@ -31,8 +31,8 @@ LOOK_TIMEOUT = {"files": 60, "import": 300}
 class PytorchError(Exception):
     """One sentence about what stands in the way and what to do, and what belongs into the result with it."""
 
-    def __init__(self, what: str, mend: str = "", **more: Any) -> None:
-        super().__init__(f"{what}. {mend}" if mend else what)
+    def __init__(self, what: str, fix: str = "", **more: Any) -> None:
+        super().__init__(f"{what}. {fix}" if fix else what)
         self.more = more
 
 
@@ -94,10 +94,10 @@ class PytorchRoot:
             answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
         except OSError as problem:
             error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
-            mend = (
+            fix = (
                 "pytorch_python and pytorch_root must lie where every user may read" if problem.errno == EACCES else ""
             )
-            return {"error": error, "mend": mend}
+            return {"error": error, "fix": fix}
         except subprocess.TimeoutExpired:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
         except ValueError:

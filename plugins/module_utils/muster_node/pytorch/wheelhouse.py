@@ -104,8 +104,8 @@ class Wheelhouse:
                 return
             if not domain.torch_not_found(done.stdout):
                 break
-        why, mend = domain.explain_pip(done.stdout, self.request)
-        raise PytorchError(why, mend, pip_output=done.stdout.splitlines())
+        why, fix = domain.explain_pip(done.stdout, self.request)
+        raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
 
     def _new(self, name: str) -> Path:
         path = self.folder / f"{NEW}{name}"
@@ -134,8 +134,8 @@ class Wheelhouse:
                 return
             done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
         if done.returncode != 0:
-            why, mend = domain.explain_pip(done.stdout, self.request)
-            raise PytorchError(why, mend, pip_output=done.stdout.splitlines())
+            why, fix = domain.explain_pip(done.stdout, self.request)
+            raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
 
     def tidy(self, keep: str) -> None:
         """Remove all wheels but those of the section with this digest."""
