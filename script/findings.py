@@ -47,21 +47,28 @@ GROUPS = {
     "firewall": "Firewall",
 }
 
+from muster.verdict.check import Check
+
 if TYPE_CHECKING:
     from muster.verdict.entry import Entry
 
 
-def declared() -> dict[str, tuple[str, Entry]]:
+def declared() -> dict[str, tuple[str, Check | Entry]]:
     """By id: the module that declares it, and what it says. Raises ValueError where two declare the same."""
-    found: dict[str, tuple[str, Entry]] = {}
+    found: dict[str, tuple[str, Check | Entry]] = {}
     for path in sorted((UTILS / "muster").rglob("*.py")):
-        if "FINDINGS" not in path.read_text():
+        if "FINDINGS" not in path.read_text() and "Check(" not in path.read_text():
             continue
         name = ".".join(path.relative_to(UTILS).with_suffix("").parts)
-        for finding, entry in getattr(importlib.import_module(name), "FINDINGS", {}).items():
-            if finding in found:
+        module = importlib.import_module(name)
+        entries: dict[str, Check | Entry] = {
+            **getattr(module, "FINDINGS", {}),
+            **{value.id: value for value in vars(module).values() if isinstance(value, Check)},
+        }
+        for finding, entry in entries.items():
+            if finding in found and found[finding][1] is not entry:
                 raise ValueError(f"{finding} is declared by {found[finding][0]} and by {name}")
-            found[finding] = (name, entry)
+            found.setdefault(finding, (name, entry))
     return found
 
 
@@ -73,7 +80,7 @@ def catalogue() -> str:
     return HEAD + "\n".join(_group(group, entries) for group in groups)
 
 
-def _group(group: str, entries: dict[str, Entry]) -> str:
+def _group(group: str, entries: dict[str, Check | Entry]) -> str:
     lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
         f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(entry.fix)} |"
