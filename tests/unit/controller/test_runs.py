@@ -38,7 +38,7 @@ def verdict_of(case: Mapping[str, Any]) -> Verdict:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_step_adds_its_verdict(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
-    earlier = verdict_of(case["earlier"]) if "earlier" in case else {}
+    earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
     assert result["status"] == wanted["status"]
