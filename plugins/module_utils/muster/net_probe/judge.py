@@ -4,39 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, add_up
+from ..verdict.check import Check
+from ..verdict.finding import add_up
 from ..verdict.words import plural
 from . import names, quality, reach
 from .cluster import untried
 
 if TYPE_CHECKING:
+    from ..verdict.finding import Finding
     from .cluster import Cluster
     from .links import Link
 
-FINDINGS = {
-    "net.links": Entry(
-        "all of the calls between the nodes",
-        "never: it is the pass of a node that calls others and is called by them without a finding of its own",
-        "Nothing is to be done",
-    ),
-    "net.probe.failed": Entry(
-        "whether the node could be asked to call the others",
-        "the probe could not be run there (unknown)",
-        "Fix what the message says, then run again",
-    ),
-}
+LINKS = Check(
+    "net.links",
+    reads="all of the calls between the nodes",
+    fires="never: it is the pass of a node that calls others and is called by them without a finding of its own",
+    fix="Nothing is to be done",
+)
+PROBE_FAILED = Check(
+    "net.probe.failed",
+    reads="whether the node could be asked to call the others",
+    fires="the probe could not be run there (unknown)",
+    fix="Fix what the message says, then run again",
+)
 
 
 def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
     """The findings, and what was skipped and why."""
     found = [
-        Finding(
-            "net.probe.failed",
-            "unknown",
-            node.name,
-            f"the network could not be looked at from it: {node.why}",
-            fix={"text": "Fix that, then run again"},
+        PROBE_FAILED.unknown(
+            node.name, f"the network could not be looked at from it: {node.why}", "Fix that, then run again"
         )
         for node in cluster.nodes
         if node.why and node.name not in cluster.left_out
@@ -53,9 +50,7 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
                 else ""
             )
             found.append(
-                Finding(
-                    "net.links",
-                    "pass",
+                LINKS.passed(
                     node.name,
                     f"calls come through on {plural(good, 'link')} to and from other nodes{bad}",
                 )
