@@ -52,11 +52,6 @@ FINDINGS = {
         "a service that strangers reach is about to be cut off (warn)",
         "Add the entry that is named to firewall_allow",
     ),
-    "firewall.published": Entry(
-        "the nat tables",
-        "a container engine leads a port past the firewall (warn)",
-        "Publish it on one address only, or close it in DOCKER-USER",
-    ),
     "firewall.boot": Entry(
         "the units and the files of the firewall",
         "what is in force is not so after a restart, or a change waits for its confirmation (fail)",

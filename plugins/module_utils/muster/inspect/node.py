@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.check import Check
 from ..verdict.entry import Entry
 from ..verdict.finding import Finding, evidence, fix_with
 from ..verdict.words import few, plural
@@ -14,6 +15,32 @@ if TYPE_CHECKING:
 
     Rule = Callable[["Node"], "Iterable[Finding]"]
 
+# Found here, and before a launch by health.
+COUNT_DIFFERS = Check(
+    "gpu.count.differs",
+    reads="/sys/bus/pci/devices, and before a launch what the driver lists",
+    fires="there are fewer GPUs than cluster_gpus (fail), or more, which stay idle (warn)",
+    fix="Correct cluster_gpus, or look for the missing one in dmesg",
+)
+DISK_SMALL = Check(
+    "node.disk.small",
+    reads="the file systems that Muster writes to",
+    fires="they are read-only, have no inodes, or too little room for what comes (fail). Where only logs are to come, "
+    "less than 64 MB fails and less than 500 MB warns",
+    fix="Make room, or choose another place",
+)
+UNSYNCHRONISED = Check(
+    "time.unsynchronised",
+    reads="the state of the clock that the kernel keeps",
+    fires="it is not synchronised (warn)",
+    fix="Look at the sources of the time daemon",
+)
+UNREACHABLE = Check(
+    "node.unreachable",
+    reads="the connection of Ansible to the node",
+    fires="the node could not be looked at: a fail where it takes part in a launch, else unknown",
+    fix="Look why with the command that is named, or leave it out (cluster_quarantined, cluster_launch_nodes)",
+)
 FINDINGS = {
     "inspect.node": Entry(
         "everything that inspect looks at",
@@ -65,11 +92,6 @@ FINDINGS = {
         "there is no route to a peer (warn)",
         "Give it one",
     ),
-    "gpu.count.differs": Entry(
-        "/sys/bus/pci/devices, and before a launch what the driver lists",
-        "there are fewer GPUs than cluster_gpus (fail), or more, which stay idle (warn)",
-        "Correct cluster_gpus, or look for the missing one in dmesg",
-    ),
     "gpu.driver.other": Entry(
         "/sys/bus/pci/devices/*/driver",
         "nouveau or vfio-pci holds a GPU (warn)",
@@ -85,21 +107,10 @@ FINDINGS = {
         "the training user has another gid than node_baseline_user_gid (fail), or than on most nodes (warn)",
         "Correct the variable, or the account by hand",
     ),
-    "node.disk.small": Entry(
-        "the file systems that Muster writes to",
-        "they are read-only, have no inodes, or too little room for what comes (fail). Where only logs are to come, "
-        "less than 64 MB fails and less than 500 MB warns",
-        "Make room, or choose another place",
-    ),
     "net.ports.overlap": Entry(
         "/proc/sys/net/ipv4/ip_local_port_range",
         "cluster_master_port lies in it, so that an outgoing connection may take it (warn)",
         "Choose another port, or reserve it (net.ipv4.ip_local_reserved_ports)",
-    ),
-    "time.unsynchronised": Entry(
-        "the state of the clock that the kernel keeps",
-        "it is not synchronised (warn)",
-        "Look at the sources of the time daemon",
     ),
     "node.cloud_init.failed": Entry(
         "the result file of cloud-init",
