@@ -1,11 +1,11 @@
-"""Everything that the probe has to say: findings, what could not be told, and the shape that is kept."""
+"""Everything that the probe has to say: findings, what could not be looked at, and the shape that is kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
-from ..verdict.finding import add_up
+from ..verdict.finding import Skipped, add_up
 from ..verdict.words import plural
 from . import names, quality, reach
 from .cluster import untried
@@ -29,7 +29,7 @@ PROBE_FAILED = Check(
 )
 
 
-def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
+def judge(cluster: Cluster) -> tuple[list[Finding], list[Skipped]]:
     """The findings, and what was skipped and why."""
     found = [
         PROBE_FAILED.unknown(
@@ -62,18 +62,18 @@ def both_serve(link: Link, cluster: Cluster) -> bool:
     return cluster.node(link.origin).served is not None and cluster.node(link.target).served is not None
 
 
-def skips(cluster: Cluster) -> list[dict[str, str]]:
-    found = [{"id": "net", "node": name, "why": why} for name, why in cluster.left_out.items()]
+def skips(cluster: Cluster) -> list[Skipped]:
+    found = [Skipped(id="net", node=name, why=why) for name, why in cluster.left_out.items()]
     if len(cluster.nodes) < 2:
-        found.append({"id": "net", "why": "there is only one node, and so no link"})
+        found.append(Skipped(id="net", why="there is only one node, and so no link"))
     for node in cluster.nodes:
         if node.served is None:
             continue
         if node.interfaces is None:
-            found.append({"id": "net.interface", "node": node.name, "why": "the program ip (iproute2) is missing"})
+            found.append(Skipped(id="net.interface", node=node.name, why="the program ip (iproute2) is missing"))
         why = untried(node.served, cluster.port)
         if why:
-            found.append({"id": "net.master_port", "node": node.name, "why": why})
+            found.append(Skipped(id="net.master_port", node=node.name, why=why))
     return found
 
 

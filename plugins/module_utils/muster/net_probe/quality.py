@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOSS = 0.01
 LOST = 3
 # Tried with 16 containers on two busy cores: streams of a tenth of a second spread by a factor of eight when several
-# run side by side. So what gets less than a quarter is measured again, alone and for longer, before it is told.
+# run side by side. So what gets less than a quarter is measured again, alone and for longer, before it is reported.
 SLOW = 1 / 4
 # More than this a single stream of this program does not send on every processor, whatever the link can do.
 ONE_STREAM = 10_000  # Mbit/s
@@ -65,8 +65,8 @@ FAR_AWAY = Check(
 CLOCK_OFFSET = Check(
     "net.clock.offset",
     reads="the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
-    fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d, 15 s"
-    " make a node vanish, and logs are in the wrong order before that",
+    fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d,"
+    " 15 s make a node vanish, and logs are in the wrong order before that",
     fix="Have the clock set",
 )
 
@@ -121,7 +121,7 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
             expected="none",
             peer=share.peer,
             evidence=evidence(
-                "retransmissions of paced packets (TCP_INFO)", told(share, bad, lambda link: f"{link.lost}")
+                "retransmissions of paced packets (TCP_INFO)", measured_on(share, bad, lambda link: f"{link.lost}")
             ),
             fix="Look at the cable, the switch port and the interface's error counters",
             command=f"ansible {share.node} -m ansible.builtin.command -a 'ip -statistics link'",
@@ -172,7 +172,9 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
             observed=gbps(got),
             expected=gbps(wanted),
             peer=share.peer,
-            evidence=evidence("one stream, measured twice", told(share, measured, lambda link: gbps(link.rate or 0.0))),
+            evidence=evidence(
+                "one stream, measured twice", measured_on(share, measured, lambda link: gbps(link.rate or 0.0))
+            ),
             fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
             command=f"ansible {share.node} -m ansible.builtin.command -a 'tc -statistics qdisc'",
         )
@@ -229,7 +231,7 @@ def ahead_of(node: str, link: Link) -> float:
     return offset if link.target == node else -offset
 
 
-def told(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
+def measured_on(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
     return "; ".join(f"{pair[0]} -> {pair[1]}: {value(links[pair])}" for pair in share.links[:8])
 
 
