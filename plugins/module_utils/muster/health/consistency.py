@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
 from ..verdict.check import Check
 from ..verdict.majority import vote
 
@@ -26,7 +27,7 @@ class Trait:
 
     name: str
     check: Check
-    breaks: bool
+    breaks: bool  # a launch, where nodes differ
     what: str
     why: str
 
@@ -36,7 +37,7 @@ class Trait:
 
 
 def trait(name: str, finding: str, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
-    """A row of the table. finding: its id; status: fail or warn, where nodes differ."""
+    """Return a row with a check of its own. finding: its id; status: fail or warn, where nodes differ."""
     fires = f"the {what} is not the same on every node ({status}): {why}"
     return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command), status == "fail", what, why)
 
@@ -120,21 +121,13 @@ TRAITS = (
         "links of the fabric then differ in faults and speed",
         "Bring the adapters to one version",
     ),
-    trait(
-        "gpu_model",
-        "gpu.models.differ",
-        "warn",
-        "model of the GPUs",
-        "a launch goes at the pace of the slowest",
-        "Launch on nodes of one kind, with cluster_launch_nodes",
-    ),
-    trait(
+    Trait("gpu_model", MODELS_DIFFER, False, "model of the GPUs", "a launch goes at the pace of the slowest"),
+    Trait(
         "mtu",
-        "net.mtu.differ",
-        "fail",
+        MTU_DIFFERS,
+        True,
         "MTU of the training interface",
         "a packet that fits one node and not the other is lost without a word",
-        "Set the same on all of them",
     ),
     trait(
         "link_speed",
