@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
-BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
+BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 

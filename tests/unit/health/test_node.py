@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cases import cases
+from cases import cases, load_cases
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
@@ -89,6 +89,12 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
         assert why in skipped[name]
     own = traits(seen, request)
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
+
+
+def test_every_check_has_its_case() -> None:
+    found = {line.split()[1] for case in load_cases(HERE / "cases/judge").values() for line in case["findings"]}
+    checks = {check.id for each in node.JUDGES for check in each.CHECKS}
+    assert found == checks | {node.CODE_MISSING.id}, "each check of a node has a case in which it finds something"
 
 
 @cases(__file__, "judge")

@@ -19,7 +19,7 @@ def facts(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any
     inside = looks["unit"]["inside"]
     variables = environment.facts_of(looks["host"], inside)
     if inside:
-        # What is told of the environment is told there, and secrets are covered.
+        # What is reported of the environment is reported there, and secrets are covered.
         inside = {name: value for name, value in inside.items() if name not in ("environment", "nccl_conf")}
     later = looks["later"]
     return {

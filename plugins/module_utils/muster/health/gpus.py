@@ -25,7 +25,7 @@ LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
 HEALTH = Check(
     "gpu.health",
     reads="every other check of the node's GPUs",
-    fires="it passes when none of them found anything, and is not told otherwise",
+    fires="it passes when none of them found anything, and is not there otherwise",
 )
 LOST = Check(
     "gpu.lost",

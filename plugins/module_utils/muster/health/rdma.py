@@ -197,7 +197,7 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
             yield PORT_UNMANAGED.fail(
                 node,
                 f"{port['name']} has a link and stays in {port['state']}: no subnet manager sets it up",
-                "Start one, on a switch or on one machine of the fabric; whether there is one is told by",
+                "Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
                 "sudo sminfo",
                 observed=said,
                 expected="ACTIVE",
