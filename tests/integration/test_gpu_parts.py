@@ -289,14 +289,14 @@ def test_nccl_is_told_what_it_cannot_know(brought: Result, node: Machine, bring:
     finally:
         node.inside("ip", "link", "delete", "other")
     assert result.rc == 0, result.stdout
-    assert changed_tasks(result) == ["Tell NCCL what it cannot know"]
+    assert changed_tasks(result) == ["Write down for NCCL what it cannot know"]
     interface = node.inside("sh", "-c", "ip -brief -4 addr show scope global | sed 's/@.*//; s/ .*//'").stdout.strip()
     lines = node.inside("cat", "/etc/nccl.conf").stdout
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
     assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
     # The other interface is gone, and with it the reason; what is not ours stays.
-    assert changed_tasks(bring(nccl_install=True)) == ["Tell NCCL what it cannot know"]
+    assert changed_tasks(bring(nccl_install=True)) == ["Write down for NCCL what it cannot know"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
 
 
