@@ -178,7 +178,7 @@ def test_verify_tells_and_changes_nothing(machine: Machine, provide: Any) -> Non
 def test_apt_goes_through_the_proxy_but_not_to_the_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
     result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
     assert result.rc == 0, result.stdout
-    mirror.requests.clear()
+    mirror.forget()
     fetch(machine)
     assert [request.target for request in mirror.requests if request.target.startswith("http://")]
     assert mirror.count(".deb") > 0
@@ -292,7 +292,7 @@ def test_offline_apt_asks_one_folder_alone(machine: Machine, provide: Any, mirro
     result, _ = provide(cluster_offline_dir=OFFLINE)
     assert "can be changed by others than root, and what lies there is installed as root" in result.stdout
     machine.inside("sh", "-c", f"chown -R root: {OFFLINE} && chmod -R go-w {OFFLINE}")
-    mirror.requests.clear()
+    mirror.forget()
     result, _ = provide(cluster_offline_dir=OFFLINE, cluster_http_proxy=mirror.url)
     assert result.rc == 0, result.stdout
     machine.inside("sh", "-c", "apt-get update -qq && apt-get install -qq --yes muster-test-standin")

@@ -81,7 +81,7 @@ def fresh(ground: list[Machine], repository: Proxy) -> list[Machine]:
         purge(machine)
         options = f"-o Dir::Etc::sourcelist={SOURCE} -o Dir::Etc::sourceparts=/dev/null -o APT::Get::List-Cleanup=0"
         machine.inside("sh", "-c", f"apt-get update -qq {options}")
-    repository.requests.clear()
+    repository.forget()
     return ground
 
 
@@ -139,6 +139,7 @@ def told(result: Result) -> dict[str, Any]:
     return result.results(TASK)
 
 
+@pytest.mark.moment
 def test_each_deb_is_downloaded_once_for_all_nodes(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
@@ -146,12 +147,12 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     one_node = repository.count(".deb")
     for machine in fresh:
         purge(machine)
-    repository.requests.clear()
+    repository.forget()
     install(shares=False)
     assert repository.count(".deb") == len(fresh) * one_node, "without sharing every node downloads everything"
     for machine in fresh:
         purge(machine)
-    repository.requests.clear()
+    repository.forget()
     result = install()
     assert all(map(has_both, fresh))
     assert one_node <= repository.count(".deb") <= 1.1 * one_node
@@ -170,13 +171,14 @@ def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
 ) -> None:
     install()
     purge(fresh[-1])
-    repository.requests.clear()
+    repository.forget()
     result = install(limit=fresh[-1].name)
     assert has_both(fresh[-1])
     assert repository.count(".deb") == 0
     assert told(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
 
 
+@pytest.mark.moment
 def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
@@ -185,7 +187,7 @@ def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     name = f"{SMALL['name']}_1.0_amd64.deb"
     first.inside("apt-get", "install", "--download-only", "-qq", "--yes", SMALL["name"])
     first.inside("sh", "-c", f"head -c $(stat -c %s {ARCHIVES}/{name}) /dev/zero > /tmp/z; mv /tmp/z {ARCHIVES}/{name}")
-    repository.requests.clear()
+    repository.forget()
     result = install(limit=last.name)
     assert has_both(last)
     assert f"its {name} is not what it should be (sha256)" in str(told(result)[last.name]["tried"])
