@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import net_faults
-from drill import listening, until
+from drill import PATIENCE, listening, until
 from killable import Run
 from machines import NODES, find_machine
 from net_faults import EPHEMERAL, PORT
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 PLAYBOOK = "tests/integration/payloads/net_probe.yml"
 TASK = "Probe every link between two nodes"
@@ -123,7 +126,7 @@ def test_a_black_hole(network: Network) -> None:
 
 
 def test_losses(network: Network) -> None:
-    with net_faults.loss(network.node2, [network.node1, network.node3], 8):
+    with net_faults.loss(network.node2, [network.node1, network.node3], 12):
         assert network.found(net_throughput=False) == {"warn net.loss node2"}
 
 
@@ -195,9 +198,10 @@ def test_a_foreign_process_on_the_port(network: Network) -> None:
 
 
 def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network, tmp_path: Path) -> None:
-    killed = Run(tmp_path, PLAYBOOK)
-    callers = [net_faults.inside_pid(network.node1), net_faults.inside_pid(network.node2)]
-    until(lambda: all(net_faults.called(pid) for pid in callers), 30, "the nodes call each other")
-    killed.kill()
-    assert PORT in listening(network.node1.container)
+    with net_faults.held_answers(network.machines) as python:
+        interpreter = f"{{{{ {python!r} if inventory_hostname != 'localhost' else ansible_playbook_python }}}}"
+        killed = Run(tmp_path, PLAYBOOK, "-e", json.dumps({"ansible_python_interpreter": interpreter}))
+        until(lambda: all(map(net_faults.has_called, network.machines)), PATIENCE, "all nodes have been called")
+        killed.kill()
+        assert PORT in listening(network.node1.container)
     assert network.found(net_throughput=False) == set()
