@@ -92,6 +92,10 @@ class Machine:
     def ssh_answers(self) -> bool:
         return self.ssh("true", check=False).returncode == 0
 
+    def restart_sshd(self) -> None:
+        """Have sshd read its files anew: its port is open again when this returns, which a reload does not wait for."""
+        self.inside("systemctl", "restart", "ssh")
+
     def podman(self, verb: str, *arguments: str) -> None:
         """Do something to the container itself, such as stop, start, pause or unpause."""
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)

@@ -11,6 +11,7 @@ import pexpect
 import pytest
 import yaml
 
+from drill import PATIENCE, listening, until
 from lab import KEY, SANDBOX_KNOWS, at, make_lab
 from paths import BIN, ENVIRONMENT, ROOT
 
@@ -87,7 +88,7 @@ def without_a_terminal(lab: Path, *arguments: str, playbook: str = TRUST) -> sub
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -97,12 +98,11 @@ def another_host_key(machine: Machine) -> Iterator[None]:
     machine.inside("sh", "-c", f"cp -p {HOST_KEY} /tmp/kept && cp -p {HOST_KEY}.pub /tmp/kept.pub && rm {HOST_KEY}*")
     try:
         machine.inside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", HOST_KEY)
-        machine.inside("systemctl", "reload", "ssh")
+        machine.restart_sshd()
         yield
     finally:
-        machine.inside(
-            "sh", "-c", f"mv /tmp/kept {HOST_KEY} && mv /tmp/kept.pub {HOST_KEY}.pub && systemctl reload ssh"
-        )
+        machine.inside("sh", "-ec", f"mv /tmp/kept {HOST_KEY}; mv /tmp/kept.pub {HOST_KEY}.pub")
+        machine.restart_sshd()
 
 
 def test_first_contact(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
@@ -142,7 +142,7 @@ def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, sec
     for answer, pinned in (("no", 0), ("yes", 2)):
         argv = [str(BIN / "ansible-playbook"), TRUST, "-i", str(lab)]
         environment = {**os.environ, **ENVIRONMENT, "TERM": "dumb"}
-        child = pexpect.spawn(argv[0], argv[1:], env=environment, cwd=str(ROOT), timeout=30)
+        child = pexpect.spawn(argv[0], argv[1:], env=environment, cwd=str(ROOT), timeout=PATIENCE)
         child.expect_exact("Trust these 2 new keys?")
         child.expect_exact("[yes/no]")
         child.sendline(answer)
@@ -152,6 +152,7 @@ def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, sec
         assert len(pins(lab)) == pinned
 
 
+@pytest.mark.moment
 def test_a_changed_key_is_refused_by_name(
     play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_changed_key_is_refused_by_name(
     assert outsider.ssh_answers()
 
 
+@pytest.mark.moment
 def test_nodes_that_do_not_answer_do_not_stop_the_others(
     play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
 ) -> None:
@@ -195,10 +197,10 @@ def test_nodes_that_do_not_answer_do_not_stop_the_others(
         "node9": {"ansible_host": outsider.address, "ansible_port": 8098, "cluster_address": f"{prefix}.252"},
     }
     lab = make_lab(tmp_path / "lab", nodes)
-    outsider.inside(
-        "systemd-run", "--quiet", "--collect", "--unit=muster-test-web", "python3", "-m", "http.server", "8099"
-    )
+    unit = ["systemd-run", "--quiet", "--collect", "--unit=muster-test-web"]
+    outsider.inside(*unit, "python3", "-m", "http.server", "8099")
     try:
+        until(lambda: 8099 in listening(outsider.container), PATIENCE, "the web server listens")
         result = play(TRUST, inventory=lab, extravars=YES)
     finally:
         outsider.inside("systemctl", "stop", "muster-test-web")
