@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import GROUND
-from drill import until
+from drill import PATIENCE, until
 from machines import find_machine, make_bare
 from outside import PAYLOADS, listeners, scan
 from snapshot import differences, lost, take
 
 if TYPE_CHECKING:
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 NAME = "node3"
 PORTAL = 8443  # open to everybody by the site's own rule
@@ -24,6 +26,8 @@ FORBIDDEN = 5555  # by the site's own nft rule
 # What may go: the line that leads the node's name to loopback, and what packages rewrite for themselves.
 MAY_GO = re.compile(r"/etc/hosts: 127\.0\.1\.1|/etc/ld\.so\.cache|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-:")
 UPGRADE = "site-upgrade"
+BUSY_APT = "/run/muster-test-busy-apt.py"
+AT_WORK = "/run/muster-test-apt-is-at-work"
 # New keys are not known before they are made.
 BY_CHANCE = ("Look at the user, its key and the host keys", "Know the peers, and let them in")
 
@@ -43,14 +47,14 @@ class Story:
         self.again = play("site.yml", tags=GROUND)
 
     def upgrade(self) -> None:
-        """Let the machine install something of its own for a while: apt is busy when the ground comes."""
-        options = ["--quiet", "--yes", "--no-install-recommends", "--option=DPkg::Pre-Invoke::=sleep 10"]
+        """Let the machine install something of its own: apt is busy until the baseline has met it."""
+        program = (PAYLOADS / "busy_apt.py").read_text()
+        keep = ["podman", "exec", "--interactive", self.machine.container, "sh", "-c", f"cat >{BUSY_APT}"]
+        subprocess.run(keep, input=program, check=True, capture_output=True, text=True)
+        hook = f"--option=DPkg::Pre-Invoke::=python3 {BUSY_APT} {AT_WORK}"
+        options = ["--quiet", "--yes", "--no-install-recommends", hook]
         self.machine.inside("systemd-run", "--quiet", f"--unit={UPGRADE}", "apt-get", *options, "install", "bc")
-        until(
-            lambda: "Could not get lock" in self.machine.inside("apt-get", "clean", check=False).stderr,
-            10,
-            "apt is busy",
-        )
+        until(lambda: not self.machine.inside("test", "-e", AT_WORK, check=False).returncode, PATIENCE, "apt is busy")
 
 
 # The user that would get alice's uid.
@@ -58,7 +62,7 @@ COLLISION = {"cluster_user": "trainer", "node_baseline_user_uid": "1001"}
 
 
 @pytest.fixture(scope="module")
-def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(play: Play, turn: int, tmp_path_factory: pytest.TempPathFactory) -> Story:
     machine = make_bare(tmp_path_factory.mktemp("bare"), NAME)
     dress = ["podman", "exec", "--interactive", machine.container, "sh", "-s"]
     program = (PAYLOADS / "lived_in.sh").read_text()
