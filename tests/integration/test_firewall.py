@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from drill import until
+from drill import PATIENCE, until
 from machines import find_machine
 from outside import EVERY_PORT, Scan, conversation, listeners, scan
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
@@ -74,6 +74,7 @@ TRAP = "-A ufw-before-input -p tcp --dport 22 -m conntrack --ctstate NEW -m leng
 FRESH = {"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
 GUARD = "/var/lib/muster/guard/firewall/state.json"
 SECONDS = 30
+LONG = 600  # it is not waited for
 BOOT = 90  # a second on a machine that has nothing else to do
 
 
@@ -378,7 +379,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
         assert scan(serving[0], machine.address, DROPPED, *PORTS).open == sorted(PORTS)
         assert play(PLAYBOOK, limit=machine.name).changed == []
         machine.inside("systemctl", "restart", "nftables")
-        until(lambda: "muster" in machine.inside("nft", "list", "tables").stdout, 5, "the table is back")
+        until(lambda: "muster" in machine.inside("nft", "list", "tables").stdout, PATIENCE, "the table is back")
         machine.inside("nft", "insert", "rule", "inet", "muster", "input", "tcp", "dport", str(SERVICE), "accept")
         assert scan(outsider, machine.address, *PORTS).open == [22, SERVICE]
         assert play(PLAYBOOK, limit=machine.name).changed == [f"{machine.name}: {TASK}"]
@@ -393,6 +394,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
     assert play(PLAYBOOK, limit=machine.name).changed == []
 
 
+@pytest.mark.moment
 def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
     play: Play, nodes: list[Machine], tmp_path: Path
 ) -> None:
@@ -407,6 +409,7 @@ def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
         assert result.rc == 0, result.stdout
         assert sum("peer" in line for line in rules(machine)) == count + 2, "the nodes of the sandbox are peers as well"
         # Every call of the node is one command of sudo, which the node itself writes down.
+        machine.inside("journalctl", "--sync")
         journal = machine.inside("journalctl", "--quiet", f"--since=@{began}", "--identifier=sudo", "--output=cat")
         commands = [line for line in journal.stdout.splitlines() if "COMMAND=" in line]
         tasks = [event for event in result.events if event["event"] == "playbook_on_task_start"]
@@ -435,20 +438,20 @@ def trapped_while_on(machine: Machine) -> None:
     machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
 
 
-def begin(name: str) -> subprocess.Popen[bytes]:
+def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
     argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY), "--limit", name]
-    argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": SECONDS})]
+    argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": seconds})]
     environment = {**os.environ, **ENVIRONMENT}
     return subprocess.Popen(
         argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
-def killed_when_armed(machine: Machine, outsider: Machine) -> None:
-    """A run whose controller dies with the node cut off."""
-    with begin(machine.name) as run:
+def killed_when_armed(machine: Machine, outsider: Machine, seconds: int) -> None:
+    """A run whose controller dies with the node cut off, which the node undoes after so many seconds."""
+    with begin(machine.name, seconds) as run:
         try:
-            until(lambda: not answers(outsider, machine), 20, f"{machine.name} is cut off")
+            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is cut off")
             assert machine.inside("ls", GUARD, check=False).returncode == 0
         finally:
             os.killpg(run.pid, signal.SIGKILL)
@@ -470,15 +473,16 @@ def is_as_before(machine: Machine) -> bool:
 
 def abandoned(machine: Machine, outsider: Machine) -> None:
     """A controller that dies while the node is cut off: a restart opens it again, and so does waiting."""
-    killed_when_armed(machine, outsider)
+    killed_when_armed(machine, outsider, LONG)
     power_cut(machine)
     until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")
-    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
-    killed_when_armed(machine, outsider)
+    until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
+    killed_when_armed(machine, outsider, SECONDS)
     until(lambda: answers(outsider, machine), SECONDS + 5, f"{machine.name} answers again by itself")
-    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
+    until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
 
 
+@pytest.mark.moment
 def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
     live, orphan = nodes
     trapped(orphan)
@@ -487,7 +491,7 @@ def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Ma
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
-        until(lambda: not answers(outsider, live), 20, f"{live.name} is cut off")
+        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is cut off")
         result = failing.result()
         left_alone.result()
     assert result.rc != 0

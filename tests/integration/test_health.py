@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import until
+from drill import PATIENCE, until
 from machines import NODES
 from outside import PAYLOADS, listeners
 from paths import ARTIFACTS
@@ -216,7 +216,7 @@ def healthy(clinic: Clinic) -> Visit:
 
 
 @pytest.fixture(scope="module")
-def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine]) -> Visit:
+def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
     """Every fault is on at the same time."""
     late = f"{{{{ '{LATE}' if inventory_hostname == 'node3' else '/usr/bin/python3' }}}}"
     with ExitStack() as on:
@@ -252,11 +252,13 @@ def test_a_look_is_no_change(healthy: Visit, sick: Visit) -> None:
     assert sick.result.changed == []
 
 
+@pytest.mark.moment
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named_on_its_node(name: str, sick: Visit) -> None:
     assert sick.bad[name] == {NAMED[name]}
 
 
+@pytest.mark.moment
 def test_nothing_else_is_named(sick: Visit) -> None:
     assert sick.bad.keys() == NAMED.keys()
 
@@ -279,6 +281,7 @@ def test_healthy_again_it_yields_no_finding(sick: Visit, clinic: Clinic, nodes: 
     assert "node.disk.small" not in metrics(nodes["node1"])
 
 
+@pytest.mark.moment
 def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     head = nodes["node1"]
     before = take(head)
@@ -302,6 +305,7 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
     assert not (road.run / "plan.json").exists(), "it was launched"
 
 
+@pytest.mark.moment
 def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     dead = nodes["node3"]
     dead.podman("stop", "--time=0")
@@ -309,7 +313,7 @@ def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str,
         visit = clinic.look()
     finally:
         dead.podman("start")
-        until(dead.ssh_answers, 40, f"{dead.name} is back")
+        until(dead.ssh_answers, PATIENCE, f"{dead.name} is back")
     assert visit.result.rc != 0
     assert visit.bad["node.unreachable"] == {"node3"}
     assert set.union(*visit.bad.values()) == {"node3"}, visit.bad
