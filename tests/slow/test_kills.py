@@ -157,6 +157,6 @@ def test_a_killed_run_is_ended_by_the_next_one(ground: Ground, start: str, share
 
 
 def test_what_the_kills_have_left_is_the_ground(ground: Ground) -> None:
-    look = [sys.executable, "-m", "pytest", "-q", f"--nodes={','.join(NODES)}", "tests/integration/test_ground.py"]
+    look = [sys.executable, "-m", "pytest", "-q", f"--nodes={','.join(NODES)}", "tests/integration/test_network.py"]
     done = subprocess.run(look, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
