@@ -14,7 +14,7 @@ from machines import NODES, find_machine, list_nodes, run_playbook
 from races import table
 
 # The steps of the road before the first driver or wheel is installed.
-GROUND = "inspect,baseline,network"
+UP_TO_NETWORK = "inspect,baseline,network"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def busy(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def as_they_are(request: pytest.FixtureRequest) -> list[str]:
-    """The nodes that are only looked at, by the wish of whoever runs the tests."""
+    """The nodes that are only looked at, at the request of whoever runs the tests."""
     return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
 
@@ -85,8 +85,8 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def play(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Play:
     """Run a playbook of the repository on the sandbox."""
 
-    def run(playbook: str, **wishes: Any) -> Result:
-        return run_playbook(tmp_path_factory.mktemp(Path(playbook).stem), playbook, **wishes)
+    def run(playbook: str, **requested: Any) -> Result:
+        return run_playbook(tmp_path_factory.mktemp(Path(playbook).stem), playbook, **requested)
 
     return run
 
@@ -98,10 +98,10 @@ def node(sandbox: None) -> Callable[[str], Machine]:
 
 
 @pytest.fixture(scope="session")
-def ground(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
-    """The nodes, with the ground on them."""
+def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
+    """The nodes, with all steps up to network done."""
     if not as_they_are:
-        result = request.getfixturevalue("play")("site.yml", tags=GROUND)
+        result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
     return [find_machine(name) for name in as_they_are or NODES]
 

@@ -77,7 +77,7 @@ class Run:
         self.process.wait(timeout=10)
 
     def pids(self) -> list[int]:
-        """Return its processes: a variable of their environment tells, and of a shared connection the path it shows."""
+        """Return its processes: by a variable of their environment, a shared connection by the path it shows."""
         return [pid for pid in all_pids() if self.has(pid)]
 
     def has(self, pid: int) -> bool:

@@ -94,7 +94,7 @@ def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
 
 @contextmanager
 def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterator[None]:
-    """Larger packets from these vanish, and nobody is told."""
+    """Larger packets from these vanish, and nobody says so."""
     addresses = ", ".join(caller.address for caller in callers)
     with rules(machine, f"ip saddr {{ {addresses} }} meta length > {largest} counter drop"):
         for size, arrives in ((largest, True), (largest + 1, False)):

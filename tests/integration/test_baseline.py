@@ -69,11 +69,11 @@ def test_check_mode_finds_nothing_to_change(again: Result) -> None:
     assert again.changed == []
 
 
-def test_what_a_container_cannot_do_is_told(again: Result) -> None:
+def test_what_a_container_cannot_do_is_reported(again: Result) -> None:
     for name in NODES:
-        told = {each["id"]: each["why"] for each in again.results(LOOK)[name]["left_out"]}
-        assert "CAP_SYS_TIME" in told["chrony.service"]
-        assert "CAP_SYS_RESOURCE" in told["/etc/security/limits.d/90-muster.conf"]
+        left_out = {each["id"]: each["why"] for each in again.results(LOOK)[name]["left_out"]}
+        assert "CAP_SYS_TIME" in left_out["chrony.service"]
+        assert "CAP_SYS_RESOURCE" in left_out["/etc/security/limits.d/90-muster.conf"]
 
 
 def test_systemd_gives_units_the_limits_of_a_training(nodes: list[Machine]) -> None:
@@ -100,9 +100,9 @@ def test_the_training_user_can_be_logged_in_as_and_is_nobody_special(nodes: list
 
 def test_upgrades_leave_the_gpu_stack_and_reboot_nothing(nodes: list[Machine]) -> None:
     for machine in nodes:
-        told = machine.inside("apt-config", "dump").stdout
-        assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in told
-        assert 'Unattended-Upgrade::Automatic-Reboot "false";' in told
+        dumped = machine.inside("apt-config", "dump").stdout
+        assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in dumped
+        assert 'Unattended-Upgrade::Automatic-Reboot "false";' in dumped
 
 
 def test_needrestart_never_asks_nor_touches_a_launch(nodes: list[Machine]) -> None:
@@ -150,7 +150,7 @@ def test_what_was_written_and_never_read_is_read_by_the_next_run(
 @pytest.mark.moment
 def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
-    # A setting of somebody else that comes after ours, and is then taken back without logind being told.
+    # A setting of somebody else that comes after ours, and is then taken back without logind reading it.
     first.inside("sh", "-ec", "printf '[Login]\\nRemoveIPC=yes\\n' >/etc/systemd/logind.conf.d/99-test.conf")
     first.inside("systemctl", "restart", "systemd-logind")
     first.inside("rm", "-f", "/etc/systemd/logind.conf.d/99-test.conf", "/run/go")
@@ -165,7 +165,7 @@ def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: 
     assert not removes_ipc(first)
 
 
-def test_what_stands_against_it_is_told(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_what_stands_against_it_is_reported(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     theirs = "/etc/systemd/logind.conf.d/99-test.conf"
     first.inside("sh", "-ec", f"printf '[Login]\\nRemoveIPC=yes\\n' >{theirs}; systemctl restart systemd-logind")

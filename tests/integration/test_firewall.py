@@ -124,7 +124,7 @@ def of_others(machine: Machine) -> list[str]:
     return [line for line in saved.splitlines() if "ufw" not in line and not line.startswith(("#", *builtin))]
 
 
-def told(result: Result, name: str) -> str:
+def message_of(result: Result, name: str) -> str:
     return str(result.results(TASK)[name].get("msg", ""))
 
 
@@ -136,7 +136,7 @@ def rules(machine: Machine) -> list[str]:
     return [line.strip() for line in machine.inside("ufw", "show", "added").stdout.splitlines()[1:]]
 
 
-def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
+def test_a_look_in_check_mode_reports_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
     before = [state(machine) for machine in serving]
     result = play(PLAYBOOK, check=True)
     assert result.rc == 0, result.stdout
@@ -144,8 +144,8 @@ def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving:
     diff = result.results(TASK)["node1"]["diff"]
     assert diff["before"].startswith("ufw: inactive\n")
     assert f"allow every port from {serving[1].address} on eth0  # muster: peer node2" in diff["after"]
-    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in told(result, "node1")
-    assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in told(result, "node1")
+    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in message_of(result, "node1")
+    assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in message_of(result, "node1")
 
 
 def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], outsider: Machine) -> None:
@@ -161,7 +161,7 @@ def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], 
             assert scan(peer, machine.address, *PORTS).open == sorted(PORTS)
         # Nobody serves the port that the site lets in itself; the rest is silent.
         assert every.result() == Scan([22], refused=1)
-    # ufw shows what it was told by others as before, and ours behind it.
+    # ufw shows what others gave it as before, and ours behind it.
     assert rules(first)[: len(foreign)] == foreign
     assert "ufw allow in on eth0 from " + second.address + " comment 'muster: peer node2'" in rules(first)
     assert play(PLAYBOOK).changed == []
@@ -288,10 +288,10 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
             result = play(PLAYBOOK, extravars={"firewall_mode": mode})
             assert result.rc != 0
             assert [state(machine) for machine in nodes] == before
-            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in told(result, "node1")
-            assert "ufw delete 1" in told(result, "node1")
-            assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in told(result, "node2")
-            assert "nft insert rule inet site in iifname eth0 ip saddr" in told(result, "node2")
+            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in message_of(result, "node1")
+            assert "ufw delete 1" in message_of(result, "node1")
+            assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in message_of(result, "node2")
+            assert "nft insert rule inet site in iifname eth0 ip saddr" in message_of(result, "node2")
             assert result.changed == []
     finally:
         nodes[0].inside("ufw", "delete", "1", check=False)
@@ -300,7 +300,7 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
     assert play(PLAYBOOK, extravars={"firewall_mode": "verify"}).rc == 0
 
 
-def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machine]) -> None:
+def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[Machine]) -> None:
     rule = [
         "DOCKER",
         "!",
@@ -319,7 +319,9 @@ def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machi
     nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
     try:
         result = play(PLAYBOOK, limit="node1")
-        assert "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER" in told(result, "node1")
+        assert "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER" in message_of(
+            result, "node1"
+        )
         assert result.changed == []
     finally:
         nodes[0].inside("iptables", "-t", "nat", "-F", "DOCKER")
@@ -327,7 +329,7 @@ def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machi
 
 
 def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """What the inventory says may lead elsewhere, and sshd may listen where nobody told: all of it stays open."""
+    """What the inventory says may lead elsewhere, and sshd may listen where nobody says: all of it stays open."""
     machine = nodes[1]
     bare(machine)
     same_key = f"{FRESH['ansible_ssh_args']} -o HostKeyAlias={machine.address}"
@@ -495,7 +497,7 @@ def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Ma
         result = failing.result()
         left_alone.result()
     assert result.rc != 0
-    said = told(result, live.name)
+    said = message_of(result, live.name)
     assert "the change of the firewall was undone, because a new connection could not be made" in said, result.stdout
     assert "The node answers and is as it was before" in said
     assert answers(outsider, live)

@@ -32,13 +32,13 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def older(driver: str) -> dict[str, str]:
-    """The wish for an older driver of the branch, for which both nodes need a reboot."""
+    """The request for an older driver of the branch, for which both nodes need a reboot."""
     return {"gpu_stack_driver": OLDER[driver]}
 
 
 @pytest.fixture(scope="module")
 def same(driver: str) -> dict[str, str]:
-    """The wish for the branch that the nodes have."""
+    """The request for the branch that the nodes have."""
     return {"gpu_stack_driver": driver.partition(".")[0]}
 
 

@@ -165,7 +165,7 @@ class Visit:
 
 
 class Clinic:
-    """Nodes with the ground and a stand-in of PyTorch on them, and where what is found of them is kept."""
+    """Nodes that are done up to network, with a stand-in of PyTorch, and where what is found of them is kept."""
 
     def __init__(self, play: Play, folder: Path) -> None:
         self.play = play
@@ -180,15 +180,15 @@ class Clinic:
     def look(self, *, check: bool = False, limit: str | None = None, **variables: Any) -> Visit:
         return self.take("playbooks/health.yml", variables, check=check, limit=limit)
 
-    def take(self, playbook: str, variables: dict[str, Any], **wishes: Any) -> Visit:
+    def take(self, playbook: str, variables: dict[str, Any], **requested: Any) -> Visit:
         extravars = {**self.variables, **variables}
-        result = self.play(playbook, extravars=extravars, **wishes)
+        result = self.play(playbook, extravars=extravars, **requested)
         return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
 
 
 @pytest.fixture(scope="module")
-def nodes(ground: list[Machine]) -> dict[str, Machine]:
-    return dict(zip(NODES, ground, strict=True))
+def nodes(networked: list[Machine]) -> dict[str, Machine]:
+    return dict(zip(NODES, networked, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_nothing_else_is_named(sick: Visit) -> None:
     assert sick.bad.keys() == NAMED.keys()
 
 
-def test_what_fails_is_told_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
+def test_what_fails_is_reported_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
     assert sick.result.rc == 0, sick.result.stdout
     assert sick.verdict["status"] == "degraded"
 
@@ -288,11 +288,11 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
     with listeners(head, [PORT]):
         checked = clinic.look(check=True)
         refused = clinic.look()
-        told = clinic.look(health_gate="warn")
+        warned = clinic.look(health_gate="warn")
         road = clinic.take("site.yml", {}, tags="health,ddp_smoke")
     assert differences(before, take(head)) == []
-    visits = (checked, refused, told, road)
-    assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], told.result.stdout
+    visits = (checked, refused, warned, road)
+    assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], warned.result.stdout
     for visit in visits:
         assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
         assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
@@ -300,7 +300,7 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
     assert refused.verdict["status"] == "failed"
     assert f"{PORT}" in refused.refusal
     assert refused.refusal.startswith("node1")
-    assert told.verdict["status"] == "degraded"
+    assert warned.verdict["status"] == "degraded"
     assert road.refusal == refused.refusal
     assert not (road.run / "plan.json").exists(), "it was launched"
 

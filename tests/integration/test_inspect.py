@@ -60,15 +60,15 @@ def facts_on_disk() -> dict[str, Any]:
 
 @pytest.mark.moment
 @pytest.mark.parametrize(
-    "wishes",
+    "requested",
     [{}, {"extravars": {"ansible_become": False}}, {"check": True}],
     ids=["as root", "as an ordinary user", "check mode"],
 )
-def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], wishes: dict[str, Any]) -> None:
+def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], requested: dict[str, Any]) -> None:
     node1 = node("node1")
     with without_timers(node1):
         before = state_of(node1)
-        result = play("playbooks/inspect.yml", **wishes)
+        result = play("playbooks/inspect.yml", **requested)
         after = state_of(node1)
     assert result.rc == 0, result.stdout
     for now, then in zip(after, before, strict=True):
@@ -76,7 +76,7 @@ def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], wish
     assert not result.changed
     assert not result.results(REFUSE)
     assert all(entry["facts"]["system"]["container"] for entry in result.results(LOOK).values())
-    root = "extravars" not in wishes
+    root = "extravars" not in requested
     facts = facts_on_disk()["nodes"]["node1"]
     assert facts["looked_as"] == {"user": "root" if root else "admin", "root": root}
     sshd = next(listener for listener in facts["listeners"] if listener["port"] == 22)
@@ -98,8 +98,8 @@ def test_a_look_asks_each_node_once(play: Play) -> None:
 
 
 def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None:
-    wishes = {"cluster_interface": only_for("node2", "ib7")}
-    result = play("playbooks/inspect.yml", extravars=wishes)
+    requested = {"cluster_interface": only_for("node2", "ib7")}
+    result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node2"]
     assert "node2: it has no interface ib7 (cluster_interface), only eth0" in refused["node2"]["msg"]
@@ -109,12 +109,12 @@ def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None
 def test_an_address_that_the_node_does_not_have(play: Play, node: Callable[[str], Machine]) -> None:
     address = node("node1").address
     elsewhere = f"{address.rpartition('.')[0]}.77"
-    wishes = {
+    requested = {
         "cluster_address": only_for("node1", elsewhere, "{{ ansible_host }}").replace(
             "'{{ ansible_host }}'", "ansible_host"
         )
     }
-    result = play("playbooks/inspect.yml", extravars=wishes)
+    result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node1"]
     assert f"none of its interfaces has the address {elsewhere}" in refused["node1"]["msg"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import GROUND
+from conftest import UP_TO_NETWORK
 from drill import PATIENCE, until
 from machines import find_machine, make_bare
 from outside import PAYLOADS, listeners, scan
@@ -39,12 +39,12 @@ class Story:
         self.machine = machine
         self.before = take(machine)
         self.collision = play("site.yml", tags="baseline", limit=NAME, extravars=COLLISION)
-        self.check = play("site.yml", tags=GROUND, check=True)
+        self.check = play("site.yml", tags=UP_TO_NETWORK, check=True)
         self.checked = take(machine)
         self.upgrade()
-        self.converge = play("site.yml", tags=GROUND)
+        self.converge = play("site.yml", tags=UP_TO_NETWORK)
         self.after = take(machine)
-        self.again = play("site.yml", tags=GROUND)
+        self.again = play("site.yml", tags=UP_TO_NETWORK)
 
     def upgrade(self) -> None:
         """Let the machine install something of its own: apt is busy until the baseline has met it."""
@@ -88,14 +88,14 @@ def test_it_becomes_a_node_although_apt_is_busy(story: Story) -> None:
     assert story.machine.inside("dpkg-query", "-W", "bc").returncode == 0
 
 
-def test_check_mode_had_told_what_would_change(story: Story) -> None:
+def test_check_mode_had_shown_what_would_change(story: Story) -> None:
     assert story.check.changing_roles(NAME) == story.converge.changing_roles(NAME)
     for shown in story.check.events:
         task = shown.get("event_data", {}).get("task", "")
         if shown["event"] == "runner_on_ok" and shown["event_data"]["host"] == NAME and task not in BY_CHANCE:
-            told = shown["event_data"]["res"].get("diff")
+            would = shown["event_data"]["res"].get("diff")
             done = story.converge.results(task).get(NAME, {}).get("diff")
-            assert not told or not done or told == done, task
+            assert not would or not done or would == done, task
 
 
 def test_going_again_changes_nothing(story: Story) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from conftest import GROUND
+from conftest import UP_TO_NETWORK
 from drill import PATIENCE, Drill, processes, until
 from machines import NODES, find_machine
 from outside import scan
@@ -46,7 +46,7 @@ class Story:
 
     def __init__(self, play: Play, drill: Drill) -> None:
         self.nodes = [find_machine(name) for name in AT_WORK]
-        self.ready = play("site.yml", tags=f"{GROUND},pytorch")
+        self.ready = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
         self.plan = ranks(play)
         self.drill = drill.begin().in_step(2)
         self.take_up(play)
@@ -54,7 +54,7 @@ class Story:
         self.at_work = processes(self.drill.launch_id)
         self.step = self.steps()
         find_machine(DEAD).podman("stop", "--time=0")
-        self.added = play("site.yml", tags=GROUND)
+        self.added = play("site.yml", tags=UP_TO_NETWORK)
         self.after = [take(machine) for machine in self.nodes]
         self.still_at_work = processes(self.drill.launch_id)
         self.later_step = self.steps()

@@ -51,14 +51,14 @@ def provide(
     """Run the step on the node; return how it ended, and what the module returned."""
     lock = tmp_path_factory.mktemp("lock") / "pytorch.lock.txt"
 
-    def run(version: str = "2.0.0", *, check: bool = False, **wishes: Any) -> tuple[Result, dict[str, Any]]:
+    def run(version: str = "2.0.0", *, check: bool = False, **requested: Any) -> tuple[Result, dict[str, Any]]:
         extravars = {
             "cluster_torch_version": version,
             "pytorch_root": ROOT,
             "pytorch_offline_dir": WHEELS,
             "pytorch_packages": [],
             "pytorch_lock": str(lock),
-            **wishes,
+            **requested,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
         looked, done = (result.results(task).get(machine.name, {}) for task in (LOOK, TASK))

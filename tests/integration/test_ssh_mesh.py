@@ -41,8 +41,8 @@ def mesh(play: Play) -> Callable[..., Result]:
     baseline = play("playbooks/baseline.yml")
     assert baseline.rc == 0, baseline.stdout
 
-    def run(extravars: dict[str, Any] | None = None, **wishes: Any) -> Result:
-        return play("playbooks/network.yml", extravars={**ALONE, **(extravars or {})}, **wishes)
+    def run(extravars: dict[str, Any] | None = None, **requested: Any) -> Result:
+        return play("playbooks/network.yml", extravars={**ALONE, **(extravars or {})}, **requested)
 
     result = run()
     assert result.rc == 0, result.stdout
@@ -218,12 +218,12 @@ def test_rotation(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     assert sorted(rotated.changed) == sorted(checked.changed)
     after = {machine.name: public_key(machine) for machine in nodes}
     assert not set(before.values()) & set(after.values())
-    told = json.dumps(rotated.events, default=str)
+    shown = json.dumps(rotated.events, default=str)
     for machine in nodes:
         logins = read(machine, "authorized_keys")
         assert all(key in logins for key in after.values())
         assert not any(key in logins for key in before.values())
-        assert machine.inside("sed", "-n", "3p", IDENTITY).stdout.strip() not in told
+        assert machine.inside("sed", "-n", "3p", IDENTITY).stdout.strip() not in shown
         for peer in nodes:
             assert machine is peer or log_in(machine, peer.name).stdout.strip() == peer.name
 

@@ -205,11 +205,11 @@ def test_nodes_that_do_not_answer_do_not_stop_the_others(
     finally:
         outsider.inside("systemctl", "stop", "muster-test-web")
     assert result.rc == 0, result.stdout
-    told = states(result)
-    assert told["node1"] == "new"
-    assert told["node7"].startswith("no answer: ")
-    assert told["node8"] == "no answer: something answers, but not as an ssh server"
-    assert told["node9"] == "no answer: connection refused"
+    found = states(result)
+    assert found["node1"] == "new"
+    assert found["node7"].startswith("no answer: ")
+    assert found["node8"] == "no answer: something answers, but not as an ssh server"
+    assert found["node9"] == "no answer: connection refused"
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
     assert silent.rc != 0
@@ -248,7 +248,7 @@ def test_hashed_lines_and_lines_of_others(play: Play, tmp_path: Path, first: Mac
     assert play(TRUST, inventory=lab, extravars=YES).rc == 0
     assert pinned.read_text() == f"{hashed}{second.address} {host_key(second)} muster:node2\n"
 
-    # node2 leaves: its line is told, not taken away unasked.
+    # node2 leaves: its line is reported, not taken away unasked.
     del nodes["gpu_nodes"]["hosts"]["node2"]
     (lab / "hosts.yml").write_text(yaml.safe_dump(nodes))
     left = play(TRUST, inventory=lab)
