@@ -47,15 +47,15 @@ GROUPS = {
     "firewall": "Firewall",
 }
 
-from muster.verdict.check import Check
-
 if TYPE_CHECKING:
+    from muster.verdict.check import Check
     from muster.verdict.entry import Entry
 
 
 def declared() -> dict[str, tuple[str, Check | Entry]]:
     """By id: the module that declares it, and what it says. Raises ValueError where two declare the same."""
     found: dict[str, tuple[str, Check | Entry]] = {}
+    kind = importlib.import_module("muster.verdict.check").Check
     for path in sorted((UTILS / "muster").rglob("*.py")):
         if "FINDINGS" not in path.read_text() and "Check(" not in path.read_text():
             continue
@@ -63,7 +63,7 @@ def declared() -> dict[str, tuple[str, Check | Entry]]:
         module = importlib.import_module(name)
         entries: dict[str, Check | Entry] = {
             **getattr(module, "FINDINGS", {}),
-            **{value.id: value for value in vars(module).values() if isinstance(value, Check)},
+            **{value.id: value for value in vars(module).values() if isinstance(value, kind)},
         }
         for finding, entry in entries.items():
             if finding in found and found[finding][1] is not entry:

@@ -18,6 +18,8 @@ from muster_controller import runs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.verdict.finding import Verdict
+
 CASES = sorted((Path(__file__).parent / "cases/joined").glob("*.yml"))
 
 
@@ -28,9 +30,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> str:
     return "20260101-120000-abcd"
 
 
-def verdict_of(case: Mapping[str, Any]) -> dict[str, Any]:
+def verdict_of(case: Mapping[str, Any]) -> Verdict:
     findings = [Finding(**{"node": "node1", "summary": "x", **given}) for given in case["findings"]]
-    return add_up(findings, case.get("summary", ""), case.get("skipped"))
+    return add_up(findings, case.get("summary", ""), case.get("skipped", ()))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster.health import cluster, metrics, table
-from muster.verdict.finding import Finding, told
+from muster.verdict.finding import Finding, as_lines
 
 CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
 
@@ -36,7 +36,7 @@ def test_what_is_told_and_what_is_refused(path: Path) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
-    assert told(found) == case["told"]
+    assert as_lines(found) == case["told"]
     assert health.refusal.splitlines() == case.get("refused", [])
     assert health.skipped == case.get("skipped", [])
 

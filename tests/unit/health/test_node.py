@@ -20,7 +20,7 @@ from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
 from muster.health.traits import traits
-from muster.verdict.finding import told
+from muster.verdict.finding import as_lines
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases/judge").glob("*.yml"))
@@ -82,7 +82,7 @@ def test_the_findings_are_those_of_the_case(path: Path) -> None:
     seen["gpu"]["gpus"] = case.get("gpus", [])
     outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
     found = [finding for findings, _ in outcomes for finding in findings]
-    assert [f"{finding.status} {finding.id} {told([finding])[0]}." for finding in found] == case["findings"]
+    assert [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found] == case["findings"]
     skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
     for name, why in case.get("skipped", {}).items():
         assert why in skipped[name]

@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, told
+from ..verdict.finding import Finding, as_lines
 from . import consistency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FINDINGS = {
-    "node.unreachable": Entry(
-        "the connection of Ansible to the node",
-        "the node could not be looked at: a fail where it takes part in a launch, else unknown",
-        "Look why with the command that is named, or leave it out (cluster_quarantined, cluster_launch_nodes)",
-    ),
-}
 # What the probe sees from outside, by what the node itself says of the same thing, and knows better.
 SAID_BY_THE_NODE = {"net.master_port.foreign": "job.port.held"}
 
@@ -69,7 +61,11 @@ def judge(nodes: Nodes, gate: str) -> Health:
     spared = [one for one in findings if one.status == "fail" and one not in against]
     findings = [replace(one, status="warn") if one in spared else one for one in findings]
     return Health(
-        findings, every_skip(nodes), every_check(nodes), "\n".join(f"{line}." for line in told(against)), len(spared)
+        findings,
+        every_skip(nodes),
+        every_check(nodes),
+        "\n".join(f"{line}." for line in as_lines(against)),
+        len(spared),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
 from ..verdict.entry import Entry
 from ..verdict.finding import Finding, fix_with
 from ..verdict.majority import Vote, vote
@@ -164,7 +165,10 @@ TRAITS = (
         "Copy the same to all of them",
     ),
 )
-FINDINGS = {trait.id: trait.entry() for trait in TRAITS}
+FINDINGS = {
+    **{trait.id: trait.entry() for trait in TRAITS},
+    **{check.id: check for check in (MODELS_DIFFER, MTU_DIFFERS)},
+}
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import told
+from ..verdict.finding import as_lines
 from ..verdict.words import plural
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """What was found, the worst first; then what was looked at, and how much was not."""
     lines = []
     for status, mark in MARKS.items():
-        lines += [f"{mark}  {line}" for line in told([one for one in health.findings if one.status == status])]
+        lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
     lines.append(looked_at(health, network, nodes))
     return "\n".join([*lines, *not_looked_at(health.skipped)])
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """One line: nothing stands against a launch, and what it is that does not stand against it but is worth a look."""
-    warnings = told([one for one in health.findings if one.status == "warn"])
+    warnings = as_lines([one for one in health.findings if one.status == "warn"])
     said = (
         f"{plural(health.spared, 'failed check')} counted as warnings"
         if health.spared
