@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import cases, load_cases
 from muster.gpu_info.facts import facts
 from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpus, nvlink
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
 LOGS = HERE / "recorded_logs"
 SLOTS = [f"0000:{bus}:00.0" for bus in ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")]
@@ -111,9 +111,8 @@ def part(whole: Any, wanted: Any) -> Any:
     return whole
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "judge")
+def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
     seen = facts(look_of(case))
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
@@ -172,8 +171,8 @@ def test_the_log_of_a_real_fabric_manager_is_read() -> None:
 
 def test_every_finding_has_its_entry() -> None:
     made = set()
-    for path in CASES:
-        made |= {line.split()[1].rstrip(":") for line in yaml.safe_load(path.read_text())["findings"]}
+    for case in load_cases(HERE / "cases/judge").values():
+        made |= {line.split()[1].rstrip(":") for line in case["findings"]}
     entries = set(gpus.ALSO)
     for module in (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager):
         entries |= set(module.FINDINGS)

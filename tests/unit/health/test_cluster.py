@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.health import cluster, metrics, table
 from muster.verdict.finding import Finding, as_lines
-
-CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
 
 
 def look(given: dict[str, Any], node: str) -> dict[str, Any]:
@@ -30,9 +25,8 @@ def judged(case: dict[str, Any]) -> cluster.Health:
     return cluster.judge(nodes, case.get("gate", "fail"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_what_is_told_and_what_is_refused(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "cluster")
+def test_what_is_told_and_what_is_refused(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]

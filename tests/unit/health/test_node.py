@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import cases
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
@@ -23,7 +24,6 @@ from muster.health.traits import traits
 from muster.verdict.finding import as_lines
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
 SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
 REQUEST = {
@@ -74,9 +74,8 @@ def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return looks, request
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_findings_are_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "judge")
+def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
@@ -90,9 +89,9 @@ def test_the_findings_are_those_of_the_case(path: Path) -> None:
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
-    looks, request = looked(yaml.safe_load(path.read_text()))
+@cases(__file__, "judge")
+def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> None:
+    looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
     names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}

@@ -11,8 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from cases import load_cases
 from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
@@ -21,11 +20,9 @@ from muster_node.programs import inside as look_inside
 if TYPE_CHECKING:
     import pytest
 
-CASES = sorted((Path(__file__).parents[2] / "health/cases/judge").glob("*.yml"))
+CASES = load_cases(Path(__file__).parents[2] / "health/cases/judge")
 KERNEL_LINES = [
-    line["text"]
-    for path in CASES
-    for line in yaml.safe_load(path.read_text()).get("looks", {}).get("kernel_log", {}).get("lines", [])
+    line["text"] for case in CASES.values() for line in case.get("looks", {}).get("kernel_log", {}).get("lines", [])
 ]
 
 
