@@ -21,6 +21,7 @@ from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
 from muster.health.traits import traits
+from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
 
 HERE = Path(__file__).parent
@@ -79,10 +80,11 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
-    found = [finding for findings, _ in outcomes for finding in findings]
-    assert [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found] == case["findings"]
-    skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
+    judges = (*(each.judge for each in node.JUDGES), node.code)
+    judged = collect(one for judge in judges for one in judge(seen, request))
+    lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in judged.findings]
+    assert lines == case["findings"]
+    skipped = {entry["id"]: entry["why"] for entry in judged.skipped}
     for name, why in case.get("skipped", {}).items():
         assert why in skipped[name]
     own = traits(seen, request)
@@ -94,7 +96,7 @@ def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> N
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
+    names = {check.id for each in (*node.JUDGES, *node.OF_GPUS) for check in each.CHECKS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):

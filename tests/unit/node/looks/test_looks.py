@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases import load_cases
-from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS, SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
@@ -27,12 +27,12 @@ KERNEL_LINES = [
 
 
 def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
-    patterns = [sign.pattern for sign in SIGNS] + [XID, SXID, LOADED, LINK_LOST, NFS]
+    patterns = [sign.pattern for sign in SIGNS] + [XID_LINE, SXID_LINE, LOADED, LINK_LOST, NFS_LINE]
     meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
     assert len(meant) > 30
     assert [text for text in meant if not kernel_log.WORTH.search(text)] == []
     # And every sign is in some case.
-    assert [sign.id for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
+    assert [sign.summary for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
 
 
 def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
