@@ -64,6 +64,7 @@ def declared() -> dict[str, tuple[str, Check | Entry]]:
         entries: dict[str, Check | Entry] = {
             **getattr(module, "FINDINGS", {}),
             **{value.id: value for value in vars(module).values() if isinstance(value, kind)},
+            **{check.id: check for check in getattr(module, "CHECKS", ())},
         }
         for finding, entry in entries.items():
             if finding in found and found[finding][1] is not entry:
