@@ -41,7 +41,8 @@ if importlib.util.find_spec("ansible") is None:
 
 from muster.gpu_info.facts import facts as gpu_facts
 from muster.health import facts as health_facts
-from muster.health import gpus, node
+from muster.health import gpu as gpu_rules
+from muster.health import node
 from muster.launch import smoke
 from muster.launch.unit import unit_properties
 from muster.verdict.finding import Finding, with_fix
@@ -140,7 +141,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     else:
         record(look, facts, out)
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = gpus.judge(facts, request)
+    found, skipped = gpu_rules.judge(facts, request)
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from muster.gpu_info.facts import facts
-from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpus, nvlink
+from muster.health import fabric_manager, gpu, gpu_memory, gpu_settings, gpu_use, nvlink
 
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "cases/judge").glob("*.yml"))
@@ -118,7 +118,7 @@ def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
     request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
-    found, skipped = gpus.judge(seen, request)
+    found, skipped = gpu.judge(seen, request)
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])
@@ -146,7 +146,7 @@ def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
         facts(look)
         for answer in spoilt.values():
             answer["text"] = answer["text"][:cut]
-        gpus.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
+        gpu.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
 
 
 def test_a_warning_before_the_answer_changes_nothing_else() -> None:
@@ -174,7 +174,7 @@ def test_every_finding_has_its_entry() -> None:
     made = set()
     for path in CASES:
         made |= {line.split()[1].rstrip(":") for line in yaml.safe_load(path.read_text())["findings"]}
-    entries = set(gpus.ALSO)
-    for module in (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager):
+    entries = set(gpu.ALSO)
+    for module in (gpu, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager):
         entries |= set(module.FINDINGS)
     assert made == entries, "each finding is made by a case, and has an entry in the catalogue"

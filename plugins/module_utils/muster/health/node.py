@@ -11,10 +11,10 @@ from . import (
     environment,
     ethernet,
     fabric_manager,
+    gpu,
     gpu_memory,
     gpu_settings,
     gpu_use,
-    gpus,
     host,
     jobs,
     kernel_log,
@@ -42,7 +42,7 @@ FINDINGS = {
     ),
 }
 JUDGES = (host, limits, software, environment, jobs, ras, ethernet, rdma, pci, kernel_log, collective)
-OF_GPUS = (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+OF_GPUS = (gpu, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def looked_at(findings: list[Finding], skipped: list[dict[str, str]]) -> list[st
 
 
 def _gpus(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
-    return gpus.judge(facts["gpu"], request)
+    return gpu.judge(facts["gpu"], request)
 
 
 def code(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
