@@ -25,6 +25,8 @@ from . import (
     rdma,
     software,
 )
+from .facts import facts as facts_of
+from .traits import traits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,12 @@ FINDINGS = {
 }
 JUDGES = (host, limits, software, environment, jobs, ras, ethernet, rdma, pci, kernel_log, collective)
 OF_GPUS = (gpu, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+
+
+def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {facts, traits, findings, verdict}; looks: what muster_node/looks/health.py brought back."""
+    facts = facts_of(looks, request)
+    return {"facts": facts, "traits": traits(facts, request), **judge(facts, request)}
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:

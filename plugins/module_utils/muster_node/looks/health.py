@@ -1,4 +1,4 @@
-"""Everything that a node's health is told from, looked at side by side: most of it waits for programs."""
+"""Everything that a node's health is judged from, looked at side by side: most of it waits for programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,22 @@ from . import system as look_system
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# What grows is told from two readings of the same counters, so far apart at least.
+# The options of nccl_health, which say what is looked at and how it is judged.
+OPTIONS: dict[str, dict[str, Any]] = {
+    **{name: {"type": "str", "required": True} for name in ("node", "user", "address", "torchrun")},
+    "interface": {"type": "str", "default": ""},
+    "gpus": {"type": "int", "default": 0},
+    "gpu_model": {"type": "str", "default": ""},
+    "nproc": {"type": "int", "default": 1},
+    "backend": {"type": "str", "choices": ["gloo", "nccl"], "default": "gloo"},
+    "port": {"type": "int", "default": 29500},
+    "head": {"type": "bool", "default": False},
+    "run_root": {"type": "str", "default": "/var/lib/muster/launches"},
+    "code": {"type": "list", "elements": "str", "default": []},
+    "collective": {"type": "bool", "default": False},
+    "allow": {"type": "list", "elements": "dict", "default": []},
+}
+# What grows is known from two readings of the same counters, so far apart at least.
 BETWEEN = 0.3
 
 
