@@ -118,7 +118,7 @@ def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
     request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
-    found, skipped = gpu.judge(seen, request)
+    found, skipped = gpu.judge({"gpu": seen}, request)
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])
@@ -146,7 +146,7 @@ def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
         facts(look)
         for answer in spoilt.values():
             answer["text"] = answer["text"][:cut]
-        gpu.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
+        gpu.judge({"gpu": facts(look)}, {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
 
 
 def test_a_warning_before_the_answer_changes_nothing_else() -> None:

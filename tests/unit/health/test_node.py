@@ -19,6 +19,7 @@ from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
+from muster.health.subjects import subjects
 from muster.health.traits import traits
 from muster.verdict.finding import told
 
@@ -80,7 +81,7 @@ def test_the_findings_are_those_of_the_case(path: Path) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
+    outcomes = [subject.judge(seen, request) for name, subject in subjects().items() if name != "gpu"]
     found = [finding for findings, _ in outcomes for finding in findings]
     assert [f"{finding.status} {finding.id} {told([finding])[0]}." for finding in found] == case["findings"]
     skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
@@ -95,7 +96,7 @@ def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
     looks, request = looked(yaml.safe_load(path.read_text()))
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
+    names = {name for each in (*subjects().values(), *node.OF_GPUS) for name in each.FINDINGS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):

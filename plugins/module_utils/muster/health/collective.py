@@ -25,6 +25,7 @@ FINDINGS = {
         fix="Take the node out of launches (cluster_quarantined) and test its GPUs and memory",
     ),
 }
+LOOKS = ("collective",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info import facts as gpu_facts
 from ..verdict.entry import Entry
 from ..verdict.finding import Finding, evidence
 from ..verdict.words import few, plural
@@ -67,13 +68,20 @@ OF_LISTED = tuple(
     name for each in (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager) for name in each.FINDINGS
 )
 RULES = (*gpu_memory.RULES, *gpu_settings.RULES, *gpu_use.RULES, *nvlink.RULES, *fabric_manager.RULES)
+LOOKS = ("gpu",)
+
+
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    return gpu_facts.facts(looks["gpu"])
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
     """Return every finding about the node's GPUs, and what was not looked at and why.
 
-    facts: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
+    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is
+    wrong.
     """
+    facts = facts["gpu"]
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])

@@ -70,11 +70,12 @@ FINDINGS = {
     ),
 }
 # Declared where a node is inspected, and the same here.
+LOOKS = ("host",)
 ALSO = ("node.disk.small", "time.unsynchronised")
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Make facts of what muster_node/look_host.py brought back."""
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["host"]
     said = re.search(r"^RemoveIPC=(\w+)", look["login"], re.MULTILINE)
     system_uids = re.search(r"^SYS_UID_MAX\s+(\d+)", look["login_defs"], re.MULTILINE)
     count, most = (int(text) if text.isdigit() else None for text in look["conntrack"])

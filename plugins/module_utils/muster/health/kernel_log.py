@@ -213,6 +213,7 @@ FLAPS = 5
 LINK_LOST = re.compile(r"(?:^| )(\S+?): .*(?:Link is Down|link down|lost carrier|Lost Link)", re.IGNORECASE)
 NFS = re.compile(r"nfs: server (\S+) (not responding|OK)")
 MANY = 10
+LOOKS = ("kernel_log",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:

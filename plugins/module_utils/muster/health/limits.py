@@ -1,6 +1,6 @@
 """What a launch's own unit lets its ranks have: locked memory, open files, stack, processes, processors.
 
-Looked at from inside such a unit, as the training user (muster_node/look_inside.py).
+Looked at from inside such a unit, as the training user (muster_node/programs/inside.py).
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ FINDINGS = {
         fix="Raise the quota, or lower cluster_nproc_per_node",
     ),
 }
+LOOKS = ("unit",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:

@@ -46,9 +46,11 @@ FINDINGS = {
         fix="Seat the device anew; look at its slot, riser and power",
     ),
 }
+LOOKS = ("pci",)
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["pci"]
     return {
         "gpus": look["gpus"],
         "adapters": look["adapters"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.entry import Entry
 from ..verdict.finding import evidence
+from . import environment
 from .judged import Judged
 
 if TYPE_CHECKING:
@@ -76,10 +77,13 @@ FINDINGS = {
         fix="Update the older ones",
     ),
 }
+LOOKS = ("rdma", "host", "unit")
 
 
-def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]], hca: str) -> dict[str, Any]:
-    """later: counters by "device/port" at the end of the look. hca: NCCL_IB_HCA, where a file sets it."""
+def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    # The counters by "device/port" at the end of the look, and NCCL_IB_HCA, where a file sets it.
+    look, later = looks["rdma"], looks["later"]["rdma"]
+    hca = environment.chosen_adapters(environment.facts_of(looks, request)["nccl_conf"])
     ports = [
         {
             "name": f"{name}:{number}",

@@ -72,6 +72,7 @@ FINDINGS = {
         fix="Take that line out",
     ),
 }
+LOOKS = ("unit", "gpu")
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:

@@ -1,4 +1,4 @@
-"""What was looked at, on its way from a node to the controller: JSON, made small, since eight GPUs alone print 130 kB."""
+"""What was looked at, on its way from a node to the controller: JSON, made small. Eight GPUs alone print 130 kB."""
 
 from __future__ import annotations
 
