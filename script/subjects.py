@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write plugins/module_utils/muster_node/looks/subjects.py: the looks that a node's health is judged from.
 
-They come from the LOOKS of the files in muster/health. Ansible brings to a node what is imported by name, so that they
-are listed. Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show.
+They come from the LOOKS of the files in muster/health. Ansible brings to a node only what is imported by name: hence a
+list. Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.health import facts
 from muster.health.node import judge_looks
 from muster.health.subjects import has_facts, subjects
 from muster.launch.unit import unit_properties
