@@ -24,6 +24,8 @@ LOOKS = ("code",)
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
     out = Judged(request["node"])
+    if not facts["code"]:
+        return out.skip_all(FINDINGS, "health_code names no code")
     for path, seen in facts["code"].items():
         if seen["digest"]:
             continue
