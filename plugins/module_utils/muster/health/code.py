@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from .judged import Judged
+from ..verdict.check import Check
+from ..verdict.finding import Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
-FINDINGS = {
-    "job.code.missing": Entry(
-        reads="the paths in health_code",
-        fires="fail: one is not there on this node",
-        fix="Copy it to the same path on every node",
-    ),
-}
+MISSING = Check(
+    "job.code.missing",
+    reads="the paths in health_code",
+    fires="fail: one is not there on this node",
+    fix="Copy it to the same path on every node",
+)
+CHECKS = (MISSING,)
 LOOKS = ("code",)
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     if not facts["code"]:
-        return out.skip_all(FINDINGS, "health_code names no code")
+        yield MISSING.skip("health_code names no code")
     for path, seen in facts["code"].items():
         if seen["digest"]:
             continue
         if seen["why"] == "it is not there":
-            out.fail("job.code.missing", f"{path} (health_code) is not there", "Copy it to the same path on every node")
+            yield MISSING.fail(request["node"], f"{path} (health_code) is not there")
         else:
-            out.skip(f"{path}: {seen['why']}", "versions.code")
-    return out.outcome
+            yield Skipped(id="versions.code", why=f"{path}: {seen['why']}")

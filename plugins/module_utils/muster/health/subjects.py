@@ -1,9 +1,10 @@
 """What a node's health consists of, one file here for each subject: `limits`, `jobs`, `rdma` and so on.
 
-A file is a subject by having both of these:
+A file is a subject by having these:
 
+    CHECKS = (STALE, OTHER)             what can be found
     LOOKS = ("jobs", "listeners")       the looks (muster_node/looks) that it is judged from
-    judge(facts, request)               its findings, and what was left out and why
+    judge(facts, request)               yields findings, and what was skipped and why
 
 and may have `facts_of(looks, request)`, which makes facts of those looks: small, and without secrets. Without it, the
 look of its own name is its fact as it is. Facts have the subject's name. request: the options of nccl_health. After a
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from ..verdict.check import Check
 
 # In this order people read what was found. A subject that is not named here follows by its name.
 ORDER = (
@@ -50,3 +53,9 @@ def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
 def has_facts(name: str) -> bool:
     """Whether a subject has facts of its own, and is not judged from those of others alone."""
     return hasattr(subjects()[name], "facts_of") or name in subjects()[name].LOOKS
+
+
+def checks(name: str) -> list[Check]:
+    """Return all that a subject can find: its own checks, and those of the files that it names as its PARTS."""
+    subject = subjects()[name]
+    return [check for file in (subject, *getattr(subject, "PARTS", ())) for check in file.CHECKS]

@@ -32,7 +32,7 @@ STEPS = (
     Step(
         "Validate",
         "validate",
-        "judges the inventory on the controller, before any node is contacted, and reports all its problems at once",
+        "judges the inventory on the controller, before any node is contacted, and names all its problems at once",
         ("cluster",),
         (
             *("cluster_name", "cluster_backend", "cluster_master_port", "cluster_torch_version", "cluster_user"),
