@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect.facts import facts
-from ansible.module_utils.muster_node.looks import pci, stack, system
+from ansible.module_utils.muster_node.looks import bus, stack, system
 from ansible.module_utils.muster_node.tools.files import write_whole
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = Path(module.params["path"])
-    seen = facts({"system": system.look(), "pci": pci.look(), "stack": stack.look()})
+    seen = facts({"system": system.look(), "pci": bus.look(), "stack": stack.look()})
     there = read(path)
     now = domain.manifest(module.params["node"], seen, {})
     if domain.same(there, now):

@@ -24,28 +24,6 @@ them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a la
 with the reason. Written by script/findings.py from the code.
 
 """
-GROUPS = {
-    "launch": "Launches",
-    "smoke": "The smoke launch",
-    "inspect": "Inspection",
-    "node": "The node as a whole",
-    "user": "The training user",
-    "time": "Clocks",
-    "gpu": "GPUs",
-    "nvlink": "NVLink",
-    "fabric_manager": "Fabric manager",
-    "pci": "PCI Express",
-    "sw": "Software on the node",
-    "torch": "The environment of PyTorch",
-    "rdma": "InfiniBand and RoCE",
-    "eth": "Ethernet",
-    "os": "Limits, memory, disk and kernel log",
-    "env": "Environment of a job",
-    "job": "Jobs that run",
-    "net": "The network between the nodes",
-    "versions": "The same on every node",
-    "firewall": "Firewall",
-}
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,13 +60,13 @@ def _of_module(module: ModuleType) -> Iterator[tuple[str, Check | Entry]]:
 def catalogue() -> str:
     """Return the text of the file."""
     entries = {finding: entry for finding, (_, entry) in declared().items()}
-    order = list(GROUPS)
-    groups = sorted({finding.partition(".")[0] for finding in entries}, key=order.index)
-    return HEAD + "\n".join(_group(group, entries) for group in groups)
+    families = importlib.import_module("muster.verdict.families")
+    groups = {families.family(finding): families.title(finding) for finding in sorted(entries, key=families.place)}
+    return HEAD + "\n".join(_group(group, title, entries) for group, title in groups.items())
 
 
-def _group(group: str, entries: dict[str, Check | Entry]) -> str:
-    lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
+def _group(group: str, title: str, entries: dict[str, Check | Entry]) -> str:
+    lines = [f"## {title}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
         f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(_fix(entry))} |"
         for finding, entry in sorted(entries.items())

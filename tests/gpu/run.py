@@ -40,8 +40,8 @@ if importlib.util.find_spec("ansible") is None:
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
 
 from muster.gpu_info.facts import facts as gpu_facts
-from muster.health import facts as health_facts
-from muster.health import gpus, node
+from muster.health import gpu as gpu_rules
+from muster.health import node
 from muster.launch import smoke
 from muster.launch.unit import unit_properties
 from muster.verdict.check import collect
@@ -141,7 +141,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     else:
         record(look, facts, out)
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = collect(gpus.judge(facts, request))
+    found, skipped = collect(gpu_rules.judge({"gpu": facts}, request))
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
@@ -203,9 +203,9 @@ def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
         "allow": [],
     }
     looked = health.look(request, unit_properties("root", "/", 5))
-    seen = health_facts.facts(looked, request)
-    verdict = node.judge(seen, request)["verdict"]
-    keep(out, "nccl_health.json", {"facts": seen, "verdict": verdict})
+    answer = node.judge_looks(looked, request)
+    verdict = answer["verdict"]
+    keep(out, "nccl_health.json", {"facts": answer["facts"], "verdict": verdict})
     say(f"nccl_health: {verdict['status']}")
     for one in verdict["findings"]:
         say(f"  {one['status']} {one['id']}: {one['summary']}")

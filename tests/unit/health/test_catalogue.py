@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.health import node
+from muster.health import gpu
+from muster.health.subjects import subjects
 from muster.verdict.check import Check
 from paths import ROOT
 
@@ -25,7 +26,7 @@ UTILS = ROOT / "plugins/module_utils"
 # What still declares FINDINGS makes its findings without checks.
 SOURCES = [path for path in sorted((UTILS / "muster").rglob("*.py")) if "FINDINGS" not in path.read_text()]
 LISTED = re.findall(r"^\| `([a-z0-9_.]+)` \|", (ROOT / "docs/findings.md").read_text(), re.MULTILINE)
-JUDGES = (*node.JUDGES, *node.OF_GPUS)
+JUDGES = (*subjects().values(), *gpu.PARTS)
 
 
 def named(path: Path) -> str:

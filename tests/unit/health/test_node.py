@@ -20,6 +20,7 @@ from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
+from muster.health.subjects import checks, subjects
 from muster.health.traits import traits
 from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
@@ -80,8 +81,7 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    judges = (*(each.judge for each in node.JUDGES), node.code)
-    judged = collect(one for judge in judges for one in judge(seen, request))
+    judged = collect(one for name in subjects() if name != "gpu" for one in node.judge_subject(name, seen, request))
     lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in judged.findings]
     assert lines == case["findings"]
     skipped = {entry["id"]: entry["why"] for entry in judged.skipped}
@@ -93,8 +93,8 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
 
 def test_every_check_has_its_case() -> None:
     found = {line.split()[1] for case in load_cases(HERE / "cases/judge").values() for line in case["findings"]}
-    checks = {check.id for each in node.JUDGES for check in each.CHECKS}
-    assert found == checks | {node.CODE_MISSING.id}, "each check of a node has a case in which it finds something"
+    wanted = {check.id for name in subjects() if name != "gpu" for check in checks(name)}
+    assert found == wanted, "each check of a node has a case in which it finds something"
 
 
 @cases(__file__, "judge")
@@ -102,7 +102,7 @@ def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> N
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {check.id for each in (*node.JUDGES, *node.OF_GPUS) for check in each.CHECKS}
+    names = {check.id for subject in subjects() for check in checks(subject)}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):

@@ -38,10 +38,11 @@ LAUNCHER = Check(
     fix="Take it out",
 )
 CHECKS = (DEBUGGING, LAUNCHER)
+LOOKS = ("host", "unit")
 
 
-def facts_of(host: Mapping[str, Any], inside: Mapping[str, Any] | None) -> dict[str, Any]:
-    """host: what muster_node/look_host.py brought back."""
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    host, inside = looks["host"], looks["unit"]["inside"]
     return {
         "unit": masked_env(_worth(inside["environment"])) if inside else {},
         "login": masked_env(_worth(_assignments(host["environment"]))),

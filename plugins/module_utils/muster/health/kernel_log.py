@@ -128,6 +128,7 @@ CHECKS = (
     *(*OF_GPUS, OOM, DISK_READ_ONLY, DISK_ERRORS, HUNG_TASK, MACHINE_CHECK, NFS),
     *(POWER, MODULE_HOT, FLAPPING, NCCL_CRASHED),
 )
+LOOKS = ("kernel_log",)
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,11 @@ AER = Check(
     fix="Seat the device anew; look at its slot, riser and power",
 )
 CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
+LOOKS = ("pci",)
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["pci"]
     return {
         "gpus": look["gpus"],
         "adapters": look["adapters"],

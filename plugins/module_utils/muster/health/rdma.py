@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
+from . import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,10 +94,13 @@ CHECKS = (
     GPUDIRECT_MISSING,
     FIRMWARE_MIXED,
 )
+LOOKS = ("rdma", "host", "unit")
 
 
-def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]], hca: str) -> dict[str, Any]:
-    """later: counters by "device/port" at the end of the look. hca: NCCL_IB_HCA, where a file sets it."""
+def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    # The counters by "device/port" at the end of the look, and NCCL_IB_HCA, where a file sets it.
+    look, later = looks["rdma"], looks["later"]["rdma"]
+    hca = environment.chosen_adapters(environment.facts_of(looks, request)["nccl_conf"])
     ports = [
         {
             "name": f"{name}:{number}",

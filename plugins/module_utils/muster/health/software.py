@@ -83,6 +83,7 @@ BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
 OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)
 OF_TORCH = (TORCH_NO_CUDA, *OF_CUDA)
 CHECKS = (PRELOAD, TORCHRUN_MISSING, TORCH_MISSING, TORCH_HANGS, *OF_TORCH)
+LOOKS = ("unit", "gpu")
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools.run import names, read, run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NET = "/sys/class/net"
 BONDING = "/proc/net/bonding"
@@ -65,3 +68,8 @@ def counters(name: str) -> dict[str, int]:
     folder = f"{NET}/{name}/statistics"
     seen = {each: read(f"{folder}/{each}").text.strip() for each in names(folder)}
     return {each: int(value) for each, value in seen.items() if value.isdigit()}
+
+
+def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Read the counters once more, to be compared with the first look; by interface."""
+    return {name: counters(name) for name in seen["links"]}

@@ -190,12 +190,12 @@ def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, thread
 
 
 def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ras.look("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*") == {"asked": False, "why": "", "text": ""}
+    assert ras.look({"ss": "tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*"}) == {"asked": False, "why": "", "text": ""}
     listener, thread = a_server(b"Job summary\n===========\n")
     port = listener.getsockname()[1]
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     thread.join(5)
     listener.close()
     assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
@@ -207,7 +207,7 @@ def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
     monkeypatch.setattr(ras, "SECONDS", 0.3)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     listener.close()
     assert seen["asked"]
     assert seen["why"]

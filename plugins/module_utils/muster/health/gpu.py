@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info import facts as gpu_facts
 from ..inspect.node import COUNT_DIFFERS
 from ..verdict.check import Check, collect, skip_all
 from ..verdict.finding import Finding, Skipped, evidence
@@ -74,16 +75,23 @@ CHECKS = (
     *(HEALTH, LOST, COUNT_DIFFERS),
     *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
 )
+LOOKS = ("gpu",)
 # What can be seen of GPUs that answer, only.
 PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
 
 
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    return gpu_facts.facts(looks["gpu"])
+
+
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     """Yield every finding about the node's GPUs, and what was not looked at and why.
 
-    facts: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
+    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is
+    wrong.
     """
+    facts = facts["gpu"]
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
