@@ -26,58 +26,43 @@ with the reason. Written by script/findings.py from the code.
 """
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
     from muster.verdict.check import Check
-    from muster.verdict.entry import Entry
 
 
-def declared() -> dict[str, tuple[str, Check | Entry]]:
-    """By id: the module that declares it, and what it says. Raises ValueError where two declare the same."""
-    found: dict[str, tuple[str, Check | Entry]] = {}
+def declared() -> dict[str, Check]:
+    """Return every check by its id. Raises ValueError where two are declared with the same."""
+    kind = importlib.import_module("muster.verdict.check").Check
+    found: dict[str, Check] = {}
     for path in sorted((UTILS / "muster").rglob("*.py")):
-        if not any(word in path.read_text() for word in ("FINDINGS", "CHECKS", "Check(")):
+        if not any(word in path.read_text() for word in ("CHECKS", "Check(")):
             continue
-        name = ".".join(path.relative_to(UTILS).with_suffix("").parts)
-        for finding, entry in _of_module(importlib.import_module(name)):
-            if finding in found and found[finding][1] is not entry:
-                raise ValueError(f"{finding} is declared by {found[finding][0]} and by {name}")
-            found.setdefault(finding, (name, entry))
+        module = importlib.import_module(".".join(path.relative_to(UTILS).with_suffix("").parts))
+        for check in (*vars(module).values(), *getattr(module, "CHECKS", ())):
+            if isinstance(check, kind) and found.setdefault(check.id, check) is not check:
+                raise ValueError(f"two checks are called {check.id}, and {module.__name__} has one of them")
     return found
-
-
-def _of_module(module: ModuleType) -> Iterator[tuple[str, Check | Entry]]:
-    """What can be found by the names of a module, or by what it lists in CHECKS."""
-    check = importlib.import_module("muster.verdict.check").Check
-    for value in (*vars(module).values(), *getattr(module, "CHECKS", ())):
-        if isinstance(value, check):
-            yield value.id, value
-    # Where Check has not been taken up yet.
-    yield from getattr(module, "FINDINGS", {}).items()
 
 
 def catalogue() -> str:
     """Return the text of the file."""
-    entries = {finding: entry for finding, (_, entry) in declared().items()}
+    checks = declared()
     families = importlib.import_module("muster.verdict.families")
-    groups = {families.family(finding): families.title(finding) for finding in sorted(entries, key=families.place)}
-    return HEAD + "\n".join(_group(group, title, entries) for group, title in groups.items())
+    groups = {families.family(finding): families.title(finding) for finding in sorted(checks, key=families.place)}
+    return HEAD + "\n".join(_group(group, title, checks) for group, title in groups.items())
 
 
-def _group(group: str, title: str, entries: dict[str, Check | Entry]) -> str:
+def _group(group: str, title: str, checks: dict[str, Check]) -> str:
     lines = [f"## {title}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
-        f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(_fix(entry))} |"
-        for finding, entry in sorted(entries.items())
+        f"| `{finding}` | {_cell(check.reads)} | {_cell(check.fires)} | {_cell(_fix(check))} |"
+        for finding, check in sorted(checks.items())
         if finding.partition(".")[0] == group
     ]
     return "\n".join(lines) + "\n"
 
 
-def _fix(entry: Check | Entry) -> str:
-    command = getattr(entry, "command", "")
-    return f"{entry.fix}: {command}" if command else entry.fix
+def _fix(check: Check) -> str:
+    return f"{check.fix}: {check.command}" if check.command else check.fix
 
 
 def _cell(text: str) -> str:

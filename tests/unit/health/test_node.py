@@ -20,7 +20,7 @@ from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
-from muster.health.subjects import checks, subjects
+from muster.health.subjects import subjects
 from muster.health.traits import traits
 from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
@@ -93,7 +93,7 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
 
 def test_every_check_has_its_case() -> None:
     found = {line.split()[1] for case in load_cases(HERE / "cases/judge").values() for line in case["findings"]}
-    wanted = {check.id for name in subjects() if name != "gpu" for check in checks(name)}
+    wanted = {check.id for name, subject in subjects().items() if name != "gpu" for check in subject.CHECKS}
     assert found == wanted, "each check of a node has a case in which it finds something"
 
 
@@ -102,7 +102,7 @@ def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> N
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {check.id for subject in subjects() for check in checks(subject)}
+    names = {check.id for subject in subjects().values() for check in subject.CHECKS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):

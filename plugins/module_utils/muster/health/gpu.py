@@ -71,14 +71,15 @@ SMI_FAILED = Check(
     fires="it failed, or its answer cannot be read",
     fix="Run nvidia-smi on the node; what it says there is the cause",
 )
-CHECKS = (
-    *(HEALTH, LOST, COUNT_DIFFERS),
-    *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
-)
-LOOKS = ("gpu",)
 # What can be seen of GPUs that answer, only.
 PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
+CHECKS = (
+    *(HEALTH, LOST, COUNT_DIFFERS),
+    *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
+    *OF_LISTED,
+)
+LOOKS = ("gpu",)
 
 
 def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
-        yield from skip_all((*CHECKS, *OF_LISTED), why)
+        yield from skip_all(CHECKS, why)
         return
     for what, why in facts["skipped"].items():
         yield Skipped(id=what, why=why)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..verdict.check import Check, collect, skip_all
 from ..verdict.finding import FindingShape, Verdict, add_up
 from .facts import facts as facts_of
-from .subjects import checks, has_facts, subjects
+from .subjects import has_facts, subjects
 from .traits import traits
 
 if TYPE_CHECKING:
@@ -55,15 +55,16 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
 
 
 def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    subject = subjects()[name]
     if has_facts(name) and name not in facts:
-        yield from skip_all(checks(name), "it was not looked at")
+        yield from skip_all(subject.CHECKS, "it was not looked at")
     else:
-        yield from subjects()[name].judge(facts, request)
+        yield from subject.judge(facts, request)
 
 
 def looked_at(judged: Judged) -> list[str]:
     """Every id that could have been found. What is skipped as "gpu" is skipped with all that begin so."""
-    every = {check.id for name in subjects() for check in checks(name)}
+    every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)
     ran = {name for name in every if not any(name == each or name.startswith(f"{each}.") for each in left_out)}
     # What is skipped in one place may be found in another.

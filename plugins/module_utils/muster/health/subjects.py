@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ..verdict.check import Check
-
 # In this order people read what was found. A subject that is not named here follows by its name.
 ORDER = (
     *("host", "limits", "software", "environment", "jobs", "ras", "ethernet", "rdma", "pci", "kernel_log"),
@@ -53,9 +51,3 @@ def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
 def has_facts(name: str) -> bool:
     """Whether a subject has facts of its own, and is not judged from those of others alone."""
     return hasattr(subjects()[name], "facts_of") or name in subjects()[name].LOOKS
-
-
-def checks(name: str) -> list[Check]:
-    """Return all that a subject can find: its own checks, and those of the files that it names as its PARTS."""
-    subject = subjects()[name]
-    return [check for file in (subject, *getattr(subject, "PARTS", ())) for check in file.CHECKS]
