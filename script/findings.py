@@ -21,7 +21,7 @@ HEAD = """\
 What Muster can find, by id. The ids stay the same from one version to the next, so scripts and dashboards may go by
 them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a launch breaks, or computes wrongly) or
 `unknown` (it matters, and could not be told). What was not looked at is no finding: it is listed under `skipped`, with
-the reason. Written by script/findings.py from the code.
+the reason. Commands are as they are typed for inventory/lab. Written by script/findings.py from the code.
 
 """
 GROUPS = {
@@ -91,7 +91,9 @@ def _group(group: str, entries: dict[str, Check | Entry]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(text)
+    return " ".join(typed.split()).replace("|", r"\|")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.plan import masked
 
+from .terminal import terminal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -98,8 +100,9 @@ def last_bytes(text: str, count: int) -> str:
 
 
 def write_json(path: Path, value: Any, *, private: bool = False) -> None:
-    """Write a value; see write_text."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+    """Write a value, with the commands of its findings as they can be typed; see write_text."""
+    shape = terminal().shapes(value)
+    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
