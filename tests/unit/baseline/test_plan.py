@@ -5,16 +5,14 @@ A case without `seen` is a node that is as described. Kernel settings and units 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.baseline import plan as node_plan
 from muster.baseline.plan import Account, File, Key, Request, Seen, SeenAccount, SeenFile, Unit
 
-CASES = sorted((Path(__file__).parent / "cases/make_plan").glob("*.yml"))
 EVERYTHING = {
     "packages": [],
     "hold": [],
@@ -69,9 +67,8 @@ def seen_of(given: dict[str, Any]) -> Seen:
     )
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_plan(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "make_plan")
+def test_plan(case: dict[str, Any]) -> None:
     request = request_of({"units": [], **case["request"]})
     plan = node_plan.make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.report.run_verdict import joined
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.verdict.finding import Verdict
-
-CASES = sorted((Path(__file__).parent / "cases/joined").glob("*.yml"))
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +33,9 @@ def verdict_of(case: Mapping[str, Any]) -> Verdict:
     return add_up(findings, case.get("summary", ""), case.get("skipped", ()))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_step_adds_its_verdict(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
-    earlier = verdict_of(case["earlier"]) if "earlier" in case else {}
+@cases(__file__, "joined")
+def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
+    earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
     assert result["status"] == wanted["status"]

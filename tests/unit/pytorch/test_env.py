@@ -7,32 +7,23 @@ request: what the inventory says -> requirements and pip's arguments, or the ref
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.pytorch import env as pytorch_env
 from muster.pytorch.env import Environment, Observed, Request, Requirement
 
-CASES = Path(__file__).parent / "cases"
 REQUEST = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def request_of(case: dict[str, Any]) -> Request:
     return pytorch_env.make_request(**{**REQUEST, **case.get("request", {})})
 
 
-@cases("request")
+@cases(__file__, "request")
 def test_request(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
@@ -46,7 +37,7 @@ def test_request(case: dict[str, Any]) -> None:
     assert pytorch_env.is_environment(request.name)
 
 
-@cases("plan")
+@cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
     request = request_of(case)
     good = {pin.name: pin.version for pin in request.requirements}
@@ -87,7 +78,7 @@ def test_plan(case: dict[str, Any]) -> None:
     }
 
 
-@cases("judge")
+@cases(__file__, "judge")
 def test_judge(case: dict[str, Any]) -> None:
     findings = pytorch_env.judge("node1", request_of(case), case["look"])
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["findings"]
@@ -95,7 +86,7 @@ def test_judge(case: dict[str, Any]) -> None:
     assert all(one.fix["text"] for one in findings if one.status in ("fail", "warn"))
 
 
-@cases("pip")
+@cases(__file__, "pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
     request = replace(request_of(case), locked=case.get("locked", {}))
     what, fix = pytorch_env.explain_pip(case["output"], request)

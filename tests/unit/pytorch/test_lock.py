@@ -8,23 +8,16 @@ the environments that are in the lock then, and what is different, for people.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.pytorch import env, lock
 from muster.pytorch.lock import Ask, LockError, Section, Wheel
 
-CASES = Path(__file__).parent / "cases"
 PYTHON, MACHINE = "3.12", "x86_64"
 ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize("case", [yaml.safe_load(p.read_text()) for p in paths], ids=[p.stem for p in paths])
 
 
 def ask_of(given: dict[str, Any]) -> Ask:
@@ -51,7 +44,7 @@ def told(section: Section) -> str:
     return f"{section.title}: {', '.join(section.asked)}"
 
 
-@cases("choose")
+@cases(__file__, "choose")
 def test_choose(case: dict[str, Any]) -> None:
     sections = [section_of(given) for given in case["lock"]]
     choice = lock.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
@@ -61,7 +54,7 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
-@cases("refuse")
+@cases(__file__, "refuse")
 def test_refuse(case: dict[str, Any]) -> None:
     text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])
     assert len(lock.parse(text)) == 2
@@ -72,7 +65,7 @@ def test_refuse(case: dict[str, Any]) -> None:
     assert str(refusal.value) == case["refusal"]
 
 
-@cases("update")
+@cases(__file__, "update")
 def test_update(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])

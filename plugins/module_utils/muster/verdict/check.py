@@ -82,6 +82,11 @@ class Judged(NamedTuple):
     findings: list[Finding]
     skipped: list[Skipped]
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing stands against what was looked at."""
+        return all(finding.status == "pass" for finding in self.findings)
+
 
 def collect(said: Iterable[Said]) -> Judged:
     judged = Judged([], [])
