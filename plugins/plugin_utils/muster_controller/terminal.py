@@ -11,6 +11,8 @@ from ansible import context
 
 from muster.verdict.commands import COMMAND, Terminal, quotes
 
+from .variables import project_root
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,7 +23,8 @@ OUTPUT = ("stdout", "stderr")
 def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
     """The terminal that this run was started from. options: the command line's, where they are not Ansible's own."""
     sources = (context.CLIARGS if options is None else options).get("inventory") or ()
-    return Terminal(_prefix(), tuple(source if "," in source else short(source) for source in sources))
+    inventories = tuple(source if "," in source else short(source) for source in sources)
+    return Terminal(_prefix(), inventories, "" if Path.cwd() == project_root() else f"{short(str(project_root()))}/")
 
 
 def typed(text: str, result: Mapping[str, Any] | None = None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import UNREACHABLE
+from ..verdict.commands import ping
 from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
 
@@ -77,7 +78,7 @@ def every_finding(nodes: Nodes) -> list[Finding]:
             name,
             f"it could not be looked at: {why}",
             "Look why with",
-            f"ansible {name} -m ansible.builtin.ping -vvv",
+            ping(name),
         )
         for name, why in nodes.lost.items()
     ]

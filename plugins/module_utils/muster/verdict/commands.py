@@ -57,11 +57,12 @@ class Terminal:
     """Where commands are typed.
 
     prefix: what stands before the programs of Ansible's environment, such as .venv/bin/; nothing where the PATH leads
-    to them. inventories: each -i of the run.
+    to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
     """
 
     prefix: str = ""
     inventories: tuple[str, ...] = ()
+    folder: str = ""
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -93,10 +94,11 @@ class Terminal:
 
     def _typed(self, command: re.Match[str]) -> str:
         if command["books"]:
-            return f"{self.program('ansible-playbook')} {command['books']}{self.inventory_arguments}"
+            books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
+            return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"
         if command["node"]:
             return f"{self.program('ansible')} {command['node']}{self.inventory_arguments}"
-        return f"{self.program('python')} {command['tool']}"
+        return f"{self.program('python')} {shlex.quote(self.folder + command['tool'])}"
 
 
 def quotes(value: Any) -> Iterator[str]:
