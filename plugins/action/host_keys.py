@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 AT_ONCE = 32
-TRUST_BOOK = "playbooks/trust.yml"
-TRUST = playbook(TRUST_BOOK)
+TRUST = playbook("playbooks/trust.yml")
 
 
 class ActionModule(ActionBase):
@@ -115,9 +114,9 @@ class ActionModule(ActionBase):
         try:
             answer = Display().prompt_until(f"\n{question} [yes/no]")
         except (AnsiblePromptNoninteractive, AnsiblePromptInterrupt):
-            command = playbook(
-                TRUST_BOOK, trust_confirmed="true", **({"trust_replace": ",".join(replace)} if replace else {})
-            )
+            command = playbook("playbooks/trust.yml", trust_confirmed="true")
+            if replace:
+                command = playbook("playbooks/trust.yml", trust_confirmed="true", trust_replace=",".join(replace))
             raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {command}") from None
         if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
             raise AnsibleActionFail("Nothing was pinned.")
