@@ -1,4 +1,4 @@
-"""Every command that the code, the docs and the comments of playbooks show can be typed: each is checked, or says why not.
+"""Every command that code, docs and comments of playbooks show can be typed: each is checked, or it is said why not.
 
 Of the code: each call of the functions in muster.verdict.commands, and each literal command beside them, which only
 YAML may hold. Of the docs: blocks of commands, and commands in backticks.

@@ -17,7 +17,7 @@ import pytest
 from muster.launch.plan import MASK
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
-from muster_controller.logs import write_json
+from muster_controller.artifacts import write_json
 from muster_controller.page import rewrite_page
 from muster_controller.reporter import FIRST_CONTACT, Reporter, reason, shown
 
