@@ -73,6 +73,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
@@ -178,7 +179,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     verifies = module.params["mode"] == "verify"
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with container_toolkit_mode=manage"
+        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', container_toolkit_mode='manage')}"
         raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {fix}"))
     if plan.steps and not module.check_mode:
         act(plan)

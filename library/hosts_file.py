@@ -84,6 +84,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import hosts_file as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,7 +194,7 @@ def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
         verify(
             cluster,
             names,
-            "Run ansible-playbook site.yml --tags network with cluster_hosts_mode=manage, "
+            f"Run {playbook('site.yml', tags='network', cluster_hosts_mode='manage')}, "
             f"or put the right lines into {path} yourself",
         )
         return {"changed": False, "names": names, "reasons": []}

@@ -83,6 +83,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
 DEVICES = "/sys/class/infiniband"
@@ -186,7 +187,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         module.warn(f"{module.params['node']}: {sentence}.")
     changed = bool(after.differences)
     if changed and module.params["mode"] == "verify":
-        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
+        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
         raise ConfError(f"{'; '.join(after.differences)}. {fix}")
     if changed and not module.check_mode:
         write_conf(after.text)

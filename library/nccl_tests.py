@@ -106,6 +106,7 @@ from typing import IO, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 
 LINES_TOLD = 8
 
@@ -121,7 +122,7 @@ class Builder:
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
-            fix = "Run the baseline first: ansible-playbook site.yml --tags baseline"
+            fix = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
             raise BuildError(f"there is no user {user}. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}

@@ -64,6 +64,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster.verdict.commands import playbook
 
 # sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
 AT_ONCE = 6
@@ -115,7 +116,7 @@ def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
 def prove(params: dict[str, Any]) -> dict[str, Any]:
     members = {given["name"]: ssh_mesh.member_of(given) for given in params["members"]}
     not_tried = {
-        name: "it took no part in this run: run playbooks/network.yml with it"
+        name: f"it took no part in this run: run {playbook('playbooks/network.yml')} with it"
         for name, member in members.items()
         if not member.seen
     }

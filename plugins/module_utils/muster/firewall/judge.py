@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import table as firewall_table
 from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .look import Look
     from .model import Opening, Request
     from .plan import Plan
+
+MANAGE = playbook("playbooks/network.yml", firewall_mode="manage")
 
 LAUNCH_BLOCKED = Check(
     "firewall.launch.blocked",
@@ -60,7 +63,7 @@ BOOT = Check(
     "firewall.boot",
     reads="the units and the files of the firewall",
     fires="what is in force is not so after a restart, or a change waits for its confirmation (fail)",
-    fix="Run playbooks/network.yml again",
+    fix=f"Run {playbook('playbooks/network.yml')} again",
 )
 UNREADABLE = Check(
     "firewall.unknown",
@@ -380,7 +383,7 @@ def _close(look: Look, outcome: Outcome) -> tuple[str, str]:
     number = ufw_number(look, outcome)
     if number:
         return "Remove that rule", f"ufw delete {number}"
-    return 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule', ""
+    return f"Run {MANAGE}, or correct that rule", ""
 
 
 def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
@@ -401,7 +404,7 @@ def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
         )
     if len(words) > 2:
         return "Remove that rule on the node", f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}"
-    return 'Run playbooks/network.yml with firewall_mode "manage", or let it in in the site\'s own rules', ""
+    return f"Run {MANAGE}, or let it in in the site's own rules", ""
 
 
 def ufw_number(look: Look, outcome: Outcome) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..pytorch.env import PYTORCH_WHEELS
+from ..verdict.commands import tool
 from . import packages, reasons
 from .model import Choice, NodeStack, Refusal, Stack
 from .modules import build_of, module_choices, module_refusals, modules_of, source_of
@@ -42,7 +43,7 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
         release = table.releases[newest]
         warnings.append(
             f"PyTorch {request.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
-            "run script/torch_rows.py."
+            f"run {tool('torch_rows.py')}."
         )
     if release is None:
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 # The driver that each major version of CUDA needs at least (NVIDIA's CUDA compatibility guide, minor-version
 # compatibility). The same as in roles/gpu_stack/files/versions.yml; a test holds both equal.
 FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-PYTORCH = "ansible-playbook site.yml --tags pytorch"
-GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
+PYTORCH = playbook("site.yml", tags="pytorch")
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
