@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
 # Seconds. What is waited for stays as it is once it is so, and a machine may be busy: this only ends what went wrong.
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
