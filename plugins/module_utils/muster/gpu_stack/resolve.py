@@ -54,7 +54,7 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
 
 
 def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
-    known = table.packages["cuda_toolkit"]
+    known = table.cuda_toolkits
     fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..known.rows import CUDA_FLOORS
 from ..verdict.entry import Entry
 from ..verdict.finding import evidence
 from .judged import Judged
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from .judged import Outcome
 
-# The driver that each major version of CUDA needs at least (NVIDIA's CUDA compatibility guide, minor-version
-# compatibility). The same as in roles/gpu_stack/files/versions.yml; a test holds both equal.
-FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 PYTORCH = "ansible-playbook site.yml --tags pytorch"
 GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
 
@@ -169,7 +167,7 @@ def _cuda(out: Judged, said: Mapping[str, Any], facts: Mapping[str, Any], reques
 
 
 def _driver(out: Judged, cuda: str, driver: str) -> None:
-    floor = FLOORS.get(cuda.partition(".")[0])
+    floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
         out.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table", "sw.cuda.driver_old")
     elif numbers(driver) < numbers(floor):
