@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from ..verdict.entry import Entry
 from ..verdict.finding import Finding, evidence
 from . import table as firewall_table
-from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
 from .openings import openings, training_interface
 from .published import published
+from .walk import Outcome, Packet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
