@@ -72,8 +72,6 @@ asked:
   returned: success
   type: list
   elements: str
-installs: {description: Packages that were installed or moved and their versions., returned: success, type: dict}
-removes: {description: Packages that were removed., returned: success, type: list, elements: str}
 """
 
 import os
@@ -177,8 +175,6 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     return {
         "changed": not answer.does_nothing,
         "asked": [word for word in words if not word.startswith("--")],
-        "installs": dict(answer.installs),
-        "removes": list(answer.removes),
         "diff": {"before": lines(before), "after": lines(answer.installs)},
     }
 

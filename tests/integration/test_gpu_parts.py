@@ -170,8 +170,8 @@ def test_toolkits_lie_side_by_side_and_brought_no_driver(
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    told = brought.results("Look at the toolkits")["node1"]["told"]
-    assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in told
+    notes = brought.results("Look at the toolkits")["node1"]["notes"]
+    assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 
 def test_each_part_has_one_version_and_no_upgrade_moves_it(brought: Result, node: Machine) -> None:

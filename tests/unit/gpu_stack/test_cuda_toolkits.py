@@ -35,7 +35,7 @@ def test_plan(path: Path) -> None:
     assert plan.default == case.get("leads_to", "")
     assert plan.differences == case.get("differences", [])
     assert plan.problems == case.get("problems", [])
-    assert plan.told == case.get("told", [])
+    assert plan.notes == case.get("notes", [])
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

@@ -81,8 +81,8 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
         instead = nearest(case, release)
-        told = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in told))
+        refusals = dict.fromkeys(found.refusals)
+        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in refusals))
     nccl, cudnn = release.variants[found.variant]
     stack = Stack(
         torch=release.version,
