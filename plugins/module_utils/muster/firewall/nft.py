@@ -113,11 +113,11 @@ class _Rules:
 
     def effect(self, table: tuple[str, str], statement: Json, unsure: Step) -> Step:
         """Return what the end of a rule does; `unsure` where that is not known."""
-        kind, about = next(iter(statement.items()), ("", {}))
+        kind = next(iter(statement), "")
         if kind in ENDS:
             return replace(unsure, verdict=ENDS[kind])
         if kind in ("jump", "goto"):
-            return led(unsure, walk(self.steps(table, about["target"])), goto=kind == "goto")
+            return led(unsure, walk(self.steps(table, statement[kind]["target"])), goto=kind == "goto")
         return unsure
 
     def match(self, table: tuple[str, str], about: Mapping[str, Any]) -> bool | None:
@@ -147,7 +147,7 @@ class _Rules:
     def value(self, left: Any) -> Any:
         """What the packet has there; () for a field that it cannot have, none where that is not known."""
         packet = self.packet
-        ((kind, about),) = left.items() if isinstance(left, dict) else (("", None),)
+        ((kind, about),) = left.items() if isinstance(left, dict) else (("", {}),)
         if kind == "meta":
             return {
                 "iif": packet.interface,

@@ -6,7 +6,7 @@ Decided from the request and the look alone; nothing is read or changed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
 from .look import foreign_chains
@@ -30,16 +30,36 @@ BUILTINS = ("INPUT", "FORWARD", "OUTPUT")
 HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track")
 
 
+class Step(TypedDict, total=False):
+    """A step of muster_node/programs/firewall.py: `write` a path, `remove` one, or `run` a command.
+
+    text: what is written, or what the command reads.
+    """
+
+    write: str
+    remove: str
+    run: list[str]
+    text: str
+    mode: int
+
+
+class Undo(TypedDict):
+    """A command of the guard. text: which of the plan's texts it reads; empty for none."""
+
+    argv: list[str]
+    text: str
+
+
 @dataclass
 class Plan:
-    """The steps for the node, and what the guard needs to undo them. before and after tell both states to people."""
+    """The steps for the node, and what the guard needs to undo them. before and after: both states, for people."""
 
     backend: str
     packages: list[str] = field(default_factory=list)
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
-    undo: list[dict[str, Any]] = field(default_factory=list)
+    undo: list[Undo] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     tables: dict[int, Tables] = field(default_factory=dict)
