@@ -40,7 +40,7 @@ FINDINGS = {
     ),
     "firewall.ssh.blocked": Entry(
         "the rules in force, for the way that Ansible came in",
-        "ssh is not let in (fail), or that cannot be told (unknown)",
+        "ssh is not let in (fail), or that cannot be known (unknown)",
         "Change the rule that is named",
     ),
     "firewall.service.open": Entry(
@@ -393,7 +393,7 @@ def _family(address: str) -> str:
 
 def _stopper(look: Look, outcome: Outcome) -> str:
     number = ufw_number(look, outcome)
-    return f"ufw's rule [{number}], {_ufw_told(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
+    return f"ufw's rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
 
 
 def _opener(look: Look, outcome: Outcome) -> str:
@@ -458,8 +458,8 @@ def ufw_number(look: Look, outcome: Outcome) -> int:
     return 0
 
 
-def _ufw_told(look: Look, number: int) -> str:
+def _ufw_in_words(look: Look, number: int) -> str:
     if look.ufw is None:
         return ""
     entries = [*look.ufw.entries("user.rules"), *look.ufw.entries("user6.rules")]
-    return entries[number - 1].told if number <= len(entries) else ""
+    return entries[number - 1].in_words if number <= len(entries) else ""

@@ -179,7 +179,7 @@ def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
         plan.before.append("ufw: not installed")
         plan.after.append("ufw: active")
         for version in (4, 6):
-            plan.after += [entry.told for entry in ufw_entries(found, version)]
+            plan.after += [entry.in_words for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
         raise RequestError(
@@ -243,8 +243,8 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
         raise RequestError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
     wanted = ufw.with_entries(there, merged)
-    plan.before += [entry.told for entry in there.entries]
-    plan.after += [entry.told for entry in merged]
+    plan.before += [entry.in_words for entry in there.entries]
+    plan.after += [entry.in_words for entry in merged]
     plan.tables[version] = parse_save(ufw.render_rules(wanted))
     if merged != there.entries:
         plan.write(path, ufw.render_rules(wanted), 0o640)
@@ -293,7 +293,7 @@ def _versions(there: Ufw) -> tuple[int, ...]:
 
 
 def _lets_all_in(look: Look, version: int) -> bool:
-    """Whether the last word on what comes in is yes, which ufw's settings cannot tell."""
+    """Whether the last word on what comes in is yes, which ufw's settings do not show."""
     chain = look.tables[version].get("filter", {}).get("INPUT")
     return chain is not None and chain.policy == "ACCEPT"
 

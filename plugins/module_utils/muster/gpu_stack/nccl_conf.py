@@ -149,7 +149,7 @@ def taken_unasked(up: Sequence[str]) -> list[str]:
 def _fabrics(seen: Seen) -> dict[str, list[RdmaPort]]:
     """Return the active ports by what they are connected to. NCCL itself leaves out ports that are not active.
 
-    InfiniBand's subnets tell each other apart by their prefix. On Ethernet nothing does: rails of one fabric have
+    InfiniBand's subnets differ in their prefix. On Ethernet nothing does: rails of one fabric have
     subnets of their own.
     """
     fabrics: dict[str, list[RdmaPort]] = defaultdict(list)

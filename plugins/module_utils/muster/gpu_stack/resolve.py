@@ -83,14 +83,13 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
         instead = nearest(case, release)
         refusals = dict.fromkeys(found.refusals)
         return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in refusals))
-    nccl, cudnn = release.variants[found.variant]
+    nccl, _ = release.variants[found.variant]
     stack = Stack(
         torch=release.version,
         variant=found.variant,
         index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
         cuda=found.cuda,
         nccl=nccl,
-        cudnn=cudnn,
         branch=found.branch.number,
         driver=case.request.driver if "." in case.request.driver else "",
         choices=tuple(reasons.choices(case, found, found.branch)),

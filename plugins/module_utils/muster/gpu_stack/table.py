@@ -29,7 +29,7 @@ def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Release:
-    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source tells."""
+    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source says."""
 
     version: str
     default: str

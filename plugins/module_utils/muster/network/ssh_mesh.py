@@ -27,7 +27,7 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """A file in which it cannot be told where our block ends."""
+    """A file of which nobody knows where our block ends."""
 
 
 @dataclass(frozen=True)

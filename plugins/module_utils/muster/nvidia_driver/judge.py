@@ -119,7 +119,7 @@ def _signed(plan: Plan, request: Request, seen: Seen) -> None:
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
             said = f"its module for {name} is not signed, and Secure Boot lets no such module in"
             # What apt brings may be signed; otherwise the node must not be started with it.
-            plan.differs("disk" if request.driver else "broken", f"{said}: docs/gpu_driver.md tells the steps")
+            plan.differs("disk" if request.driver else "broken", f"{said}: docs/gpu_driver.md has the steps")
 
 
 def _answers(plan: Plan, seen: Seen) -> None:
@@ -133,8 +133,8 @@ def _answers(plan: Plan, seen: Seen) -> None:
         said = f": {smi['said']}" if smi["said"] else ""
         plan.differs("broken", f"{smi['why']}{said}. What the kernel says of it: journalctl -k -g 'NVRM|Xid'")
     elif len(smi["gpus"]) < wanted:
-        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi tells of {len(smi['gpus'])}"
-        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' tells why")
+        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi lists {len(smi['gpus'])}"
+        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' shows why")
 
 
 def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
