@@ -38,6 +38,16 @@ def _no_run_goes_on() -> Iterator[None]:
         os.environ[runs.VARIABLE] = before
 
 
+@pytest.fixture(autouse=True)
+def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The PATH leads to the ansible-playbook of this run, which is none here."""
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+
+
 def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
     """A run of a cluster of two nodes."""
     reporter = Reporter()

@@ -19,7 +19,7 @@ from cases import cases, load_cases
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
-from muster.health.software import FLOORS, has_code
+from muster.health.software import has_code
 from muster.health.subjects import subjects
 from muster.health.traits import traits
 from muster.verdict.check import collect
@@ -137,11 +137,6 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
     seen = facts(looks, request)
     assert node.judge(seen, request)["verdict"]["coverage"]["skipped"]
     assert traits(seen, request)["torch"] is None
-
-
-def test_the_drivers_that_cuda_needs_are_those_of_the_resolver() -> None:
-    table = yaml.safe_load((HERE.parents[2] / "roles/gpu_stack/files/versions.yml").read_text())
-    assert table["cuda"]["floor"] == FLOORS
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import UNREACHABLE
 from ..net_probe.reach import MASTER_PORT_FOREIGN
+from ..verdict.commands import ping
 from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
 from .jobs import PORT_HELD
@@ -79,7 +80,7 @@ def every_finding(nodes: Nodes) -> list[Finding]:
             name,
             f"it could not be looked at: {why}",
             "Look why with",
-            f"ansible {name} -m ansible.builtin.ping -vvv",
+            ping(name),
         )
         for name, why in nodes.lost.items()
     ]

@@ -173,7 +173,7 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
     off = []
     for gpu in node.gpus:
         model = model_of(gpu["name"])
-        if gpu["ecc"]["on"] is False and model and model.ecc:
+        if gpu["ecc"]["on"] is False and model:
             off.append(gpu)
     if off:
         yield ECC_OFF.warn(

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import environment
 
@@ -248,7 +249,7 @@ def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             node,
             f"NCCL would use InfiniBand and Ethernet adapters together ({shown})",
             "Name those of the training in nccl_conf (NCCL_IB_HCA), then type",
-            "ansible-playbook site.yml --tags gpu_stack",
+            playbook("site.yml", tags="gpu_stack"),
             observed=shown,
             expected="one kind",
         )
