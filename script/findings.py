@@ -20,7 +20,7 @@ HEAD = """\
 
 What Muster can find, by id. The ids stay the same from one version to the next, so scripts and dashboards may go by
 them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a launch breaks, or computes wrongly) or
-`unknown` (it matters, and could not be told). What was not looked at is no finding: it is listed under `skipped`, with
+`unknown` (it matters, and could not be known). What was not looked at is no finding: it is listed under `skipped`, with
 the reason. Written by script/findings.py from the code.
 
 """
