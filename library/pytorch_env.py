@@ -259,6 +259,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import peer_files as peer_domain
 from ansible.module_utils.muster.pytorch import env as domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 from ansible.module_utils.muster_node.pytorch.root import Interpreter, LookedAs, PytorchError, PytorchRoot, ask_python
 from ansible.module_utils.muster_node.pytorch.wheelhouse import Wheelhouse, sources_of
@@ -414,7 +415,7 @@ class Manager:
         if not self.python.ensurepip:
             raise PytorchError(
                 f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
-                "Run the baseline first: ansible-playbook site.yml --tags baseline",
+                f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
             )
 
     def _plan(self) -> tuple[domain.Observed, domain.Plan]:

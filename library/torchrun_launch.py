@@ -99,9 +99,6 @@ EXAMPLES = r"""
       NCCL_DEBUG: WARN
     chdir: /srv/project
     stall_timeout: 600
-    rendezvous_timeout: 120
-    stop_timeout: 5
-    min_free_mb: 64
     show_rank: 0
   become: true
   run_once: true

@@ -20,8 +20,8 @@ HEAD = """\
 
 What Muster can find, by id. The ids stay the same from one version to the next, so scripts and dashboards may go by
 them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a launch breaks, or computes wrongly) or
-`unknown` (it matters, and could not be known). What was not looked at is no finding: it is listed under `skipped`, with
-the reason. Written by script/findings.py from the code.
+`unknown` (it matters, and could not be found out). What was not looked at is no finding: it is listed under `skipped`,
+with the reason. Commands are as they are typed for inventory/lab. Written by script/findings.py from the code.
 
 """
 
@@ -81,7 +81,9 @@ def _fix(entry: Check | Entry) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(text)
+    return " ".join(typed.split()).replace("|", r"\|")
 
 
 if __name__ == "__main__":

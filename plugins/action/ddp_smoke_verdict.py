@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster.launch import smoke
-from muster_controller.logs import write_json
+from muster_controller.artifacts import write_json
 from muster_controller.runs import add_verdict
 
 

@@ -48,18 +48,7 @@ class ActionModule(ActionBase):
                 raise AnsibleError(f"{name}: {variable} {error}.")
             nodes[name] = reading.values
         cluster = next(iter(nodes.values()), {})
-        specs = [
-            NodeSpec(
-                name,
-                own["cluster_address"],
-                own["cluster_torchrun"],
-                interface=own["cluster_interface"],
-                gpus=own["cluster_gpus"],
-                nproc=own["cluster_nproc_per_node"],
-                quarantined=own["cluster_quarantined"],
-            )
-            for name, own in nodes.items()
-        ]
+        specs = [NodeSpec.read(name, own) for name, own in nodes.items()]
         launched = participants(specs, cluster.get("cluster_launch_nodes", []))
         backend = chosen_backend(cluster["cluster_backend"], launched)
         return {

@@ -14,8 +14,8 @@ from ansible.plugins.action import ActionBase
 from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
+from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
-from muster_controller.logs import write_json
 from muster_controller.runs import add_verdict, run_folder
 
 if TYPE_CHECKING:

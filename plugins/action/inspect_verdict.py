@@ -14,8 +14,8 @@ from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
+from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
-from muster_controller.logs import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

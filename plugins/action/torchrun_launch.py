@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +14,24 @@ from ansible.utils.display import Display
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome as judging
+from muster.launch import outcome
+from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
-from muster.verdict.finding import Finding, as_lines
-from muster.verdict.words import plural
+from muster.launch.text import describe, failure_text, headline
+from muster_controller.artifacts import point_latest
 from muster_controller.connection import connect
-from muster_controller.logs import LogBook, point_latest
+from muster_controller.documentation import argument_spec
+from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
 from muster_controller.runs import add_verdict, launch_id
-from muster_controller.supervisor import Outcome, Settings, Supervisor
+from muster_controller.settings import Settings
+from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from muster.launch.outcome import Record
 
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/launch.py"
 
@@ -39,24 +43,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            argument_spec={
-                "script": {"type": "str", "default": ""},
-                "script_src": {"type": "path", "default": ""},
-                "script_args": {"type": "list", "elements": "str", "default": []},
-                "env": {"type": "dict", "default": {}},
-                "chdir": {"type": "path", "default": ""},
-                "stall_timeout": {"type": "float", "default": 0.0},
-                "rendezvous_timeout": {"type": "int", "default": 120},
-                "stop_timeout": {"type": "int", "default": 5},
-                "min_free_mb": {"type": "int", "default": 64},
-                "show_rank": {"type": "int", "default": -1},
-                "detached": {"type": "bool", "default": False},
-                "time_limit": {"type": "int", "default": 0},
-                "attach": {"type": "str", "default": ""},
-                "stop": {"type": "str", "default": ""},
-            }
-        )
+        _, options = self.validate_argument_spec(argument_spec=argument_spec("torchrun_launch"))
         try:
             plan, cluster = self.plan(options, task_vars)
         except PlanError as exc:
@@ -68,7 +55,7 @@ class ActionModule(ActionBase):
         return result
 
     def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The plan, and the head node's reading of the whole cluster's variables."""
+        """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
             raise PlanError(["The inventory has no gpu_nodes."])
@@ -78,96 +65,102 @@ class ActionModule(ActionBase):
             raise PlanError(["A detached launch needs a time limit in seconds: set launch_time_limit."])
         known = options["attach"] or options["stop"]
         if known:
-            return kept_plan(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"], known, names), cluster
-        source = options["script_src"]
-        if source and not Path(source).is_file():
-            raise PlanError([f"{source} is not a file on the controller (script_src)."])
-        request = LaunchRequest(
-            cluster=cluster["cluster_name"],
-            launch_id=launch_id(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
-            user=cluster["cluster_user"],
-            script=source or options["script"],
-            script_is_sent=bool(source),
-            args=options["script_args"],
-            env={name: str(value) for name, value in options["env"].items()},
-            backend=cluster["cluster_backend"],
-            port=cluster["cluster_master_port"],
-            nodes=cluster["cluster_launch_nodes"],
-            chdir=options["chdir"],
-            run_root=cluster["cluster_run_root"],
-            rendezvous_timeout=options["rendezvous_timeout"],
-        )
-        inventory = [
-            NodeSpec(
-                name=name,
-                address=own["cluster_address"],
-                torchrun=own["cluster_torchrun"],
-                interface=own["cluster_interface"],
-                gpus=own["cluster_gpus"],
-                nproc=own["cluster_nproc_per_node"],
-                quarantined=own["cluster_quarantined"],
-            )
-            for name, own in variables.items()
-        ]
-        return build_plan(request, inventory), cluster
+            return kept_plan(cluster_folder(cluster), known, names), cluster
+        inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
+        return build_plan(request_of(options, cluster), inventory), cluster
 
     def launch(
         self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]
     ) -> dict[str, Any]:
-        folder = Path(cluster["cluster_artifacts_dir"]) / plan["cluster"] / plan["launch_id"]
+        folder = cluster_folder(cluster) / plan["launch_id"]
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         logs = LogBook(folder, plan, progress.on_line)
         logs.keep_plan(plan)
         point_latest(folder)
-        source = Path(options["script_src"]) if options["script_src"] else None
-        program = PROGRAM.read_text(encoding="utf-8")
-        settings = Settings(
-            program=program,
-            user=cluster["cluster_user"],
-            stop_timeout=options["stop_timeout"],
-            stall_timeout=options["stall_timeout"],
-            rendezvous_timeout=options["rendezvous_timeout"],
-            min_free_bytes=options["min_free_mb"] * 1_000_000,
-            keep=cluster["cluster_run_keep"],
-            detached=options["detached"] or bool(options["attach"]),
-            time_limit=options["time_limit"],
-            chdir=options["chdir"],
-            script_name=source.name if source else "",
-            script_body=source.read_bytes() if source else b"",
-        )
+        settings = settings_of(options, cluster)
         progress.say(headline(plan))
-        connections = {entry["node"]: connect(self, entry["node"], task_vars, program) for entry in plan["nodes"]}
+        connections = {
+            entry["node"]: connect(self, entry["node"], task_vars, settings.program) for entry in plan["nodes"]
+        }
         supervisor = Supervisor(plan, connections, settings, logs, progress.say)
         if options["stop"]:
-            ended = supervisor.end()
+            record = supervisor.end()
         elif options["attach"]:
-            ended = supervisor.attach()
+            record = supervisor.attach()
         else:
-            ended = supervisor.launch()
+            record = supervisor.launch()
         progress.clear()
-        verdict = judge(ended, folder)
+        verdict = outcome.judge(record, str(folder / "logs"))
         add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
         result = {
             "changed": False,
-            # Left running, or ended by the user's own word, is what was asked for.
-            "failed": verdict["status"] not in ("healthy", "degraded")
-            and not (
-                ended.decision.kind == "detached" or (options["stop"] and not ended.leftovers and not ended.unseen)
-            ),
+            "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
-            "plan": masked(ended.plan),
+            "plan": masked(record.plan),
             "events": logs.events,
             "artifacts": str(folder),
             "timing": {
-                "began": ended.began,
-                "notices": ended.notices,
-                "noticed": ended.noticed,
-                "cleaned": ended.cleaned,
+                "began": record.began,
+                "notices": record.notices,
+                "noticed": record.noticed,
+                "cleaned": record.cleaned,
             },
         }
         if result["failed"]:
             result["msg"] = failure_text(verdict)
         return result
+
+
+def cluster_folder(cluster: dict[str, Any]) -> Path:
+    """Where the controller keeps the runs of the cluster."""
+    return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
+
+
+def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+    """What is to be launched. Raises PlanError."""
+    source = options["script_src"]
+    if source and not Path(source).is_file():
+        raise PlanError([f"{source} is not a file on the controller (script_src)."])
+    return LaunchRequest(
+        cluster=cluster["cluster_name"],
+        launch_id=launch_id(cluster_folder(cluster)),
+        user=cluster["cluster_user"],
+        script=source or options["script"],
+        script_is_sent=bool(source),
+        args=options["script_args"],
+        env={name: str(value) for name, value in options["env"].items()},
+        backend=cluster["cluster_backend"],
+        port=cluster["cluster_master_port"],
+        nodes=cluster["cluster_launch_nodes"],
+        chdir=options["chdir"],
+        run_root=cluster["cluster_run_root"],
+        rendezvous_timeout=options["rendezvous_timeout"],
+    )
+
+
+def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
+    source = Path(options["script_src"]) if options["script_src"] else None
+    return Settings(
+        program=PROGRAM.read_text(encoding="utf-8"),
+        user=cluster["cluster_user"],
+        stop_timeout=options["stop_timeout"],
+        stall_timeout=options["stall_timeout"],
+        rendezvous_timeout=options["rendezvous_timeout"],
+        min_free_bytes=options["min_free_mb"] * 1_000_000,
+        keep=cluster["cluster_run_keep"],
+        detached=options["detached"] or bool(options["attach"]),
+        time_limit=options["time_limit"],
+        chdir=options["chdir"],
+        script_name=source.name if source else "",
+        script_body=source.read_bytes() if source else b"",
+    )
+
+
+def as_requested(record: Record, options: dict[str, Any]) -> bool:
+    """Whether it was left running, or ended everywhere by the user's own word."""
+    if options["stop"]:
+        return not record.leftovers and not record.unseen
+    return record.decision is not None and record.decision.ending is Ending.DETACHED
 
 
 def kept_plan(folder: Path, name: str, nodes: list[str]) -> dict[str, Any]:
@@ -183,56 +176,3 @@ def kept_plan(folder: Path, name: str, nodes: list[str]) -> dict[str, Any]:
     if missing:
         raise PlanError([f"{', '.join(missing)} took part in {name}, and is not in gpu_nodes any more."])
     return plan
-
-
-def headline(plan: dict[str, Any]) -> str:
-    parts = [f"{entry['node']} {rank_range(entry['ranks'])}" for entry in plan["nodes"]]
-    shown = ", ".join(parts[:8]) + (f", and {len(parts) - 8} nodes more" if len(parts) > 8 else "")
-    return (
-        f"launch {plan['launch_id']}: {plural(plan['world_size'], 'rank')} ({shown}),"
-        f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
-    )
-
-
-def rank_range(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
-
-
-def judge(ended: Outcome, folder: Path) -> dict[str, Any]:
-    return judging.judge(
-        ended.plan,
-        judging.Ending(
-            decision=ended.decision,
-            preflight=ended.findings,
-            reports=ended.reports,
-            stop_began=ended.stop_began,
-            stalled=ended.stalled,
-            leftovers=ended.leftovers,
-            unseen=ended.unseen,
-            log_dir=str(folder / "logs"),
-        ),
-    )
-
-
-def failure_text(verdict: dict[str, Any]) -> str:
-    """The summary; below it every reason where there are several, and what proves them."""
-    findings = [Finding(**finding) for finding in verdict["findings"] if finding["status"] != "pass"]
-    reasons = as_lines(findings)
-    parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]
-    for finding in findings:
-        parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding.evidence]
-    return "\n".join(parts)
-
-
-def describe(plan: dict[str, Any]) -> str:
-    """The plan for people: each node's environment and command, as they could be typed there."""
-    lines = [headline(plan)]
-    for entry in plan["nodes"]:
-        lines += [
-            "",
-            f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
-        ]
-        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
-        lines += [f"  {name}=<{how}> \\" for name, how in sorted(entry["from_node"].items())]
-        lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
-    return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_node import make_gpu_node
 from machines import find_machine, run_playbook
-from paths import INVENTORY, ROOT, SANDBOX
+from paths import ROOT, SANDBOX, SANDBOXES
 from served import Served
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def play(
     cmdline = " ".join([*files, requested.pop("cmdline", "")])
     run = folder / str(time.monotonic_ns())
     run.mkdir()
-    return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **requested)
+    return run_playbook(run, playbook, inventory=SANDBOXES / "hosts.yml", cmdline=cmdline, **requested)
 
 
 def bring_up(folder: Path) -> GpuCluster:

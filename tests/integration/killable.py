@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drill import PATIENCE, all_pids, environ, read_proc, until
-from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+from paths import BIN, ENVIRONMENT, ROOT, SANDBOXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 # Two nodes and the outsider, whatever stands in hosts_more.yml beside it.
-HOSTS = INVENTORY / "hosts.yml"
+HOSTS = SANDBOXES / "hosts.yml"
 MARK = "MUSTER_TEST_RUN"
 
 

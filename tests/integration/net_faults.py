@@ -210,4 +210,4 @@ def nothing_left(machines: list[Machine]) -> None:
             for machine in machines
         )
 
-    until(gone, 5, "the probe has ended on every node")
+    until(gone, 9, "the probe has ended on every node")

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 SANDBOXES = ROOT / "inventory/sandbox"
 NAME = os.environ.get("MUSTER_SANDBOX", "muster")
 SANDBOX = ROOT / ".sandbox" / NAME
-# Where tests of several sandboxes run beside each other, each has a list of its own of the nodes beyond the second one.
-INVENTORY = SANDBOX / "inventory" if "MUSTER_OWN_INVENTORY" in os.environ else SANDBOXES
+# Each has a list of its own of the nodes beyond the second one: tests of several go on beside each other.
+INVENTORY = SANDBOX / "inventory"
 # What is kept of it on this machine, as a cluster.
 ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent

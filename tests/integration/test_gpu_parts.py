@@ -170,7 +170,7 @@ def test_toolkits_lie_side_by_side_and_brought_no_driver(
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    notes = brought.results("Look at the toolkits")["node1"]["told"]
+    notes = brought.results("Look at the toolkits")["node1"]["notes"]
     assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 

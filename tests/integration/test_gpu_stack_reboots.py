@@ -59,7 +59,7 @@ def booted(machine: Machine) -> float:
 
 def hold_a_gpu(machine: Machine) -> str:
     """Have a process of the administrator's keep a GPU open, and return its pid."""
-    held = "exec sleep 1000 </dev/nvidia0"
+    held = "exec sleep infinity </dev/nvidia0"
     machine.inside("systemd-run", f"--unit={HOLDER}", "--uid=admin", "sh", "-c", held)
     pid = machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
     look = ["test", f"/proc/{pid}/fd/0", "-ef", "/dev/nvidia0"]

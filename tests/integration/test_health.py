@@ -90,7 +90,7 @@ FAULTS = {
     "job.stale": Fault(
         "node3",
         f"systemd-run --quiet --collect --unit={RANK} --uid=muster"
-        f" --setenv=RANK=2 --setenv=MASTER_PORT={PORT} --setenv=TORCHELASTIC_RUN_ID=forgotten sleep 600",
+        f" --setenv=RANK=2 --setenv=MASTER_PORT={PORT} --setenv=TORCHELASTIC_RUN_ID=forgotten sleep infinity",
         f"tr '\\0' '\\n' </proc/$(systemctl show --value -p MainPID {RANK})/environ | grep -qx RANK=2",
         f"systemctl stop {RANK}",
     ),

@@ -1,8 +1,9 @@
 """What a launch does when something breaks.
 
 Each drill proves that its fault is on, then that the verdict names it, then that nothing of the launch is left.
-Times are bounded by the promise: noticed within 3 s (a silent node is spoken of by then, and given up at 8 s), clean
-10 s later; the bounds here leave room for two busy cores.
+Until its fault a launch goes on for as long as it takes (Drill.gate). Times are bounded by the promise: noticed within
+3 s (a silent node is spoken of by then, and given up at 8 s), clean 10 s later; the bounds here leave room for two busy
+cores, and more where others need them too.
 """
 
 from __future__ import annotations
@@ -123,8 +124,7 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
     assert "rank 3" in finding["summary"]
     assert "sample 17 is broken" in finding["summary"]
     assert 'raise RuntimeError("sample 17 is broken")' in finding["evidence"][0]["text"]
-    assert drill.seconds_to_notice() < NOTICED
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
     nothing_is_left(drill, *nodes)
     table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
 
@@ -160,8 +160,7 @@ def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: A
     assert finding["node"] == "node2"
     assert "rank 2" in finding["summary"]
     assert "SIGKILL" in finding["summary"]
-    assert drill.seconds_to_notice() < NOTICED
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
     nothing_is_left(drill, *nodes)
     table("kill -9 of rank 2", drill, verdict)
 
@@ -180,8 +179,7 @@ def test_a_stopped_rank_ends_a_launch_without_progress(
     assert "rank 1" in finding["summary"]
     assert "stopped by a signal (SIGSTOP)" in finding["summary"]
     assert len(finding["evidence"]) == 4  # the stack of every rank
-    assert drill.seconds_to_notice() < 4 + NOTICED
-    assert drill.seconds_to_clean() < 4 + CLEAN
+    drill.was_quick(notice=4 + NOTICED, clean=4 + CLEAN)
     nothing_is_left(drill, *nodes)
     table("SIGSTOP of rank 1 (launch_stall_timeout 4 s)", drill, verdict)
 
@@ -216,8 +214,7 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
     assert finding["id"] == "launch.agent"
     assert finding["node"] == "node2"
     assert "torchrun itself was killed by SIGKILL" in finding["summary"]
-    assert drill.seconds_to_notice() < NOTICED
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
     nothing_is_left(drill, *nodes)
     table("kill -9 of the torchrun agent", drill, verdict)
 
@@ -234,8 +231,7 @@ def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table:
     assert finding["id"] == "launch.unit"
     assert finding["node"] == "node1"
     assert "killed from outside (SIGKILL)" in finding["summary"]
-    assert drill.seconds_to_notice() < NOTICED
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
     nothing_is_left(drill, *nodes)
     table("kill -9 of the unit", drill, verdict)
 
@@ -252,8 +248,7 @@ def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine
     assert finding["id"] == "launch.unit"
     assert finding["node"] == "node2"
     assert "stopped from outside" in finding["summary"]
-    assert drill.seconds_to_notice() < NOTICED
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
     nothing_is_left(drill, *nodes)
     table("systemctl stop of the unit", drill, verdict)
 
@@ -343,8 +338,7 @@ def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Mach
         # Whichever of its two ranks wanted to write first: the disk is full for both.
         assert "rank 2 " in finding["summary"] or "rank 3 " in finding["summary"]
         assert "No space left on device" in finding["summary"] or "/srv/small" in finding["summary"]
-        assert drill.seconds_to_notice() < NOTICED
-        assert drill.seconds_to_clean() < CLEAN
+        drill.was_quick(notice=NOTICED, clean=CLEAN)
         nothing_is_left(drill, *nodes)
         table("disk of the run directory full", drill, verdict)
 
@@ -361,7 +355,7 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    assert drill.seconds_to_clean() < SILENCE + CLEAN
+    drill.was_quick(clean=SILENCE + CLEAN)
     nothing_is_left(drill, *nodes)
     table("node2 switched off", drill, verdict)
 
@@ -376,7 +370,7 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     assert frozen
     drill.fault(lambda: nodes[1].podman("pause"), lambda: nodes[1].ssh_answers() is False)
     try:
-        verdict = drill.end(80)
+        verdict = drill.end()
         assert not set(on_node1) & set(processes(drill.launch_id))
     finally:
         nodes[1].podman("unpause")
@@ -385,9 +379,9 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     assert finding["node"] == "node2"
     assert "its lease ends it there" in json.dumps(verdict)
     # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
-    until(lambda: not drill.runs(), 15, "the thawed node ends its part")
+    until(lambda: not drill.runs(), PATIENCE, "the thawed node ends its part")
     wait_for_ssh(nodes[1])
-    assert drill.seconds_to_clean() < SILENCE + CLEAN
+    drill.was_quick(clean=SILENCE + CLEAN)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
 
@@ -400,14 +394,14 @@ def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table
         drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
         verdict = drill.end()
         # Nobody can reach the node: its own lease has ended the launch there.
-        until(lambda: not drill.runs(), LEASE + 10, "the lease ends the launch")
+        until(lambda: not drill.runs(), PATIENCE, "the lease ends the launch")
         assert nodes[1].inside("systemctl", "--failed", "--no-legend", "--plain").stdout == ""
     finally:
         nodes[1].inside("systemctl", "start", "ssh.service")
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
-    assert drill.seconds_to_clean() < SILENCE + CLEAN
+    drill.was_quick(clean=SILENCE + CLEAN)
     table("sshd of node2 stopped, its connections ended", drill, verdict)
 
 
@@ -418,7 +412,7 @@ def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> Non
     process = drill.begin_in_terminal()
     drill.in_step()
     drill.fault(lambda: os.write(drill.terminal, b"\x03"), lambda: b"^C" in drill.shown)
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(clean=CLEAN)
     assert process.wait(20) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     verdict = drill.verdict()
@@ -432,7 +426,7 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
     process = drill.begin_in_terminal()
     drill.in_step()
     drill.fault(process.kill, lambda: process.poll() == -signal.SIGKILL)
-    assert drill.seconds_to_clean() < CLEAN
+    drill.was_quick(clean=CLEAN)
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ansible-playbook was killed" in drill.verdict()["summary"]
     nothing_is_left(drill, *nodes)
@@ -450,7 +444,8 @@ def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machin
 
     drill.fault(kill_all, lambda: process.poll() is not None)
     assert len(processes(drill.launch_id)) >= 4  # it goes on at first
-    assert 2 < drill.seconds_to_clean() < LEASE + CLEAN
+    assert drill.seconds_to_clean() > 2
+    drill.was_quick(clean=LEASE + CLEAN)
     for machine in nodes:
         assert PORT not in listening(machine.container)
     table("the whole controller gone; the leases end it", drill, {"summary": "(none: nobody is left to write one)"})
@@ -555,7 +550,7 @@ def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machin
 @pytest.mark.slow
 def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_time_limit"] = 25
-    finding = only_failure(drill.begin().end(120))
+    finding = only_failure(drill.begin().end())
     assert finding["id"] == "launch.limit"
     nothing_is_left(drill, *nodes)
 

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.moment
 
 PLAYBOOK = "tests/integration/payloads/net_probe.yml"
 TASK = "Probe every link between two nodes"
+AT_ONCE = 9  # a probe that nobody ends is gone after 10 s
 HEALTHY = 10  # times in a row
 
 
@@ -69,7 +70,11 @@ def network(networked: list[Machine], play: Play) -> Iterator[Network]:
 @pytest.fixture(autouse=True)
 def nothing_stays(network: Network) -> Iterator[None]:
     yield
-    until(lambda: not any(PORT in listening(machine.container) for machine in network.machines), 5, "the port is free")
+    until(
+        lambda: not any(PORT in listening(machine.container) for machine in network.machines),
+        AT_ONCE,
+        "the port is free",
+    )
 
 
 def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -> None:

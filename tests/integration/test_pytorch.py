@@ -141,7 +141,7 @@ def test_another_version_is_built_beside_and_the_way_back_is_short(provide: Any,
 @pytest.mark.moment
 def test_what_a_process_uses_is_not_removed(provide: Any, machine: Machine, built: str) -> None:
     name = built.rpartition("/")[2]
-    started = machine.inside("sh", "-ec", f"cd {built}; sleep 300 >/dev/null 2>&1 & echo $!")
+    started = machine.inside("sh", "-ec", f"cd {built}; sleep infinity >/dev/null 2>&1 & echo $!")
     try:
         result, _ = provide("2.1.0", pytorch_keep=0)
         assert result.rc == 0, result.stdout

@@ -12,7 +12,7 @@ import pytest
 
 from drill import PATIENCE, until
 from lab import SANDBOX_KNOWS, at, make_lab
-from paths import ARTIFACTS, BIN, INVENTORY
+from paths import ARTIFACTS, BIN, SANDBOXES
 from snapshot import differences, files
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def test_a_node_that_leaves_is_forgotten(mesh: Callable[..., Result], nodes: lis
     for name, text in theirs.items():
         put(first, f"{HOME}/{name}", read(first, name) + text)
     try:
-        left = mesh(inventory=INVENTORY / "hosts.yml")
+        left = mesh(inventory=SANDBOXES / "hosts.yml")
         assert left.rc == 0, left.stdout
         for machine in (first, second):
             for name in ("authorized_keys", "muster_known_hosts", "config"):

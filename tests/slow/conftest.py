@@ -9,14 +9,14 @@ import pytest
 
 from killable import HOSTS
 from machines import run_playbook
-from paths import SANDBOX
+from paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 # Where the tests leave their figures, as tables for docs/dev/proof.md.
-FIGURES = SANDBOX / "proof"
+FIGURES = ROOT / "artifacts/proof"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

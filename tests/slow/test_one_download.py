@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from counted import counted_cluster
-from machines import find_machine, run_playbook
+from machines import find_machine, list_nodes, run_playbook
 from paths import INVENTORY
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ MORE = INVENTORY / "hosts_more.yml"
 def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     """Four nodes of the sandbox are up, and know each other."""
     hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in NODES[2:]}
+    list_nodes()
     MORE.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
 
     def run(playbook: str, **requested: Any) -> Result:

@@ -1,17 +1,20 @@
-"""The controller's copy of a launch's logs and artifacts: artifacts/<cluster>/<run>/."""
+"""The controller's copy of a launch's logs: artifacts/<cluster>/<run>/logs."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.plan import masked
 
+from .artifacts import write_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from muster.launch.messages import LogPart
 
 TAIL = 32 * 1024  # characters of each log kept for judging
 EVENT = "@muster "  # a line of a rank that begins so carries one JSON object for the controller
@@ -39,7 +42,7 @@ class LogBook:
     def offsets(self, node: str) -> dict[str, int]:
         return {key: offset for (name, key), offset in self.seen.items() if name == node}
 
-    def take(self, node: str, logs: dict[str, dict[str, Any]]) -> None:
+    def take(self, node: str, logs: dict[str, LogPart]) -> None:
         for key, part in logs.items():
             seen = self.seen.get((node, key), 0)
             if part["offset"] <= seen:
@@ -95,25 +98,3 @@ class LogBook:
 
 def last_bytes(text: str, count: int) -> str:
     return text.encode()[-count:].decode("utf-8", "replace")
-
-
-def write_json(path: Path, value: Any, *, private: bool = False) -> None:
-    """Write a value; see write_text."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
-
-
-def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.touch(mode=0o600 if private else 0o666)
-    fresh.write_text(text, encoding="utf-8", errors="replace")
-    fresh.replace(path)
-
-
-def point_latest(folder: Path) -> None:
-    """Let `latest` beside this run's folder point to it."""
-    fresh = folder.parent / f".latest.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(folder.name)
-    fresh.replace(folder.parent / "latest")

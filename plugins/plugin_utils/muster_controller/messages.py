@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one message; `sent` and `received` in controller time. Without data, `error` says why."""
+    """What came of one message; `sent` and `received` in controller time. Without data, `error` says why.
+
+    data: what the program's verb returns, such as those in muster/launch/messages.py.
+    """
 
     node: str
     verb: str
     sent: float
     received: float
-    data: dict[str, Any] | None = None
+    data: Any = None
     error: str = ""
     reachable: bool = True
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from muster import report
 
-from .logs import write_json, write_text
+from .artifacts import write_json, write_text
 from .runs import history, read_json
 from .variables import project_root
 

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from muster.inventory.secrets import is_secret
 from muster.launch.plan import MASK, SECRET_NAME, masked_url
+from muster.verdict.commands import Terminal, playbook
 from muster_controller import runs
 
 from .page import PAGE, write_page
+from .terminal import short, terminal, typed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
-FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
+FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
 # They look at nothing that a report could tell of, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
@@ -46,7 +48,8 @@ class Reporter:
         self.folders: list[Path] = []
         self.failures: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
-        self.options: list[str] = []
+        self.options = ""
+        self.terminal = Terminal()
         self.clock = 0.0
         self.process = 0
         self.page: Path | None = None
@@ -62,6 +65,7 @@ class Reporter:
         self.process = os.getpid()
         tags = [tag for tag in options.get("tags") or () if tag != "all"]
         self.options = command_options(options, tags)
+        self.terminal = terminal(options)
         self.run = {
             "schema": 1,
             "id": runs.begin(),
@@ -130,10 +134,11 @@ class Reporter:
         ]
         place = {name: number for number, name in enumerate(self.run["nodes"])}
         failures.sort(key=lambda failure: place.get(failure["node"], -1))
-        command = ["ansible-playbook", *map(short, self.playbooks), *self.options]
+        here = self.terminal
+        books = shlex.join(map(short, self.playbooks))
         self.run.update(
-            playbook=", ".join(Path(playbook).name for playbook in self.playbooks),
-            command=shlex.join(command),
+            playbook=", ".join(Path(name).name for name in self.playbooks),
+            command=f"{here.program('ansible-playbook')} {books}{here.inventory_arguments}{self.options}",
             ended=now(),
             seconds=round(time.monotonic() - self.clock, 1),
             failures=failures,
@@ -147,7 +152,7 @@ class Reporter:
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
         """The folders that have a page: of a run that looked at something, launched something, or failed."""
-        if self.cluster_folder is None or all(Path(playbook).stem in WITHOUT_A_PAGE for playbook in self.playbooks):
+        if self.cluster_folder is None or all(Path(name).stem in WITHOUT_A_PAGE for name in self.playbooks):
             return []
         own = self.cluster_folder / self.run["id"]
         others = [folder for folder in self.folders if folder != own and folder.is_dir()]
@@ -166,19 +171,17 @@ def reason(result: Mapping[str, Any]) -> str:
     parts = [str(part.get(key) or "").strip() for part in told for key in ("msg", "stderr")]
     text = "\n".join(dict.fromkeys(part for part in parts if part))
     if UNTRUSTED in text:
-        return FIRST_CONTACT
-    return text.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
+        return typed(FIRST_CONTACT)
+    return typed(text.removeprefix("Task failed: "), result)[:LONGEST_REASON] or "failed"
 
 
-def command_options(options: Mapping[str, Any], tags: list[str]) -> list[str]:
-    """What was typed behind the playbook, as far as it says what the run was about."""
-    words = []
-    for source in options.get("inventory") or ():
-        words += ["-i", source if "," in source else short(source)]
-    words += ["--tags", ",".join(tags)] if tags else []
+def command_options(options: Mapping[str, Any], tags: list[str]) -> str:
+    """What was typed behind the inventory, as far as it says what the run was about."""
+    words = ["--tags", ",".join(tags)] if tags else []
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
     words += ["--check"] if options.get("check") else []
-    return [*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word)))]
+    words += [part for word in options.get("extra_vars") or () for part in extra_word(str(word))]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def extra_word(word: str) -> list[str]:
@@ -190,12 +193,6 @@ def extra_word(word: str) -> list[str]:
     except ValueError:
         return []
     return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
-
-
-def short(path: str) -> str:
-    """The path from here, where it lies below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def shown(name: str, value: Any) -> Any:

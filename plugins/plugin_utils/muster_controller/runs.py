@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.report.run_verdict import joined
 
-from .logs import point_latest, write_json
+from .artifacts import point_latest, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ import pytest
 from muster.launch.plan import MASK
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
-from muster_controller.logs import write_json
+from muster_controller.artifacts import write_json
 from muster_controller.page import rewrite_page
 from muster_controller.reporter import FIRST_CONTACT, Reporter, reason, shown
 
@@ -36,6 +36,16 @@ def _no_run_goes_on() -> Iterator[None]:
     os.environ.pop(runs.VARIABLE, None)
     if before is not None:
         os.environ[runs.VARIABLE] = before
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The PATH leads to the ansible-playbook of this run, which is none here."""
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "argv", [str(program)])
 
 
 def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:

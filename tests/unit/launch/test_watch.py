@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.launch.watch import FOREVER, Limits, Watch, standing_still
+from muster.launch.endings import Ending
+from muster.launch.watch import FOREVER, Limits, Watch
 
 WELL = {"reason": "exit", "code": 0, "ended_at": 1.0}
 RUNNING = {"ActiveState": "active", "Result": "success"}
@@ -17,7 +18,7 @@ def look(
     unit: dict[str, str] | None = None,
     ranks: list[dict[str, Any]] | None = None,
     **logs: str,
-) -> dict[str, Any]:
+) -> Any:
     """One look at a node; logs: agent="...", or rank0="..." for the output of a rank."""
     parts = {("agent" if name == "agent" else f"{name[4:]}/stdout"): {"text": text} for name, text in logs.items()}
     return {"result": result, "unit": unit or RUNNING, "ranks": ranks or [], "logs": parts}
@@ -27,9 +28,9 @@ def watch(*nodes: str, **limits: Any) -> Watch:
     return Watch(dict.fromkeys(nodes or ("node1", "node2"), 2), 0.0, Limits(**limits))
 
 
-def decided(seen: Watch, now: float) -> tuple[str, str] | None:
+def decided(seen: Watch, now: float) -> tuple[Ending, str] | None:
     decision = seen.decide(now)
-    return (decision.kind, decision.node) if decision else None
+    return (decision.ending, decision.node) if decision else None
 
 
 def test_goes_on_until_every_node_ended_well() -> None:
@@ -38,7 +39,7 @@ def test_goes_on_until_every_node_ended_well() -> None:
     seen.saw("node2", look(), 1.0)
     assert decided(seen, 1.0) is None
     seen.saw("node2", look(WELL), 2.0)
-    assert decided(seen, 2.0) == ("finished", "")
+    assert decided(seen, 2.0) == (Ending.FINISHED, "")
 
 
 @pytest.mark.parametrize(
@@ -52,11 +53,11 @@ def test_goes_on_until_every_node_ended_well() -> None:
         look(unit={"ActiveState": "inactive", "Result": "success"}),
     ],
 )
-def test_any_other_end_is_a_failure_there(end: dict[str, Any]) -> None:
+def test_any_other_end_is_a_failure_there(end: Any) -> None:
     seen = watch()
     seen.saw("node1", look(), 1.0)
     seen.saw("node2", end, 1.0)
-    assert decided(seen, 1.0) == ("failed", "node2")
+    assert decided(seen, 1.0) == (Ending.FAILED, "node2")
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,10 @@ def test_torchrun_that_closes_its_ranks_need_not_be_waited_for(line: str) -> Non
     assert decided(seen, 1.0) is None
     seen.saw("node2", look(agent=line), 2.0)
     seen.saw("node2", look(), 3.0)
-    assert decided(seen, 3.0) == ("failed", "node2")
+    assert decided(seen, 3.0) == (Ending.FAILED, "node2")
 
 
-def test_silence_is_told_once_and_then_ends_the_launch() -> None:
+def test_silence_is_said_once_and_then_ends_the_launch() -> None:
     seen = watch()
     seen.saw("node2", look(), 10.0)
     seen.saw("node1", look(), 10.0)
@@ -88,7 +89,7 @@ def test_silence_is_told_once_and_then_ends_the_launch() -> None:
     assert decided(seen, 18.0) is None
     decision = seen.decide(18.1)
     assert decision is not None
-    assert (decision.kind, decision.node, decision.text) == ("lost", "node2", "ssh: no route to host")
+    assert (decision.ending, decision.node, decision.text) == (Ending.NODE, "node2", "ssh: no route to host")
 
 
 def test_an_answer_ends_the_silence() -> None:
@@ -106,7 +107,7 @@ def test_when_nobody_answers_no_node_is_blamed() -> None:
     seen.saw("node3", look(), 1.0)
     decision = seen.decide(9.1)
     assert decision is not None
-    assert (decision.kind, decision.text) == ("interrupted", "none of 2 nodes answers; is this machine cut off?")
+    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, "none of 2 nodes answers; is this machine cut off?")
 
 
 def test_a_node_that_ended_may_be_silent() -> None:
@@ -120,7 +121,7 @@ def test_a_node_that_ended_may_be_silent() -> None:
 def test_a_failure_counts_more_than_silence() -> None:
     seen = watch()
     seen.saw("node2", look({"reason": "exit", "code": 1}), 20.0)
-    assert decided(seen, 20.0) == ("failed", "node2")
+    assert decided(seen, 20.0) == (Ending.FAILED, "node2")
 
 
 def test_a_follower_without_patience_for_ever() -> None:
@@ -132,11 +133,11 @@ def test_a_follower_without_patience_for_ever() -> None:
 def test_stall_is_counted_from_the_last_line_of_any_rank() -> None:
     seen = watch("node1", stall=10.0, start=30.0, patience=FOREVER)
     assert decided(seen, 39.0) is None
-    assert decided(seen, 40.1) == ("stalled", "")
+    assert decided(seen, 40.1) == (Ending.STALLED, "")
     seen.saw("node1", look(rank1="step 1\n"), 39.0)
     assert decided(seen, 49.0) is None
     seen.saw("node1", look(rank1="", agent="torchrun says something\n"), 48.0)
-    assert decided(seen, 49.1) == ("stalled", "")
+    assert decided(seen, 49.1) == (Ending.STALLED, "")
 
 
 def test_no_limit_no_stall() -> None:
@@ -152,15 +153,4 @@ def test_detached_as_soon_as_every_rank_runs() -> None:
     seen.saw("node2", look(ranks=[ranks[0], {"rank": 1, "gone_at": 1.5}]), 2.0)
     assert decided(seen, 2.0) is None
     seen.saw("node2", look(ranks=ranks), 3.0)
-    assert decided(seen, 3.0) == ("detached", "")
-
-
-def test_standing_still_names_only_who_cannot_go_on() -> None:
-    def rank(number: int, state: str) -> dict[str, Any]:
-        return {"rank": number, "local_rank": 0, "state": state}
-
-    found = standing_still({"node2": [rank(2, "Z"), rank(3, "S")], "node1": [rank(0, "t"), rank(1, "R"), {"rank": 4}]})
-    assert [(one["rank"], one["node"], one["meaning"]) for one in found] == [
-        (0, "node1", "stopped by a debugger"),
-        (2, "node2", "dead, not yet reaped"),
-    ]
+    assert decided(seen, 3.0) == (Ending.DETACHED, "")

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import table as firewall_table
-from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
 from .openings import openings, training_interface
 from .published import PUBLISHED, published
+from .walk import Outcome, Packet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from .look import Look
     from .model import Opening, Request
     from .plan import Plan
+
+MANAGE = playbook("playbooks/network.yml", firewall_mode="manage")
 
 LAUNCH_BLOCKED = Check(
     "firewall.launch.blocked",
@@ -41,7 +45,7 @@ LAUNCH_OPEN = Check(
 SSH_BLOCKED = Check(
     "firewall.ssh.blocked",
     reads="the rules in force, for the way that Ansible came in",
-    fires="ssh is not let in (fail), or that cannot be told (unknown)",
+    fires="ssh is not let in (fail), or that cannot be known (unknown)",
     fix="Change the rule that is named",
 )
 SERVICE_OPEN = Check(
@@ -60,7 +64,7 @@ BOOT = Check(
     "firewall.boot",
     reads="the units and the files of the firewall",
     fires="what is in force is not so after a restart, or a change waits for its confirmation (fail)",
-    fix="Run playbooks/network.yml again",
+    fix=f"Run {playbook('playbooks/network.yml')} again",
 )
 UNREADABLE = Check(
     "firewall.unknown",
@@ -366,7 +370,7 @@ def _family(address: str) -> str:
 
 def _stopper(look: Look, outcome: Outcome) -> str:
     number = ufw_number(look, outcome)
-    return f"ufw's rule [{number}], {_ufw_told(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
+    return f"ufw's rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
 
 
 def _opener(look: Look, outcome: Outcome) -> str:
@@ -380,7 +384,7 @@ def _close(look: Look, outcome: Outcome) -> tuple[str, str]:
     number = ufw_number(look, outcome)
     if number:
         return "Remove that rule", f"ufw delete {number}"
-    return 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule', ""
+    return f"Run {MANAGE}, or correct that rule", ""
 
 
 def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
@@ -401,7 +405,7 @@ def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
         )
     if len(words) > 2:
         return "Remove that rule on the node", f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}"
-    return 'Run playbooks/network.yml with firewall_mode "manage", or let it in in the site\'s own rules', ""
+    return f"Run {MANAGE}, or let it in in the site's own rules", ""
 
 
 def ufw_number(look: Look, outcome: Outcome) -> int:
@@ -424,8 +428,8 @@ def ufw_number(look: Look, outcome: Outcome) -> int:
     return 0
 
 
-def _ufw_told(look: Look, number: int) -> str:
+def _ufw_in_words(look: Look, number: int) -> str:
     if look.ufw is None:
         return ""
     entries = [*look.ufw.entries("user.rules"), *look.ufw.entries("user6.rules")]
-    return entries[number - 1].told if number <= len(entries) else ""
+    return entries[number - 1].in_words if number <= len(entries) else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.majority import vote
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 READ_BY_ALL = "the looks at all nodes, laid beside each other"
 
+PYTORCH = playbook("site.yml", tags="pytorch")
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
+
 
 @dataclass(frozen=True)
 class Trait:
@@ -27,7 +31,7 @@ class Trait:
 
     name: str
     check: Check
-    breaks: bool
+    breaks: bool  # a launch, where nodes differ
     what: str
     why: str
 
@@ -37,12 +41,11 @@ class Trait:
 
 
 def trait(name: str, finding: str, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
-    """A row of the table. finding: its id; status: fail or warn, where nodes differ."""
+    """Return a row with a check of its own. finding: its id; status: fail or warn, where nodes differ."""
     fires = f"the {what} is not the same on every node ({status}): {why}"
     return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command), status == "fail", what, why)
 
 
-AGAIN = "ansible-playbook site.yml --tags "
 TRAITS = (
     trait(
         "torch",
@@ -51,7 +54,7 @@ TRAITS = (
         "version of PyTorch",
         "the ranks then speak different protocols over the store",
         "Build the same environment on all of them with",
-        AGAIN + "pytorch",
+        PYTORCH,
     ),
     trait(
         "nccl",
@@ -60,7 +63,7 @@ TRAITS = (
         "NCCL that PyTorch loads",
         "NCCL refuses to connect different versions (Mismatched NCCL version detected)",
         "Look what brings another one, LD_LIBRARY_PATH or an own libnccl2, or build the environment anew with",
-        AGAIN + "pytorch",
+        PYTORCH,
     ),
     trait(
         "cuda",
@@ -69,7 +72,7 @@ TRAITS = (
         "CUDA that PyTorch is built for",
         "it brings another NCCL and other kernels",
         "Build the same environment on all of them with",
-        AGAIN + "pytorch",
+        PYTORCH,
     ),
     trait(
         "python",
@@ -78,7 +81,7 @@ TRAITS = (
         "Python of the environment",
         "pickled objects and wheels may not fit",
         "Build the environments with the same Python (pytorch_python)",
-        AGAIN + "pytorch",
+        PYTORCH,
     ),
     trait(
         "driver",
@@ -87,7 +90,7 @@ TRAITS = (
         "NVIDIA driver",
         "what works on one node may not on another",
         "Set gpu_stack_driver to one version and run",
-        AGAIN + "gpu_stack",
+        GPU_STACK,
     ),
     trait(
         "kernel",
@@ -152,7 +155,7 @@ TRAITS = (
         "nccl.conf",
         "NCCL then chooses differently on the nodes",
         "Write the same with",
-        AGAIN + "gpu_stack",
+        GPU_STACK,
     ),
     trait(
         "code",

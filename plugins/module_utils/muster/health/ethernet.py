@@ -102,7 +102,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterator[Said]:
-    # A link of a bond that is down is told of the bond. Virtual ones are "unknown" while they work.
+    # A link of a bond that is down is reported of the bond. Virtual ones are "unknown" while they work.
     if name == training and (link["state"] == "down" or link["carrier"] is False):
         yield LINK_DOWN.fail(
             node,

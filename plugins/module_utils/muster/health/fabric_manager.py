@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .gpu_node import have
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .gpu_node import GpuNode
 
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
 START = "sudo systemctl enable --now nvidia-fabricmanager"
 # What the log says of faults that a launch meets: strings of nv-fabricmanager 580, and the list of leptonai/gpud.
 FAULTS = re.compile(
@@ -45,7 +47,7 @@ VERSION = Check(
     "fabric_manager.version",
     reads="the version of nv-fabricmanager, and of the driver in the kernel",
     fires="they are not the very same: it refuses to work",
-    fix="Install the one of the driver, which --tags gpu_stack does, and hold both",
+    fix=f"Install the one of the driver, which {GPU_STACK} does, and hold both",
 )
 STATE = Check(
     "fabric_manager.state",
@@ -96,7 +98,7 @@ def active(node: GpuNode) -> Iterator[Said]:
         node.name,
         f"its {node.facts['nvswitches']} NVSwitches need the fabric manager, which {what}: CUDA cannot start",
         "Install it with" if install else "Start it with",
-        "ansible-playbook site.yml --tags gpu_stack" if install else START,
+        GPU_STACK if install else START,
         observed=(seen or {}).get("unit", "") or "not there",
         expected="active",
         evidence=evidence("systemctl show nvidia-fabricmanager", f"ActiveState={(seen or {}).get('unit', '')}"),
@@ -111,7 +113,7 @@ def version(node: GpuNode) -> Iterator[Said]:
         node.name,
         f"its fabric manager is {seen['version']} and its driver {loaded}: it works with the very same version only",
         "Install the one of the driver with",
-        "ansible-playbook site.yml --tags gpu_stack",
+        GPU_STACK,
         observed=seen["version"],
         expected=loaded,
         evidence=evidence("nv-fabricmanager --version", seen["version"]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..gpu_info import facts as gpu_facts
 from ..inspect.node import COUNT_DIFFERS
 from ..verdict.check import Check, collect, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import Finding, Skipped, evidence
 from ..verdict.words import few, plural
 from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 # Drivers answer in a second when they are kept loaded; Primus and azurehpc-health-checks take a slow answer for that of
 # a wedged one. Without persistence the first answer brings the GPUs up, which takes seconds for each.
 SLOW = 10.0
-GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
 LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
 
 HEALTH = Check(
     "gpu.health",
     reads="every other check of the node's GPUs",
-    fires="it passes when none of them found anything, and is not told otherwise",
+    fires="it passes when none of them found anything, and is not there otherwise",
 )
 LOST = Check(
     "gpu.lost",
@@ -38,7 +39,7 @@ DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
     reads="/sys/module/nvidia and /proc/driver/nvidia",
     fires="cluster_gpus is not 0, and no driver is in the kernel",
-    fix="Install it with --tags gpu_stack, or reboot where that asks for it",
+    fix=f"Install it with {GPU_STACK}, or reboot where that asks for it",
 )
 DRIVER_MISMATCH = Check(
     "gpu.driver.mismatch",
@@ -51,7 +52,7 @@ SMI_MISSING = Check(
     "gpu.smi.missing",
     reads="nvidia-smi",
     fires="the driver is loaded and the program is not there: unknown, since nothing can be asked",
-    fix="Install it with --tags gpu_stack",
+    fix=f"Install it with {GPU_STACK}",
 )
 SMI_HANGS = Check(
     "gpu.smi.hangs",

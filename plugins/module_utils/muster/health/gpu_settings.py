@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .gpu_node import have
@@ -20,7 +21,7 @@ PERSISTENCE_OFF = Check(
     "gpu.persistence.off",
     reads="persistence mode",
     fires="it is off: the driver is unloaded between jobs, ECC counts are lost with it, and every start waits for it",
-    fix="Enable nvidia-persistenced, which --tags gpu_stack does",
+    fix=f"Enable nvidia-persistenced, which {playbook('site.yml', tags='gpu_stack')} does",
 )
 MIG_ON = Check(
     "gpu.mig.on",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import DISK_SMALL, UNSYNCHRONISED
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import gigabytes
 
@@ -232,7 +233,7 @@ def _remove_ipc(node: str, facts: Mapping[str, Any], request: Mapping[str, Any])
         yield REMOVE_IPC.warn(
             node,
             f"shared memory of a launch is deleted when the last login of {request['user']} ends (RemoveIPC=yes)",
-            command="ansible-playbook site.yml --tags baseline",
+            command=playbook("site.yml", tags="baseline"),
             observed="RemoveIPC=yes",
             expected="RemoveIPC=no",
             evidence=evidence("loginctl show-user", "RemoveIPC=yes"),

@@ -9,6 +9,7 @@ from ..firewall.published import PUBLISHED, published
 from ..launch.plan import masked_argv
 from ..network.listeners import parse_ss
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from ..verdict.words import age, few, plural
 
@@ -88,7 +89,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             node,
             f"the training user {request['user']} does not exist, and every launch runs as that one",
             "Make it with",
-            "ansible-playbook site.yml --tags baseline",
+            playbook("site.yml", tags="baseline"),
         )
     if not seen["saw_all"]:
         yield from skip_all((STALE, OTHER, STOPPED), "only root may see what others' processes are")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ CODES = {
     "217": "the user cannot be taken",
     "226": "the name spaces cannot be set up",
 }
-BASELINE = "ansible-playbook site.yml --tags baseline"
+BASELINE = playbook("site.yml", tags="baseline")
 
 UNIT_FAILED = Check(
     "os.unit.failed",

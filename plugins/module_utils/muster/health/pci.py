@@ -139,7 +139,7 @@ def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterat
         yield ACS_REDIRECTS.warn(
             node,
             f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
-            "Switch ACS off in the firmware; until the next start each bridge is told by",
+            "Switch ACS off in the firmware; until the next start it is switched off on each bridge by",
             f"sudo setpci -s {first} ECAP_ACS+0x6.w=0000",
             observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
             expected="none",

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import environment
 
@@ -201,7 +202,7 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
             yield PORT_UNMANAGED.fail(
                 node,
                 f"{port['name']} has a link and stays in {port['state']}: no subnet manager sets it up",
-                "Start one, on a switch or on one machine of the fabric; whether there is one is told by",
+                "Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
                 "sudo sminfo",
                 observed=said,
                 expected="ACTIVE",
@@ -248,7 +249,7 @@ def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             node,
             f"NCCL would use InfiniBand and Ethernet adapters together ({shown})",
             "Name those of the training in nccl_conf (NCCL_IB_HCA), then type",
-            "ansible-playbook site.yml --tags gpu_stack",
+            playbook("site.yml", tags="gpu_stack"),
             observed=shown,
             expected="one kind",
         )

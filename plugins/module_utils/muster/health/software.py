@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..known.rows import CUDA_FLOORS
 from ..verdict.check import Check, skip_all
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -13,11 +15,8 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# The driver that each major version of CUDA needs at least (NVIDIA's CUDA compatibility guide, minor-version
-# compatibility). The same as in roles/gpu_stack/files/versions.yml; a test holds both equal.
-FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-PYTORCH = "ansible-playbook site.yml --tags pytorch"
-GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
+PYTORCH = playbook("site.yml", tags="pytorch")
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
@@ -170,7 +169,7 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
 
 
 def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
-    floor = FLOORS.get(cuda.partition(".")[0])
+    floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
         yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table")
     elif numbers(driver) < numbers(floor):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
+from ..verdict.commands import ping
 from ..verdict.finding import Skipped, evidence
 from ..verdict.words import few, plural
 
@@ -171,15 +172,11 @@ class Node:
 def judge(node: Node) -> list[Finding]:
     """Return every finding about the node alone; one `pass` when nothing is wrong with it."""
     if node.facts is None:
-        return [UNREACHABLE.unknown(node.name, f"it could not be looked at: {node.why}", "Look why", _ping(node))]
+        return [UNREACHABLE.unknown(node.name, f"it could not be looked at: {node.why}", "Look why", ping(node.name))]
     found = [finding for rule in RULES for finding in rule(node)]
     if not any(finding.status in ("fail", "warn") for finding in found):
         found.append(NOTHING_AGAINST.passed(node.name, "nothing stands against it"))
     return found
-
-
-def _ping(node: Node) -> str:
-    return f"ansible {node.name} -m ansible.builtin.ping -vvv"
 
 
 def skips(node: Node) -> list[Skipped]:

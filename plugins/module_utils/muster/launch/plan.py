@@ -1,6 +1,6 @@
 """The plan of a launch: every node's exact command and environment, from the inventory alone.
 
-What only the node can tell (the name of the interface that carries its address, its number of processors, the
+What only the node can say (the name of the interface that carries its address, its number of processors, the
 training user's home) is marked in `from_node` and filled in by `complete` when the node has been looked at.
 """
 
@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .messages import Facts
 
 SECRET_NAME = re.compile(
     r"TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API[_-]?KEY|(ACCESS|PRIVATE)[_-]KEY|[_-](PASS|KEY|AUTH)$|^AUTH",
@@ -31,7 +36,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node as the inventory tells it, in inventory order."""
+    """One node as the inventory has it, in inventory order."""
 
     name: str
     address: str
@@ -40,6 +45,19 @@ class NodeSpec:
     gpus: int = 0
     nproc: int = 1
     quarantined: bool = False
+
+    @classmethod
+    def read(cls, name: str, own: Mapping[str, Any]) -> NodeSpec:
+        """own: the node's variables of the role cluster."""
+        return cls(
+            name=name,
+            address=own["cluster_address"],
+            torchrun=own["cluster_torchrun"],
+            interface=own["cluster_interface"],
+            gpus=own["cluster_gpus"],
+            nproc=own["cluster_nproc_per_node"],
+            quarantined=own["cluster_quarantined"],
+        )
 
 
 @dataclass(frozen=True)
@@ -50,15 +68,15 @@ class LaunchRequest:
     launch_id: str
     user: str
     script: str
+    port: int
+    run_root: str
+    rendezvous_timeout: int
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     backend: str = "auto"
-    port: int = 29500
     nodes: list[str] = field(default_factory=list)
     script_is_sent: bool = False
     chdir: str = ""
-    run_root: str = "/var/lib/muster/launches"
-    rendezvous_timeout: int = 120
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -196,11 +214,11 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 
-def complete(entry: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """A node's entry with `from_node` filled in from what `prepare` saw on it."""
     interface = entry["interface"] or facts["interface_of_address"]
     known = {
-        "HOME": facts["user"]["home"],
+        "HOME": facts["user"]["home"] if facts["user"] else "",
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": f"={interface}",
         "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),

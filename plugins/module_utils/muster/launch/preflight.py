@@ -2,238 +2,241 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence, fix_with
+from ..verdict.check import Check
+from ..verdict.finding import evidence
 
-FINDINGS = {
-    "launch.preflight": Entry(
-        "everything below, on each participant, right before a launch",
-        "never: it is the pass of a node on which nothing stands against the launch",
-        "",
-    ),
-    "launch.privilege": Entry(
-        "the node, once more right before the launch",
-        "the launch is not started as root, which making a unit needs (fail)",
-        "Set ansible_become: true for the node",
-    ),
-    "launch.systemd": Entry(
-        "/run/systemd/system",
-        "systemd does not run (fail)",
-        "Boot the node with systemd",
-    ),
-    "launch.python": Entry(
-        "the Python that Ansible uses there",
-        "it is older than 3.10 (fail)",
-        "Set ansible_python_interpreter to a newer one",
-    ),
-    "launch.user": Entry(
-        "the account of the training user (cluster_user)",
-        "it does not exist, or is root (fail)",
-        "Make it with ansible-playbook site.yml --tags baseline",
-    ),
-    "launch.torchrun": Entry(
-        "the file cluster_torchrun, as the training user",
-        "it is not there, or may not be executed (fail)",
-        "Build the environment with ansible-playbook site.yml --tags pytorch",
-    ),
-    "launch.script": Entry(
-        "the file launch_script, as the training user",
-        "it is not there, or may not be read (fail)",
-        "Copy it to the same path on every node",
-    ),
-    "launch.chdir": Entry(
-        "the folder launch_chdir, as the training user",
-        "it is not there, or may not be entered (fail)",
-        "Copy it to the same path on every node",
-    ),
-    "launch.disk": Entry(
-        "the file system of cluster_run_root",
-        "it is read-only, has no inodes, or less room than the logs need (fail)",
-        "Free some, or set cluster_run_root elsewhere",
-    ),
-    "launch.address": Entry(
-        "the addresses of the interfaces",
-        "none is cluster_address (fail)",
-        "Set cluster_address to an address of the node",
-    ),
-    "launch.interface": Entry(
-        "the interface that has cluster_address",
-        "it is not cluster_interface (fail)",
-        "Set cluster_interface to it, or leave it empty",
-    ),
-    "launch.gpus": Entry(
-        "/dev/nvidia0 and so on",
-        "under NCCL there are fewer than ranks (fail); under Gloo there are some, which are not used (warn)",
-        "Look with nvidia-smi, or correct cluster_gpus",
-    ),
-    "launch.port": Entry(
-        "an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
-        "another process holds the port: it is named with its owner (fail)",
-        "Wait for it or stop it, or take another cluster_master_port",
-    ),
-}
+if TYPE_CHECKING:
+    from ..verdict.finding import Finding
+    from .messages import Facts, FileFacts, ProcessFacts
+
+READY = Check(
+    "launch.preflight",
+    reads="everything below, on each participant, right before a launch",
+    fires="never: it is the pass of a node on which nothing stands against the launch",
+)
+PRIVILEGE = Check(
+    "launch.privilege",
+    reads="the node, once more right before the launch",
+    fires="the launch is not started as root, which making a unit needs (fail)",
+    fix="Set ansible_become: true for the node",
+)
+SYSTEMD = Check(
+    "launch.systemd",
+    reads="/run/systemd/system",
+    fires="systemd does not run (fail)",
+    fix="Boot the node with systemd",
+)
+PYTHON = Check(
+    "launch.python",
+    reads="the Python that Ansible uses there",
+    fires="it is older than 3.10 (fail)",
+    fix="Set ansible_python_interpreter to a newer one",
+)
+USER = Check(
+    "launch.user",
+    reads="the account of the training user (cluster_user)",
+    fires="it does not exist, or is root (fail)",
+    fix="Make it with ansible-playbook site.yml --tags baseline",
+)
+TORCHRUN = Check(
+    "launch.torchrun",
+    reads="the file cluster_torchrun, as the training user",
+    fires="it is not there, or may not be executed (fail)",
+    fix="Build the environment with ansible-playbook site.yml --tags pytorch",
+)
+SCRIPT = Check(
+    "launch.script",
+    reads="the file launch_script, as the training user",
+    fires="it is not there, or may not be read (fail)",
+    fix="Copy it to the same path on every node",
+)
+CHDIR = Check(
+    "launch.chdir",
+    reads="the folder launch_chdir, as the training user",
+    fires="it is not there, or may not be entered (fail)",
+    fix="Copy it to the same path on every node",
+)
+DISK = Check(
+    "launch.disk",
+    reads="the file system of cluster_run_root",
+    fires="it is read-only, has no inodes, or less room than the logs need (fail)",
+    fix="Free some, or set cluster_run_root elsewhere",
+)
+ADDRESS = Check(
+    "launch.address",
+    reads="the addresses of the interfaces",
+    fires="none is cluster_address (fail)",
+    fix="Set cluster_address to an address of the node",
+)
+INTERFACE = Check(
+    "launch.interface",
+    reads="the interface that has cluster_address",
+    fires="it is not cluster_interface (fail)",
+    fix="Set cluster_interface to it, or leave it empty",
+)
+GPUS = Check(
+    "launch.gpus",
+    reads="/dev/nvidia0 and so on",
+    fires="under NCCL there are fewer than ranks (fail); under Gloo there are some, which are not used (warn)",
+    fix="Look with nvidia-smi, or correct cluster_gpus",
+)
+PORT = Check(
+    "launch.port",
+    reads="an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
+    fires="another process holds the port: it is named with its owner (fail)",
+    fix="Wait for it or stop it, or take another cluster_master_port",
+)
+UNREACHABLE = Check(
+    "launch.unreachable",
+    reads="the connection of Ansible to the node",
+    fires="a participant cannot be reached (fail)",
+    fix="Fix it, or leave the node out (cluster_launch_nodes)",
+)
+LOOK = Check(
+    "launch.look",
+    reads="what the program on the node answers",
+    fires="it cannot be looked at although it is reached (fail)",
+    fix="Fix what it says, and run again",
+)
 
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
 
-def judge(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
+@dataclass(frozen=True)
+class Requested:
+    """What of a launch the nodes are judged by; backend: gloo or nccl."""
+
+    user: str
+    backend: str
+    min_free_bytes: int
+    script_is_sent: bool
+
+
+def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     """Every reason against a start on this node, at once; a single `pass` when there is none.
 
-    entry: the node's part of the plan. request: {user, port, backend, min_free_bytes, script_is_sent}.
+    entry: the node's part of the plan.
     """
     found = [
-        finding
-        for rule in (privilege, system, user, programs, disk, interface, gpus, port)
-        for finding in rule(entry, facts, request)
+        *privilege(entry, facts),
+        *system(entry, facts),
+        *user(entry, facts, request),
+        *programs(entry, facts, request),
+        *disk(entry, facts, request),
+        *interface(entry, facts),
+        *gpus(entry, facts, request),
+        *port(entry, facts),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
-    return [*found, Finding("launch.preflight", "pass", entry["node"], "ready to launch")]
+    return [*found, READY.passed(entry["node"], "ready to launch")]
 
 
-def fail(entry: dict[str, Any], name: str, summary: str, text: str, command: str = "", **more: Any) -> Finding:
-    return Finding(f"launch.{name}", "fail", entry["node"], summary, fix=fix_with(text, command), **more)
+def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
+    """Nothing is known of the node, which may not start then."""
+    if reachable:
+        return LOOK.fail(node, f"could not be looked at: {why}", fix="Fix that, then run again")
+    return UNREACHABLE.fail(
+        node,
+        f"cannot be reached: {why}",
+        fix="Fix it, or leave it out with",
+        command=f"-e '{{\"cluster_launch_nodes\": [...]}}' without {node}",
+    )
 
 
-def privilege(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
+def privilege(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     if facts["uid"] == 0:
         return []
-    return [
-        fail(
-            entry,
-            "privilege",
-            "the launch is started as root, which needs sudo",
-            "Set ansible_become: true for this node",
-        )
-    ]
+    text = "the launch is started as root, which needs sudo"
+    return [PRIVILEGE.fail(entry["node"], text, fix="Set ansible_become: true for this node")]
 
 
-def system(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
+def system(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     found = []
     if not facts["systemd"]:
-        found.append(
-            fail(
-                entry, "systemd", "systemd does not run here", "A launch is a systemd unit: boot the node with systemd"
-            )
-        )
+        fix = "A launch is a systemd unit: boot the node with systemd"
+        found.append(SYSTEMD.fail(entry["node"], "systemd does not run here", fix=fix))
     if tuple(facts["python"][:2]) < PYTHON_WANTED:
         seen = ".".join(str(part) for part in facts["python"])
-        found.append(
-            fail(
-                entry,
-                "python",
-                f"its Python is {seen}",
-                "Python 3.10 or newer is needed: set ansible_python_interpreter",
-            )
-        )
+        fix = "Python 3.10 or newer is needed: set ansible_python_interpreter"
+        found.append(PYTHON.fail(entry["node"], f"its Python is {seen}", fix=fix))
     return found
 
 
-def user(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
+def user(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     if facts["user"] is None:
-        return [
-            fail(
-                entry,
-                "user",
-                f"the training user {request['user']} does not exist",
-                "Make it with",
-                "ansible-playbook site.yml --tags baseline",
-            )
-        ]
+        text = f"the training user {request.user} does not exist"
+        command = "ansible-playbook site.yml --tags baseline"
+        return [USER.fail(entry["node"], text, fix="Make it with", command=command)]
     if facts["user"]["uid"] == 0:
-        return [
-            fail(
-                entry,
-                "user",
-                f"{request['user']} is root; jobs run unprivileged",
-                "Set cluster_user to an ordinary user",
-            )
-        ]
+        text = f"{request.user} is root; jobs run unprivileged"
+        return [USER.fail(entry["node"], text, fix="Set cluster_user to an ordinary user")]
     return []
 
 
-def programs(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
-    found = []
+def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+    node, found = entry["node"], []
     executable = facts["executable"]
     if not executable["exists"]:
-        found.append(
-            fail(
-                entry,
-                "torchrun",
-                f"{executable['path']} is not there",
-                "Build the environment with",
-                "ansible-playbook site.yml --tags pytorch",
-            )
-        )
+        command = "ansible-playbook site.yml --tags pytorch"
+        text = f"{executable['path']} is not there"
+        found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=command))
     elif facts["user"] and not executable["usable"]:
-        found.append(
-            fail(
-                entry,
-                "torchrun",
-                f"{request['user']} may not execute {executable['path']}",
-                "Make it readable and executable",
-            )
-        )
-    for name, verb in (("script", "read"), ("chdir", "enter")):
-        seen = facts[name]
-        if seen is None or (name == "script" and request["script_is_sent"]):
+        text = f"{request.user} may not execute {executable['path']}"
+        found.append(TORCHRUN.fail(node, text, fix="Make it readable and executable"))
+    script = None if request.script_is_sent else facts["script"]
+    checks: list[tuple[Check, FileFacts | None, str]] = [(SCRIPT, script, "read"), (CHDIR, facts["chdir"], "enter")]
+    for check, seen, verb in checks:
+        if seen is None:
             continue
         if not seen["exists"]:
-            found.append(fail(entry, name, f"{seen['path']} is not there", "Copy it to the same path on every node"))
+            found.append(check.fail(node, f"{seen['path']} is not there"))
         elif facts["user"] and not seen["usable"]:
-            found.append(
-                fail(
-                    entry, name, f"{request['user']} may not {verb} {seen['path']}", f"Let {request['user']} {verb} it"
-                )
-            )
+            text = f"{request.user} may not {verb} {seen['path']}"
+            found.append(check.fail(node, text, fix=f"Let {request.user} {verb} it"))
     return found
 
 
-def disk(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
-    seen = facts["disk"]
+def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+    node, seen = entry["node"], facts["disk"]
     if seen["read_only"]:
-        return [fail(entry, "disk", f"{seen['path']} is mounted read-only", "Set cluster_run_root to a writable place")]
+        return [DISK.fail(node, f"{seen['path']} is mounted read-only", fix="Set cluster_run_root to a writable place")]
     if seen["inodes_free"] == 0:
+        return [DISK.fail(node, f"{seen['path']} has no free inodes")]
+    if seen["free"] < request.min_free_bytes:
         return [
-            fail(entry, "disk", f"{seen['path']} has no free inodes", "Free some, or set cluster_run_root elsewhere")
-        ]
-    if seen["free"] < request["min_free_bytes"]:
-        return [
-            fail(
-                entry,
-                "disk",
+            DISK.fail(
+                node,
                 f"{seen['path']}, where logs go, has {seen['free'] / 1e6:.0f} MB free",
-                "Free some, or set cluster_run_root elsewhere",
                 observed=f"{seen['free']} bytes free",
-                expected=f"{request['min_free_bytes']} bytes",
+                expected=f"{request.min_free_bytes} bytes",
             )
         ]
     return []
 
 
-def interface(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
+def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     address, carrier = entry["address"], facts["interface_of_address"]
     if carrier is None:
         return [
-            fail(
-                entry,
-                "address",
+            ADDRESS.fail(
+                entry["node"],
                 f"no interface here carries {address}",
-                "Set cluster_address to an address of this node",
+                fix="Set cluster_address to an address of this node",
                 observed=", ".join(facts["interfaces"]),
                 expected=address,
             )
         ]
     if entry["interface"] and entry["interface"] != carrier:
         return [
-            fail(
-                entry,
-                "interface",
+            INTERFACE.fail(
+                entry["node"],
                 f"{address} is on {carrier}, not on {entry['interface']}",
-                f"Set cluster_interface to {carrier}, or leave it empty",
+                fix=f"Set cluster_interface to {carrier}, or leave it empty",
                 observed=carrier,
                 expected=entry["interface"],
             )
@@ -241,32 +244,18 @@ def interface(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, 
     return []
 
 
-def gpus(entry: dict[str, Any], facts: dict[str, Any], request: dict[str, Any]) -> list[Finding]:
-    if request["backend"] == "nccl" and facts["gpus"] < entry["nproc"]:
-        return [
-            fail(
-                entry,
-                "gpus",
-                f"the driver shows {facts['gpus']} GPUs for {entry['nproc']} ranks",
-                "Look with nvidia-smi, or correct cluster_gpus",
-                observed=str(facts["gpus"]),
-                expected=str(entry["nproc"]),
-            )
-        ]
-    if request["backend"] == "gloo" and facts["gpus"] > 0:
-        return [
-            Finding(
-                "launch.gpus",
-                "warn",
-                entry["node"],
-                f"it has {facts['gpus']} GPUs, which this launch on CPUs does not use",
-                fix={"text": f"Set cluster_gpus: {facts['gpus']} for it"},
-            )
-        ]
+def gpus(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+    node, seen = entry["node"], facts["gpus"]
+    if request.backend == "nccl" and seen < entry["nproc"]:
+        text = f"the driver shows {seen} GPUs for {entry['nproc']} ranks"
+        return [GPUS.fail(node, text, observed=str(seen), expected=str(entry["nproc"]))]
+    if request.backend == "gloo" and seen > 0:
+        text = f"it has {seen} GPUs, which this launch on CPUs does not use"
+        return [GPUS.warn(node, text, fix=f"Set cluster_gpus: {seen} for it")]
     return []
 
 
-def port(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any]) -> list[Finding]:
+def port(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     seen = facts["port"]
     if seen is None or seen["free"]:
         return []
@@ -275,12 +264,11 @@ def port(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any])
     )
     others = ", ".join(launch["launch_id"] for launch in facts["launches"])
     return [
-        fail(
-            entry,
-            "port",
+        PORT.fail(
+            entry["node"],
             f"port {seen['port']} is held by {holders}" + (f" (running launch: {others})" if others else ""),
-            "Wait for it or stop it, or take another port",
-            f"-e cluster_master_port={seen['port'] + (1 if seen['port'] < LAST_PORT else -1)}",
+            fix="Wait for it or stop it, or take another port",
+            command=f"-e cluster_master_port={seen['port'] + (1 if seen['port'] < LAST_PORT else -1)}",
             observed=holders,
             expected=f"port {seen['port']} free on the head node",
             evidence=evidence("/proc/net/tcp", holders),
@@ -288,7 +276,7 @@ def port(entry: dict[str, Any], facts: dict[str, Any], _request: dict[str, Any])
     ]
 
 
-def describe_holder(holder: dict[str, Any]) -> str:
+def describe_holder(holder: ProcessFacts) -> str:
     if holder["pid"] is None:
         return "a process in another container or namespace"
     unit = f", unit {holder['unit']}" if holder["unit"] else ""

@@ -7,44 +7,51 @@ is concluded from its peers.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, add_up, told
+from ..verdict.check import Check
+from ..verdict.finding import Finding, add_up, as_lines
 from ..verdict.words import plural
 
-FINDINGS = {
-    "smoke.report": Entry(
-        "what each rank reported",
-        "a rank did not report, so that nothing is said of it (fail)",
-        "Read the rank's log",
-    ),
-    "smoke.layout": Entry(
-        "rank, local rank, node rank, world size and backend, as each rank sees them",
-        "they are not as planned (fail)",
-        "Compare with plan.json; an own environment may have changed them",
-    ),
-    "smoke.machines": Entry(
-        "the machine id that each rank sees",
-        "two nodes of the inventory are one machine (fail)",
-        "List every machine once",
-    ),
-    "smoke.all_reduce": Entry(
-        "an all-reduce of integers, compared place by place",
-        "it is not exact (fail)",
-        "Look at the node's GPUs and links",
-    ),
-    "smoke.parameters": Entry(
-        "a digest of the parameters after training, of every rank",
-        "they are not bitwise the same; the odd ranks are named (fail)",
-        "Look at the node's GPUs and memory",
-    ),
-    "smoke.loss": Entry(
-        "the mean loss over all ranks, first and last",
-        "it did not fall below ddp_smoke_loss_ratio, or is no number (fail)",
-        "Train for more steps (ddp_smoke_steps), or look at the ranks",
-    ),
-}
+if TYPE_CHECKING:
+    from ..verdict.finding import Verdict
+
+REPORT = Check(
+    "smoke.report",
+    reads="what each rank reported",
+    fires="a rank did not report, so that nothing is said of it (fail)",
+    fix="Read the rank's log",
+)
+LAYOUT = Check(
+    "smoke.layout",
+    reads="rank, local rank, node rank, world size and backend, as each rank sees them",
+    fires="they are not as planned (fail)",
+    fix="Compare with plan.json; an own environment may have changed them",
+)
+MACHINES = Check(
+    "smoke.machines",
+    reads="the machine id that each rank sees",
+    fires="two nodes of the inventory are one machine (fail)",
+    fix="List every machine once",
+)
+ALL_REDUCE = Check(
+    "smoke.all_reduce",
+    reads="an all-reduce of integers, compared place by place",
+    fires="it is not exact (fail)",
+    fix="Look at the node's GPUs and links",
+)
+PARAMETERS = Check(
+    "smoke.parameters",
+    reads="a digest of the parameters after training, of every rank",
+    fires="they are not bitwise the same; the odd ranks are named (fail)",
+    fix="Look at the node's GPUs and memory",
+)
+LOSS = Check(
+    "smoke.loss",
+    reads="the mean loss over all ranks, first and last",
+    fires="it did not fall below ddp_smoke_loss_ratio, or is no number (fail)",
+    fix="Train for more steps (ddp_smoke_steps), or look at the ranks",
+)
 
 PERIOD = 997  # of the all-reduce pattern: rank r sends (i mod 997 + 1) * (r + 1) at place i
 
@@ -85,10 +92,8 @@ def ranks_reported(plan: dict[str, Any], hello: dict[int, Any], result: dict[int
         for name, said in (("start", hello), ("result", result)):
             if rank not in said:
                 text = f"rank {rank} (local rank {local}) did not report its {name}"
-                found.append(Finding("smoke.report", "fail", node, text, expected=f"a report of rank {rank}"))
-    return found or [
-        Finding("smoke.report", "pass", plan["nodes"][0]["node"], f"all {plural(plan['world_size'], 'rank')} reported")
-    ]
+                found.append(REPORT.fail(node, text, fix="", expected=f"a report of rank {rank}"))
+    return found or [REPORT.passed(plan["nodes"][0]["node"], f"all {plural(plan['world_size'], 'rank')} reported")]
 
 
 def everybody(plan: dict[str, Any], reports: dict[int, Any], key: str) -> bool:
@@ -96,12 +101,12 @@ def everybody(plan: dict[str, Any], reports: dict[int, Any], key: str) -> bool:
     return all(key in reports.get(rank, {}) for rank in planned_ranks(plan))
 
 
-def good(plan: dict[str, Any], name: str, text: str, *, all_reported: bool) -> list[Finding]:
+def good(plan: dict[str, Any], check: Check, text: str, *, all_reported: bool) -> list[Finding]:
     """Nothing is wrong with what was reported; whether that is enough to say so is another question."""
     node = plan["nodes"][0]["node"]
     if all_reported:
-        return [Finding(f"smoke.{name}", "pass", node, text)]
-    return [Finding(f"smoke.{name}", "unknown", node, f"not known of all ranks. Of those that reported: {text}")]
+        return [check.passed(node, text)]
+    return [check.unknown(node, f"not known of all ranks. Of those that reported: {text}", fix="")]
 
 
 def layout(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
@@ -122,9 +127,9 @@ def layout(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
         wrong = {name: (said.get(name), value) for name, value in wanted.items() if said.get(name) != value}
         if wrong:
             text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
-            found.append(Finding("smoke.layout", "fail", node, f"rank {rank}: {text}"))
+            found.append(LAYOUT.fail(node, f"rank {rank}: {text}", fix=""))
     text = f"world size {plan['world_size']}, ranks laid out as planned"
-    return found or good(plan, "layout", text, all_reported=everybody(plan, hello, "rank"))
+    return found or good(plan, LAYOUT, text, all_reported=everybody(plan, hello, "rank"))
 
 
 def machines(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
@@ -139,9 +144,9 @@ def machines(plan: dict[str, Any], hello: dict[int, Any]) -> list[Finding]:
         other = owner.setdefault(machine, node)
         if other != node:
             text = f"is the same machine as {other}: rank {rank} runs where {other}'s ranks run"
-            found.append(Finding("smoke.machines", "fail", node, text, peer=other, observed=machine))
+            found.append(MACHINES.fail(node, text, fix="", peer=other, observed=machine))
     text = plural(len(set(owner.values())), "separate machine")
-    return found or good(plan, "machines", text, all_reported=everybody(plan, hello, "machine"))
+    return found or good(plan, MACHINES, text, all_reported=everybody(plan, hello, "machine"))
 
 
 def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
@@ -156,20 +161,12 @@ def all_reduce(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
             if reduced["mismatches"] or reduced["sum"] != wanted:
                 where = f"at {plural(reduced['mismatches'], 'place')}" if reduced["mismatches"] else "in its total"
                 text = f"rank {rank}: all-reduce of {reduced['size']} integers is wrong {where}"
-                found.append(
-                    Finding(
-                        "smoke.all_reduce",
-                        "fail",
-                        nodes[rank][0],
-                        text,
-                        observed=str(reduced["sum"]),
-                        expected=str(wanted),
-                    )
-                )
+                seen = str(reduced["sum"])
+                found.append(ALL_REDUCE.fail(nodes[rank][0], text, fix="", observed=seen, expected=str(wanted)))
         if not said.get("all_reduce"):
-            found.append(Finding("smoke.all_reduce", "fail", nodes[rank][0], f"rank {rank} reported no all-reduce"))
+            found.append(ALL_REDUCE.fail(nodes[rank][0], f"rank {rank} reported no all-reduce", fix=""))
     text = f"integer all-reduce exact ({', '.join(str(size) for size in sorted(sizes))} elements)"
-    return found or good(plan, "all_reduce", text, all_reported=everybody(plan, result, "all_reduce"))
+    return found or good(plan, ALL_REDUCE, text, all_reported=everybody(plan, result, "all_reduce"))
 
 
 def parameters(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
@@ -180,14 +177,14 @@ def parameters(plan: dict[str, Any], result: dict[int, Any]) -> list[Finding]:
             groups.setdefault(said["parameters_sha256"], []).append(rank)
     if len(groups) <= 1:
         whole = everybody(plan, result, "parameters_sha256")
-        return good(plan, "parameters", "parameters bitwise equal after training", all_reported=whole)
+        return good(plan, PARAMETERS, "parameters bitwise equal after training", all_reported=whole)
     # The largest group is right by majority; with a tie nobody is blamed.
     ordered = sorted(groups.values(), key=len, reverse=True)
     tie = len(ordered) > 1 and len(ordered[0]) == len(ordered[1])
     odd = [rank for group in ordered[0 if tie else 1 :] for rank in group]
     nodes = planned_ranks(plan)
     text = f"parameters differ between ranks after training: {'; '.join(str(group) for group in ordered)}"
-    return [Finding("smoke.parameters", "fail", node, text) for node in sorted({nodes[rank][0] for rank in odd})]
+    return [PARAMETERS.fail(node, text, fix="") for node in sorted({nodes[rank][0] for rank in odd})]
 
 
 def loss(plan: dict[str, Any], result: dict[int, Any], ratio: float) -> list[Finding]:
@@ -195,13 +192,14 @@ def loss(plan: dict[str, Any], result: dict[int, Any], ratio: float) -> list[Fin
     pairs = [(said["loss_first"], said["loss_last"]) for said in result.values() if "loss_last" in said]
     head = plan["nodes"][0]["node"]
     if not pairs:
-        return [Finding("smoke.loss", "unknown", head, "no rank reported a loss")]
+        return [LOSS.unknown(head, "no rank reported a loss", fix="")]
     first, last = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
     text = f"loss {first:.3f} -> {last:.3f}"
     # Written so that NaN and infinity fail.
     if math.isfinite(first) and math.isfinite(last) and last < first * ratio:
-        return good(plan, "loss", text, all_reported=everybody(plan, result, "loss_last"))
-    return [Finding("smoke.loss", "fail", head, f"{text}: it did not fall", text, f"below {first * ratio:.3f}")]
+        return good(plan, LOSS, text, all_reported=everybody(plan, result, "loss_last"))
+    wanted = f"below {first * ratio:.3f}"
+    return [LOSS.fail(head, f"{text}: it did not fall", fix="", observed=text, expected=wanted)]
 
 
 def measured(plan: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,9 +230,7 @@ def mean(result: dict[int, Any], key: str) -> float | None:
     return round(sum(values) / len(values), 6) if values else None
 
 
-def verdict(
-    plan: dict[str, Any], launch: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float
-) -> dict[str, Any]:
+def verdict(plan: dict[str, Any], launch: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float) -> Verdict:
     """The launch's verdict with the smoke's findings added; one line for people as its summary."""
     findings = [Finding(**finding) for finding in launch["findings"]]
     checks = judge(plan, events, loss_ratio)
@@ -243,7 +239,7 @@ def verdict(
     facts = measured(plan, events)
     if bad:
         what = "its result is wrong" if failed else "its result could not be checked"
-        summary = f"the launch ran, but {what}. {'; '.join(told(bad))}"
+        summary = f"the launch ran, but {what}. {'; '.join(as_lines(bad))}"
     else:
         rate = facts["samples_per_second"]
         summary = (
@@ -253,4 +249,4 @@ def verdict(
             + (f", {rate:.0f} samples/s" if rate is not None else "")
         )
     besides = [finding for finding in findings if finding.status not in ("pass", "skipped")]
-    return add_up([*findings, *checks], "; ".join([summary, *told(besides)]))
+    return add_up([*findings, *checks], "; ".join([summary, *as_lines(besides)]))

@@ -6,12 +6,16 @@ The supervisor feeds in what it sees (`saw`, `no_answer`) with the time of seein
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .failure import agent_closes
+from .agent_log import agent_closes
+from .endings import EXIT, Decided, Ending
+
+if TYPE_CHECKING:
+    from .messages import Look, RankState, Result
 
 # A node that has not answered for this long is spoken of; after `patience` the launch is ended without it. Both are
-# below the lease, so that the peers are told before the silent node's own lease ends what runs there.
+# below the lease, so that the peers are ended before the silent node's own lease ends what runs there.
 NOTICE_AFTER = 3.0
 PATIENCE = 8.0
 FOREVER = float("inf")
@@ -34,13 +38,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a launch ends, or is left alone.
+    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular."""
 
-    kind: finished | failed | lost | stalled | interrupted | refused | detached. node: where it was noticed, '' for none
-    in particular.
-    """
-
-    kind: str
+    ending: Decided
     text: str
     node: str = ""
 
@@ -49,11 +49,11 @@ class Decision:
 class NodeWatch:
     last_answer: float
     nproc: int
-    ended: dict[str, Any] | None = None
+    ended: Result | None = None
     unit: dict[str, str] = field(default_factory=dict)
-    ranks: list[dict[str, Any]] = field(default_factory=list)
+    ranks: list[RankState] = field(default_factory=list)
     closing: bool = False
-    silence_told: bool = False
+    silence_said: bool = False
     why_silent: str = ""
 
     @property
@@ -66,7 +66,7 @@ class NodeWatch:
 
     @property
     def well(self) -> bool:
-        return self.ended is not None and self.ended.get("reason") == "exit" and self.ended.get("code") == 0
+        return self.ended is not None and self.ended.get("reason") == EXIT and self.ended.get("code") == 0
 
 
 class Watch:
@@ -79,14 +79,15 @@ class Watch:
         self.silent_for = limits.stall + limits.start
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
-    def saw(self, name: str, look: dict[str, Any], now: float) -> None:
+    def saw(self, name: str, look: Look, now: float) -> None:
         node = self.nodes[name]
         node.last_answer = now
-        node.silence_told = False
+        node.silence_said = False
         node.ended = look["result"]
         node.unit = look["unit"]
         node.ranks = look["ranks"]
-        node.closing = node.closing or agent_closes(look["logs"].get("agent", {}).get("text", ""))
+        agent = look["logs"].get("agent")
+        node.closing = node.closing or (agent is not None and agent_closes(agent["text"]))
         if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
             self.last_line = now
             self.silent_for = self.limits.stall
@@ -100,8 +101,8 @@ class Watch:
         found = []
         for name, node in self.nodes.items():
             silent = now - node.last_answer
-            if not node.over and not node.silence_told and silent > NOTICE_AFTER:
-                node.silence_told = True
+            if not node.over and not node.silence_said and silent > NOTICE_AFTER:
+                node.silence_said = True
                 end = f"; the launch is ended if it stays silent for {self.limits.patience:.0f} s"
                 found.append(
                     f"{name} has not answered for {silent:.0f} s{end if self.limits.patience < FOREVER else ''}"
@@ -112,55 +113,19 @@ class Watch:
         """None as long as the launch should go on."""
         for name, node in self.nodes.items():
             if node.over and not node.well:
-                return Decision("failed", f"the launch ended on {name}", name)
+                return Decision(Ending.FAILED, f"the launch ended on {name}", name)
             if node.closing and not node.over:
-                return Decision("failed", f"a rank failed on {name}", name)
+                return Decision(Ending.FAILED, f"a rank failed on {name}", name)
         silence = {name: now - node.last_answer for name, node in self.nodes.items() if not node.over}
         if silence and max(silence.values()) > self.limits.patience:
             if len(silence) > 1 and min(silence.values()) > NOTICE_AFTER:
-                return Decision("interrupted", f"none of {len(silence)} nodes answers; is this machine cut off?")
+                return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes answers; is this machine cut off?")
             name = max(silence, key=silence.__getitem__)
-            return Decision("lost", self.nodes[name].why_silent, name)
+            return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
-            return Decision("finished", "every node's torchrun ended well")
+            return Decision(Ending.FINISHED, "every node's torchrun ended well")
         if self.limits.until_running and all(node.running for node in self.nodes.values()):
-            return Decision("detached", "all ranks run")
+            return Decision(Ending.DETACHED, "all ranks run")
         if self.limits.stall and now - self.last_line > self.silent_for:
-            return Decision("stalled", f"no rank wrote a line for {self.silent_for:.0f} s")
+            return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")
         return None
-
-
-PROCESS_STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "in uninterruptible wait (disk, network file system or driver)",
-    "T": "stopped by a signal (SIGSTOP)",
-    "t": "stopped by a debugger",
-    "Z": "dead, not yet reaped",
-    "X": "dead",
-    "": "gone",
-}
-# A rank in one of these cannot make progress on its own; one that sleeps or runs may only wait for it.
-STUCK_STATES = ("T", "t", "D", "Z", "X", "")
-
-
-def standing_still(ranks_by_node: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Of all ranks, those that hold up the others: [{node, rank, local_rank, state, meaning, wchan}].
-
-    A rank that is stopped, in uninterruptible wait or dead is one; when none is, the answer is empty and only the
-    stacks can tell.
-    """
-    found = [
-        {
-            "node": name,
-            "rank": rank["rank"],
-            "local_rank": rank["local_rank"],
-            "state": rank["state"],
-            "meaning": PROCESS_STATES.get(rank["state"], rank["state"]),
-            "wchan": rank.get("wchan", ""),
-        }
-        for name, ranks in ranks_by_node.items()
-        for rank in ranks
-        if rank.get("state", "S") in STUCK_STATES
-    ]
-    return sorted(found, key=lambda one: one["rank"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspect import node as inspect_node
 from ..verdict.check import Check
+from ..verdict.commands import on_node, playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 SLOW_NAME = 1.0  # seconds: files answer in milliseconds, a name server that is there in some more
 HOSTS = "Write the nodes into /etc/hosts with"
-NETWORK = "ansible-playbook site.yml --tags network"
+NETWORK = playbook("site.yml", tags="network")
 BY_HAND = "a launch of Muster names addresses; torchrun by hand, mpirun and ssh go by names"
 
 DUPLICATE = Check(
@@ -163,7 +164,7 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
             f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"
             f" ({BY_HAND})",
             f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
-            f"ansible {node.name} -m ansible.builtin.command -a 'grep -w {name} /etc/hosts'",
+            on_node(node.name, f"grep -w {name} /etc/hosts"),
             peer=None if meant is node else meant.name,
             **more,
         )

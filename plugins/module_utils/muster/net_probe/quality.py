@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import on_node
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .blame import Share, blame, couples
@@ -98,8 +99,10 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
                 "packets of many sizes (net_probe)", f"largest that came through: {largest}; MTU: {mtus}"
             ),
             fix="Set the same MTU on all nodes and on what is between them; to see where it ends",
-            command=f"ansible {share.links[0][0]} -m ansible.builtin.command -a 'ping -c 2 -M do -s"
-            f" {largest - 28 + 1} {cluster.node(share.links[0][1]).address}'",
+            command=on_node(
+                share.links[0][0],
+                f"ping -c 2 -M do -s {largest - 28 + 1} {cluster.node(share.links[0][1]).address}",
+            ),
         )
 
 
@@ -124,7 +127,7 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
                 "retransmissions of paced packets (TCP_INFO)", measured_on(share, bad, lambda link: f"{link.lost}")
             ),
             fix="Look at the cable, the switch port and the interface's error counters",
-            command=f"ansible {share.node} -m ansible.builtin.command -a 'ip -statistics link'",
+            command=on_node(share.node, "ip -statistics link"),
         )
 
 
@@ -176,7 +179,7 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
                 "one stream, measured twice", measured_on(share, measured, lambda link: gbps(link.rate or 0.0))
             ),
             fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
-            command=f"ansible {share.node} -m ansible.builtin.command -a 'tc -statistics qdisc'",
+            command=on_node(share.node, "tc -statistics qdisc"),
         )
 
 
@@ -201,8 +204,7 @@ def far(cluster: Cluster) -> Iterator[Finding]:
             peer=share.peer,
             evidence=evidence("the kernel's shortest round trip (TCP_INFO)", f"{got * 1000:.3f} ms"),
             fix="See which way the packets take",
-            command=f"ansible {share.node} -m ansible.builtin.command -a 'tracepath -n"
-            f" {cluster.node(share.peers[0]).address}'",
+            command=on_node(share.node, f"tracepath -n {cluster.node(share.peers[0]).address}"),
         )
 
 
@@ -221,7 +223,7 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
             peer=share.peer,
             evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
             fix="Have it set; whether it is, is shown by",
-            command=f"ansible {share.node} -m ansible.builtin.command -a 'chronyc tracking'",
+            command=on_node(share.node, "chronyc tracking"),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.check import Check
+from ..verdict.commands import on_node, playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .blame import Share, blame
@@ -28,7 +29,7 @@ SAYS = {
     "foreign": "is answered by another program than the one that listens there",
 }
 FIREWALL = "Let the nodes in, on the node and in whatever filters before it; on the node it is done by"
-NETWORK = "ansible-playbook site.yml --tags network"
+NETWORK = playbook("site.yml", tags="network")
 
 
 def fires(outcome: str) -> str:
@@ -250,7 +251,7 @@ def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[Evidence]
         share.node,
         f"at its address {address}, {link.answered_by or 'another machine'} answers",
         "Give every node an address of its own; who has it is shown by",
-        f"ansible gpu_nodes -m ansible.builtin.command -a 'ip -brief address show to {address}'",
+        on_node("gpu_nodes", f"ip -brief address show to {address}"),
         observed="wrong_host",
         expected="ok",
         evidence=proof,
@@ -295,11 +296,11 @@ def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
     if outcome == "unreachable":
         return (
             f"Compare cluster_address of {link.target} with what it has, and the route, with",
-            f"ansible {link.origin} -m ansible.builtin.command -a 'ip route get {cluster.node(link.target).address}'",
+            on_node(link.origin, f"ip route get {cluster.node(link.target).address}"),
         )
     if outcome == "foreign":
         return (
             f"See what takes connections to it on {link.target}",
-            f"ansible {link.target} --become -m ansible.builtin.command -a 'ss -ltnp'",
+            on_node(link.target, "ss -ltnp", become=True),
         )
     return FIREWALL, NETWORK

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ IMPORTED = Check(
     "torch.import",
     reads="the environment that cluster_torchrun belongs to",
     fires="PyTorch cannot be imported there (fail)",
-    fix="Let the role pytorch build it: ansible-playbook site.yml --tags pytorch",
+    fix=f"Let the role pytorch build it: {playbook('site.yml', tags='pytorch')}",
 )
 VERSION = Check(
     "torch.version",

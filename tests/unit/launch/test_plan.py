@@ -1,8 +1,6 @@
-"""Before a launch starts: its plan, from the inventory alone, and each node's fitness, from a look at it.
+"""The plan of a launch, from the inventory alone.
 
 cases/plan: nodes and request as far as they differ from the plainest -> parts of the plan, or every problem.
-cases/preflight: entry of the plan, facts and request as far as they differ from those of a fit node -> the findings;
-command: what the first of them tells to type.
 """
 
 from __future__ import annotations
@@ -13,28 +11,18 @@ import pytest
 
 from cases import cases
 from muster.launch import plan as planning
-from muster.launch import preflight
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
 
-REQUEST = {"cluster": "rack", "launch_id": "20260101-120000-abcd", "user": "muster", "script": "/srv/job/train.py"}
-ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None}
-FACTS: dict[str, Any] = {
-    "uid": 0,
-    "python": [3, 10, 12],
-    "systemd": True,
-    "cpus": 8,
-    "gpus": 0,
-    "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
-    "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
-    "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
-    "chdir": None,
-    "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
-    "interfaces": ["eth0", "lo"],
-    "interface_of_address": "eth0",
-    "port": {"port": 29500, "free": True, "holders": []},
-    "launches": [],
+REQUEST: dict[str, Any] = {
+    "cluster": "rack",
+    "launch_id": "20260101-120000-abcd",
+    "user": "muster",
+    "script": "/srv/job/train.py",
+    "port": 29500,
+    "run_root": "/var/lib/muster/launches",
+    "rendezvous_timeout": 120,
 }
-LOOKED_FOR = {"user": "muster", "port": 29500, "backend": "gloo", "min_free_bytes": 64_000_000, "script_is_sent": False}
+LOOKED_AT: Any = {"user": {"home": "/home/muster"}, "interface_of_address": "eth0", "cpus": 8}
 
 
 def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +55,7 @@ def test_plan(case: dict[str, Any]) -> None:
 
 
 def test_complete_fills_in_what_only_the_node_knows() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], FACTS)
+    entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT)
     assert entry["from_node"] == {}
     assert entry["interface"] == "eth0"
     wanted = {"HOME": "/data", "OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
@@ -75,7 +63,7 @@ def test_complete_fills_in_what_only_the_node_knows() -> None:
 
 
 def test_every_rank_has_a_thread() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], FACTS)
+    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT)
     assert entry["env"]["OMP_NUM_THREADS"] == "1"
 
 
@@ -115,16 +103,3 @@ def test_secrets_among_the_arguments_are_covered(args: list[str], shown: list[st
     plan = planned({"node1": {}}, {"args": args})
     assert planning.masked(plan)["nodes"][0]["argv"][13:] == shown
     assert plan["nodes"][0]["argv"][13:] == args
-
-
-@cases(__file__, "preflight")
-def test_preflight(case: dict[str, Any]) -> None:
-    findings = preflight.judge(
-        {**ENTRY, **case.get("entry", {})},
-        {**FACTS, **case.get("facts", {})},
-        {**LOOKED_FOR, **case.get("request", {})},
-    )
-    assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
-    assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)
-    if "command" in case:
-        assert findings[0].fix["command"] == case["command"]

@@ -1,0 +1,132 @@
+"""How a launch can end: the one table that the watch, the search for the first failure and the verdict share.
+
+A new way to end is a row here, and the place where it is seen: the watch, the reports of the nodes, or the program on a
+node (muster_node/programs/launch.py), which has a word for it in NODE_WORDS.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal, NamedTuple, NoReturn
+
+from ..verdict.check import Check
+
+
+class Ending(Enum):
+    """Each way to end, with what the verdict finds then."""
+
+    FINISHED = Check(
+        "launch.ended",
+        reads="how the ranks and the unit of a launch ended",
+        fires="never: it is the pass of a node whose ranks ended with code 0",
+    )
+    FAILED = Check(
+        "launch.failed",
+        reads="how torchrun ended",
+        fires="it ended without a reason that could be found (fail)",
+        fix="Read its log",
+    )
+    EXCEPTION = Check(
+        "launch.exception",
+        reads="the ranks' standard error, the earliest first",
+        fires="a rank ended by a Python exception, whose last line is quoted (fail)",
+        fix="Read the log that is named",
+    )
+    SIGNAL = Check(
+        "launch.signal",
+        reads="the exit codes of the ranks",
+        fires="a rank was killed by a signal, such as SIGKILL by the kernel when memory ran out (fail)",
+        fix="Read the log that is named, and the kernel log of the node",
+    )
+    EXIT = Check(
+        "launch.exit",
+        reads="the exit codes of the ranks",
+        fires="a rank ended with another code than 0 (fail)",
+        fix="Read the log that is named",
+    )
+    AGENT = Check(
+        "launch.agent",
+        reads="the exit code and the log of torchrun",
+        fires="torchrun itself failed on the node (fail)",
+        fix="Read the log that is named",
+    )
+    UNIT = Check(
+        "launch.unit",
+        reads="the state of the unit",
+        fires="systemd or the kernel ended the unit from outside (fail)",
+        fix="Look at journalctl -u with the name of the unit",
+    )
+    LEASE = Check(
+        "launch.lease",
+        reads="the lease that the supervisor renews",
+        fires="nobody renewed it: the controller was gone or cut off (fail)",
+        fix="Launch again; detached, a launch goes on without the controller",
+    )
+    LIMIT = Check(
+        "launch.limit",
+        reads="the time limit of a detached launch",
+        fires="it ran out (fail)",
+        fix="Raise launch_time_limit",
+    )
+    NODE = Check(
+        "launch.node",
+        reads="the connection to the node while the launch runs",
+        fires="it does not answer any more (fail)",
+        fix="Look at the node, then launch again",
+    )
+    STALLED = Check(
+        "launch.stalled",
+        reads="the output and the stacks of all ranks",
+        fires=(
+            "no rank has written a line for launch_stall_timeout; the rank that holds the others up is named (fail)"
+        ),
+        fix="Read the stacks in the verdict",
+    )
+    INTERRUPTED = Check(
+        "launch.interrupted",
+        reads="the supervisor itself",
+        fires="the launch was ended early, by a signal or by launch_stop (unknown)",
+        fix="Launch again",
+    )
+    DETACHED = Check(
+        "launch.detached",
+        reads="the supervisor itself",
+        fires="the launch goes on without it, so its result is not known yet (unknown)",
+        fix="Follow it with -e launch_attach and its id",
+    )
+
+    @property
+    def check(self) -> Check:
+        return self.value
+
+
+CHECKS = tuple(ending.check for ending in Ending)
+# What a supervisor can decide; the other endings are read from the reports of the nodes afterwards.
+Decided = Literal[Ending.FINISHED, Ending.FAILED, Ending.NODE, Ending.STALLED, Ending.INTERRUPTED, Ending.DETACHED]
+
+
+class NodeEnd(NamedTuple):
+    """What a node's word comes to where it is a failure, and the sentence for it."""
+
+    ending: Ending
+    summary: str
+
+
+EXIT = "exit"  # torchrun ended by itself, well with the code 0
+STOPPED = "stopped"  # torchrun ended when the unit was stopped, by the supervisor or from outside
+# By the `reason` that the program on a node leaves there when the launch has ended; a test holds both equal.
+NODE_WORDS = {
+    EXIT: NodeEnd(Ending.AGENT, "torchrun exited with code {code}"),
+    STOPPED: NodeEnd(
+        Ending.UNIT, "the launch's unit was stopped from outside (systemctl stop, or the node shutting down)"
+    ),
+    "exec": NodeEnd(Ending.AGENT, "torchrun could not be started: {error}"),
+    "lease": NodeEnd(Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
+    "limit": NodeEnd(Ending.LIMIT, "the launch ran into its time limit (launch_time_limit)"),
+}
+UNKNOWN_WORD = NodeEnd(Ending.FAILED, "the node reports an ending that is not known here: {reason!r:.60}")
+
+
+def never(value: NoReturn) -> NoReturn:
+    """Behind the last case of a match: mypy finds the ending that has none."""
+    raise AssertionError(f"no case for {value}")

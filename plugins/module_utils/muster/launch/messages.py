@@ -1,0 +1,215 @@
+"""What the controller and the program on a node (muster_node/programs/launch.py) say to each other, verb by verb.
+
+Times in seconds; those of a node on its own clock, as they are called.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Identity(TypedDict):
+    """identity: who the controller logs in as there."""
+
+    uid: int
+    gid: int
+
+
+# ---------------------------------------------------------------- prepare
+
+
+class PrepareRequest(TypedDict):
+    """script, chdir: None where there is none to look for. port: of the head node alone."""
+
+    user: str
+    executable: str
+    script: str | None
+    chdir: str | None
+    run_root: str
+    address: str
+    port: int | None
+
+
+class UserFacts(TypedDict):
+    uid: int
+    gid: int
+    home: str
+
+
+class FileFacts(TypedDict):
+    """usable: by the training user, for what it is there for."""
+
+    path: str
+    exists: bool
+    usable: bool
+
+
+class DiskFacts(TypedDict):
+    """path: the nearest folder that exists. free, total: bytes. inodes_free: None where there are no inodes."""
+
+    path: str
+    free: int
+    total: int
+    inodes_free: int | None
+    read_only: bool
+
+
+class ProcessFacts(TypedDict):
+    """pid: None where it cannot be seen; the texts are empty where they are not known."""
+
+    pid: int | None
+    command: str
+    user: str
+    unit: str
+
+
+class PortFacts(TypedDict):
+    """holders: who listens on it, or else talks from it."""
+
+    port: int
+    free: bool
+    holders: list[ProcessFacts]
+
+
+class RunningLaunch(TypedDict):
+    launch_id: str
+
+
+class Facts(TypedDict):
+    """prepare: what a start depends on. user, interface_of_address: None where there is none."""
+
+    hostname: str
+    uid: int
+    python: list[int]
+    systemd: bool
+    cpus: int
+    gpus: int
+    user: UserFacts | None
+    executable: FileFacts
+    script: FileFacts | None
+    chdir: FileFacts | None
+    disk: DiskFacts
+    interfaces: list[str]
+    interface_of_address: str | None
+    port: PortFacts | None
+    launches: list[RunningLaunch]
+
+
+# ---------------------------------------------------------------- start
+
+
+class StartRequest(TypedDict):
+    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none. program: the text of the program itself.
+
+    script_name, script_body (base64): a script that is sent, else empty. keep: run directories of earlier launches.
+    """
+
+    launch_id: str
+    user: str
+    reader: Identity
+    argv: list[str]
+    env: dict[str, str]
+    run_dir: str
+    lease: float
+    time_limit: int
+    properties: dict[str, str]
+    keep: int
+    script_name: str
+    script_body: str
+    program: str
+
+
+class Started(TypedDict):
+    started: bool
+    error: str
+    time: float
+
+
+# ---------------------------------------------------------------- look, logs, stop
+
+
+class LogsRequest(TypedDict):
+    """offsets: bytes that are known of each log. limit: bytes to send at most."""
+
+    run_dir: str
+    offsets: dict[str, int]
+    limit: int
+
+
+class LookRequest(LogsRequest):
+    """wait: seconds to wait for news."""
+
+    launch_id: str
+    lease: float
+    wait: float
+
+
+class FreezeRequest(TypedDict):
+    launch_id: str
+
+
+class Frozen(TypedDict):
+    frozen: int
+
+
+class StopRequest(LogsRequest):
+    """dump: whether the ranks show their stacks first."""
+
+    launch_id: str
+    dump: bool
+
+
+class LogPart(TypedDict):
+    """Bytes of a log from `begin` to `offset`. more: whether there is more behind it."""
+
+    begin: int
+    offset: int
+    text: str
+    more: bool
+
+
+class Logs(TypedDict):
+    """By log: "agent", or "LOCAL_RANK/stdout" and "LOCAL_RANK/stderr"."""
+
+    logs: dict[str, LogPart]
+
+
+class Result(TypedDict, total=False):
+    """How the unit's main process ended: a word of endings.NODE_WORDS, unless the node knows others."""
+
+    reason: str
+    code: int
+    error: str
+    ended_at: float
+
+
+class RankState(TypedDict, total=False):
+    """gone_at: None while it runs. state: the kernel's letter, "" for gone. wchan: where in the kernel it waits."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    gone_at: float | None
+    state: str
+    cpu: float
+    wchan: str
+
+
+class Look(Logs):
+    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all."""
+
+    unit: dict[str, str]
+    result: Result | None
+    ranks: list[RankState]
+    errors: dict[str, Any]
+    disk: DiskFacts
+    clock: float
+
+
+class LastLook(Look):
+    """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left."""
+
+    unit_before: dict[str, str]
+    error: str
+    leftovers: list[ProcessFacts]
+    clean: bool

@@ -1,0 +1,142 @@
+"""Who holds up a launch in which no rank writes a line any more: the states of the ranks say so, or their stacks."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..verdict.finding import evidence
+from .endings import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..verdict.finding import Evidence, Finding
+    from .failure import NodeReport
+    from .messages import RankState
+
+PROCESS_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in uninterruptible wait (disk, network file system or driver)",
+    "T": "stopped by a signal (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "Z": "dead, not yet reaped",
+    "X": "dead",
+    "": "gone",
+}
+# A rank in one of these cannot make progress on its own; one that sleeps or runs may only wait for it.
+STUCK_STATES = ("T", "t", "D", "Z", "X", "")
+STACK_LINE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+# A rank that stands in one of these waits for its peers; the one that stands elsewhere is the one they wait for.
+COLLECTIVE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/autograd/")
+TORCH = re.compile(r"-packages/torch/(?!nn/modules/)")
+STACK_LINES = 8  # of each stack, shown
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A rank that cannot go on by itself. state: the kernel's letter. wchan: where in the kernel it waits."""
+
+    node: str
+    rank: int
+    local_rank: int
+    state: str
+    wchan: str = ""
+
+    @property
+    def sentence(self) -> str:
+        where = f", in {self.wchan}" if self.wchan not in ("", "0") else ""
+        meaning = PROCESS_STATES.get(self.state, self.state)
+        return f"rank {self.rank} (local rank {self.local_rank}) stands still: {meaning}{where}"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where a rank is: the innermost lines of its main thread, the innermost first."""
+
+    node: str
+    rank: int
+    local_rank: int
+    lines: list[str]
+
+
+def standing_still(ranks_by_node: Mapping[str, Sequence[RankState]]) -> list[Stuck]:
+    """Of all ranks, those that are stopped, in uninterruptible wait or dead; when none is, only the stacks can say."""
+    found = [
+        Stuck(name, rank["rank"], rank["local_rank"], rank["state"], rank.get("wchan", ""))
+        for name, ranks in ranks_by_node.items()
+        for rank in ranks
+        if rank.get("state", "S") in STUCK_STATES
+    ]
+    return sorted(found, key=lambda one: one.rank)
+
+
+def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[NodeReport], log_dir: str) -> list[Finding]:
+    """The rank that cannot go on, or that is not where the others wait; else the standstill, on the head node."""
+    check = Ending.STALLED.check
+    stacks = stacks_of(reports)
+    proof = shown(stacks)
+    if stuck:
+        return [
+            check.fail(
+                one.node,
+                f"{one.sentence}; {why}",
+                fix="Its logs",
+                command=log_dir,
+                observed=f"state {one.state}",
+                evidence=proof,
+            )
+            for one in stuck
+        ]
+    elsewhere = [stack for stack in stacks if stack.lines and not waits(stack.lines)]
+    if elsewhere and any(waits(stack.lines) for stack in stacks):
+        return [
+            check.fail(
+                stack.node,
+                f"rank {stack.rank} (local rank {stack.local_rank}) holds up the others, which wait in a collective:"
+                f" it is at {stack.lines[0].strip()}; {why}",
+                fix="Its logs",
+                command=log_dir,
+                evidence=proof,
+            )
+            for stack in elsewhere
+        ]
+    return [check.fail(head, why, fix="Its logs", command=log_dir, evidence=proof)]
+
+
+def stacks_of(reports: Sequence[NodeReport]) -> list[Stack]:
+    """Where each rank is, as far as it said so on its standard error; in the order in which the logs came."""
+    return [
+        Stack(report.node, report.first_rank + int(local), int(local), last_stack(text))
+        for report in reports
+        for local, text in report.stderr.items()
+    ]
+
+
+def shown(stacks: Sequence[Stack]) -> list[Evidence]:
+    return [
+        proof
+        for stack in sorted(stacks, key=lambda one: one.rank)
+        if stack.lines
+        for proof in evidence(f"stack of rank {stack.rank} ({stack.node})", "\n".join(stack.lines))
+    ]
+
+
+def waits(stack: Sequence[str]) -> bool:
+    """Whether torch's own frames at the top are those of a collective; the script's model may run under them."""
+    at_the_top = itertools.takewhile(TORCH.search, stack)
+    return any(COLLECTIVE.search(line) for line in at_the_top)
+
+
+def last_stack(stderr: str) -> list[str]:
+    """The innermost lines of the main thread's stack, as faulthandler prints it (most recent call first)."""
+    stack: list[str] = []
+    for line in stderr.splitlines():
+        if line.endswith("(most recent call first):") and "C stack" not in line:  # the latter since Python 3.14
+            stack = []
+        elif STACK_LINE.match(line):
+            stack.append(line)
+    return stack[:STACK_LINES]

@@ -1,0 +1,52 @@
+"""A launch in words: its plan before it begins, and why it failed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.finding import Finding, as_lines
+from ..verdict.words import plural
+
+if TYPE_CHECKING:
+    from ..verdict.finding import Verdict
+
+NODES_SHOWN = 8  # in one line
+
+
+def headline(plan: dict[str, Any]) -> str:
+    parts = [f"{entry['node']} {rank_range(entry['ranks'])}" for entry in plan["nodes"]]
+    more = f", and {len(parts) - NODES_SHOWN} nodes more" if len(parts) > NODES_SHOWN else ""
+    shown = ", ".join(parts[:NODES_SHOWN]) + more
+    return (
+        f"launch {plan['launch_id']}: {plural(plan['world_size'], 'rank')} ({shown}),"
+        f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
+    )
+
+
+def rank_range(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+
+
+def describe(plan: dict[str, Any]) -> str:
+    """The plan for people: each node's environment and command, as they could be typed there."""
+    lines = [headline(plan)]
+    for entry in plan["nodes"]:
+        lines += [
+            "",
+            f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
+        ]
+        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
+        lines += [f"  {name}=<{how}> \\" for name, how in sorted(entry["from_node"].items())]
+        lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
+    return "\n".join(lines) + "\n"
+
+
+def failure_text(verdict: Verdict) -> str:
+    """The summary; below it every reason where there are several, and what proves them."""
+    findings = [Finding(**finding) for finding in verdict["findings"] if finding["status"] != "pass"]
+    reasons = as_lines(findings)
+    parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]
+    for finding in findings:
+        parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding.evidence]
+    return "\n".join(parts)

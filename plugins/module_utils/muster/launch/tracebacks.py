@@ -1,0 +1,160 @@
+"""What the last words of a rank come to: the exception that ended it, and whether it only follows from a peer's end."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# What a rank says when a *peer* went away or was stopped, in words that only torch's own libraries use: Gloo of torch
+# 2.13 (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x.
+CASCADE = re.compile(
+    r"gloo/transport/tcp"
+    r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
+    r"|DistNetworkError|DistStoreError|RendezvousConnectionError|RendezvousTimeoutError"
+    r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
+    r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed"
+    r"|SignalException: Process \d+ got signal: 15"
+)
+# Words of everybody's network errors. They are about a peer only where torch was talking; the script's own database or
+# download may be away too, and that is the rank's own failure.
+CONNECTION = re.compile(r"[Cc]onnection (closed|reset|refused|aborted|abort)|Broken pipe")
+TALKING = re.compile(r"torch/(distributed|autograd|nn/parallel)/")
+# What these libraries say of a fault that is here: a port that is taken, an interface that is not there, no room in
+# /dev/shm, ranks that disagree about a collective.
+OWN_FAULT = re.compile(r"EADDRINUSE|enforce fail at|No space left on device|shared memory segment")
+RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
+# torch's hook writes an exception that nobody caught with its rank before every line; "[rank0]:[W..." is a log line.
+UNCAUGHT_LINE = re.compile(r"^\[rank\d+\]: (.*)$")
+HEADING = "Traceback (most recent call last):"
+TRACEBACK_START = re.compile(rf"^(  \+ Exception Group )?{re.escape(HEADING)}$")
+SYNTAX_ERROR_START = re.compile(r'^  File ".+", line \d+$')
+CHAIN = re.compile(
+    r"^(The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):$",
+    re.MULTILINE,
+)
+GROUP_LINE = re.compile(r"^  [|+] ?", re.MULTILINE)
+FRAME = re.compile(r'^  File "(?P<file>.+)", line \d+', re.MULTILINE)
+# What may follow a traceback and is no part of its message.
+AFTER_TRACEBACK = re.compile(
+    r"^(Exception ignored|Exception in thread|Fatal Python error|terminate called|\[?(rank\d+\]:)?\[?[WEIF]\d{4} "
+    r"|\S+:\d+: \w*Warning: )"
+)
+MESSAGE_LINES = 20  # of one exception's message, shown
+LINE_LENGTH = 400  # of one exception in a summary
+
+
+def last_traceback(text: str) -> str:
+    """The last Python traceback in a log, with the exceptions that it was chained to; '' when there is none.
+
+    One that nobody caught is preferred: what was only logged, or came from a destructor or a thread, ended nothing.
+    """
+    return uncaught_traceback(text) or traceback_in(RANK_PREFIX.sub("", text).splitlines())
+
+
+def uncaught_traceback(text: str) -> str:
+    """The exception that ended a rank, where torch's hook marked it as such (after init_process_group); else ''."""
+    lines = text.splitlines()
+    marked = [index for index, line in enumerate(lines) if UNCAUGHT_LINE.match(line)]
+    if not marked:
+        return ""
+    # Empty lines have no mark; other lines in between come from other threads. An empty line is no end here.
+    block = lines[marked[0] : marked[-1] + 1]
+    return traceback_in([RANK_PREFIX.sub("", line) or " " for line in block if not line or UNCAUGHT_LINE.match(line)])
+
+
+def traceback_in(lines: list[str]) -> str:
+    starts = [index for index, line in enumerate(lines) if TRACEBACK_START.match(line)]
+    before = {index: lines[index - 1] if index else "" for index in starts}
+    fatal = [index for index in starts if not before[index].startswith(("Exception ignored", "Exception in thread"))]
+    threads = [index for index in starts if before[index].startswith("Exception in thread")]
+    begun = fatal or threads or [index for index, line in enumerate(lines) if SYNTAX_ERROR_START.match(line)]
+    if not begun:
+        return ""
+    end = end_of_traceback(lines, begun[-1])
+    start = begun.pop()
+    while begun and any(CHAIN.match(line) for line in lines[max(start - 2, 0) : start]):
+        start = begun.pop()
+    return "\n".join(line.rstrip() for line in lines[start:end]).rstrip()
+
+
+def ends_with_traceback(stderr: str) -> bool:
+    lines = (line.rstrip() for line in RANK_PREFIX.sub("", stderr).splitlines())
+    return "\n".join(lines).rstrip().endswith(last_traceback(stderr) or "\0")
+
+
+def end_of_traceback(lines: list[str], start: int) -> int:
+    """The line behind a traceback: its frames are indented, then comes the exception, whose message may go on.
+
+    It ends with an empty line at the latest: nothing else sets it apart from what the rank wrote next.
+    """
+    end = start + 1
+    while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
+        end += 1
+    for length, line in enumerate(lines[end:]):
+        if length and (
+            not line or AFTER_TRACEBACK.match(line) or TRACEBACK_START.match(line) or length >= MESSAGE_LINES
+        ):
+            return end + length
+    return len(lines)
+
+
+def chained(traceback: str) -> list[tuple[str, str]]:
+    """Each exception of a chain, the first raised one first: (the file where it was raised, what it says)."""
+    found = []
+    for part in CHAIN.split(traceback)[::2]:
+        text = part.strip("\n")
+        if text.startswith("  + "):
+            text = GROUP_LINE.sub("", text)
+        lines = text.splitlines()
+        said = next((i for i, line in enumerate(lines) if line[:1].strip() and not line.endswith(HEADING)), len(lines))
+        frames = FRAME.findall("\n".join(lines[:said]))
+        found.append((frames[-1] if frames else "", "\n".join(lines[said:])))
+    return found
+
+
+def is_cascade(traceback: str) -> bool:
+    """Whether it only says that a peer went away. The first exception of a chain decides: the rest follow."""
+    file, said = chained(traceback)[0]
+    if OWN_FAULT.search(said):
+        return False
+    return bool(CASCADE.search(said) or (CONNECTION.search(said) and TALKING.search(file)))
+
+
+def exception_line(traceback: str) -> str:
+    """What a traceback comes to, in one line; '' for none.
+
+    Of a chain it is the last exception, which says most of the circumstances, unless that is only the noise of
+    clearing up after one of its own.
+    """
+    if not traceback.strip():
+        return ""
+    said = [message for _, message in chained(traceback)]
+    if not is_cascade(traceback):
+        said = [message for message in said if not CASCADE.search(message) or OWN_FAULT.search(message)] or said
+    inner = said[-1].rpartition(HEADING + "\n")[2]  # of a worker process, quoted in the message
+    lines = [line.strip() for line in inner.splitlines() if line[:1].strip() or line.startswith("\t")]
+    if not lines:
+        return ""
+    line = lines[0]
+    if line.endswith(":") and len(lines) > 1 and lines[1][:1].isalnum():
+        line += f" {lines[1]}"
+    return line if len(line) <= LINE_LENGTH else f"{line[: LINE_LENGTH - 3]}..."
+
+
+def fatal_error(stderr: str) -> str:
+    """What Python's faulthandler and C++ wrote when a signal ended the process; '' when they wrote nothing."""
+    begun = [stderr.rfind(words) for words in ("terminate called after", "Fatal Python error: ")]
+    start = min((place for place in begun if place >= 0), default=-1)
+    return "" if start < 0 else "\n".join(stderr[start:].partition("\nExtension modules:")[0].strip().splitlines()[:40])
+
+
+def recorded_traceback(error: Any) -> str:
+    """The traceback out of torch's error.json (present only under @record); '' when it is not usable."""
+    message = error.get("message") if isinstance(error, dict) else None
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, dict):
+        return ""
+    stack = (message.get("extraInfo") or {}).get("py_callstack")
+    return stack.strip() if isinstance(stack, str) else str(message.get("message", ""))

@@ -1,0 +1,24 @@
+"""The options of a module as its documentation declares them, for its action plugin: a default stands there alone."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import yaml
+
+from .variables import project_root
+
+SPECIFIES = ("type", "elements", "choices", "default", "required")
+
+
+def argument_spec(module: str) -> dict[str, dict[str, Any]]:
+    """Read what ansible's validation of arguments wants to know of each option from library/MODULE.py."""
+    source = (project_root() / "library" / f"{module}.py").read_text(encoding="utf-8")
+    texts = {
+        ast.unparse(statement.targets[0]): ast.literal_eval(statement.value)
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+    }
+    options = yaml.safe_load(texts["DOCUMENTATION"])["options"]
+    return {name: {key: value for key, value in option.items() if key in SPECIFIES} for name, option in options.items()}

@@ -1,0 +1,32 @@
+"""What a launch needs beside its plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.launch.watch import FOREVER
+
+LEASE = 10.0  # seconds that a node goes on without having been looked at
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. program: the text of the program for nodes."""
+
+    program: str
+    user: str
+    stop_timeout: int
+    stall_timeout: float
+    rendezvous_timeout: int
+    min_free_bytes: int
+    keep: int
+    detached: bool
+    time_limit: int
+    chdir: str
+    script_name: str
+    script_body: bytes
+
+    @property
+    def lease(self) -> float:
+        """Detached, a launch is ended by its time limit instead."""
+        return FOREVER if self.detached else LEASE

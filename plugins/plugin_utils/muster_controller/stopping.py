@@ -1,0 +1,102 @@
+"""The end of a launch: stopped on every node, and the rest of its logs fetched."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.launch.messages import FreezeRequest, LastLook, Logs, LogsRequest, StopRequest
+
+    from .messages import Messages
+    from .node_reports import NodeReports
+
+STOP_BYTES = 512 * 1024  # of logs, with the last look
+DRAIN_BYTES = 4 * 1024 * 1024  # of logs, in one message behind it
+FREEZE_TIMEOUT = 5.0
+STOP_TIMEOUT = 15.0
+DRAIN_TIMEOUT = 20.0
+
+
+class Stopping:
+    def __init__(
+        self, plan: dict[str, Any], messages: Messages, reports: NodeReports, say: Callable[[str], None]
+    ) -> None:
+        self.launch_id = plan["launch_id"]
+        self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
+        self.messages = messages
+        self.reports = reports
+        self.say = say
+
+    def stop(self, *, dump: bool) -> dict[str, str]:
+        """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
+
+        dump: let every rank show its stack first, while none of them goes on.
+        """
+        if dump:
+            self.freeze()
+        for name, run_dir in self.run_dirs.items():
+            request: StopRequest = {
+                "launch_id": self.launch_id,
+                "run_dir": run_dir,
+                "dump": dump,
+                "offsets": self.reports.logs.offsets(name),
+                "limit": STOP_BYTES,
+            }
+            self.messages.ask(name, "stop", {**request}, privileged=True)
+        answers = self.messages.gather("stop", self.run_dirs, STOP_TIMEOUT, self.reports.late)
+        left: dict[str, str] = {}
+        incomplete: set[str] = set()
+        for name in self.run_dirs:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                self.reports.lost(name, answer.error if answer else "")
+                continue
+            last: LastLook = answer.data
+            self.reports.keep(answer)
+            self.reports.by_node[name].unit = last["unit_before"]
+            if not last["clean"]:
+                left[name] = last["error"] or str(last["leftovers"])
+            if more_logs(last):
+                incomplete.add(name)
+        self.drain(incomplete)
+        self.reports.take_last_words()
+        return left
+
+    def freeze(self) -> None:
+        request: FreezeRequest = {"launch_id": self.launch_id}
+        for name in self.run_dirs:
+            self.messages.ask(name, "freeze", {**request}, privileged=True)
+        self.messages.gather("freeze", self.run_dirs, FREEZE_TIMEOUT, self.reports.late)
+
+    def drain(self, nodes: set[str]) -> None:
+        """Fetch what is still missing of the logs."""
+        deadline = time.time() + DRAIN_TIMEOUT
+        for name in nodes:
+            self.ask_for_logs(name)
+        while nodes and time.time() < deadline:
+            answer = self.messages.next(0.2)
+            if answer is None or answer.verb != "logs" or answer.node not in nodes:
+                continue
+            if answer.data is not None:
+                self.reports.logs.take(answer.node, answer.data["logs"])
+            if answer.data is not None and more_logs(answer.data):
+                self.ask_for_logs(answer.node)
+            else:
+                nodes.discard(answer.node)
+        for name in nodes:
+            self.say(f"{name}: logs are incomplete here; they are whole on the node in {self.run_dirs[name]}")
+
+    def ask_for_logs(self, name: str) -> None:
+        request: LogsRequest = {
+            "run_dir": self.run_dirs[name],
+            "offsets": self.reports.logs.offsets(name),
+            "limit": DRAIN_BYTES,
+        }
+        self.messages.ask(name, "logs", {**request})
+
+
+def more_logs(answer: Logs) -> bool:
+    return any(part["more"] for part in answer["logs"].values())

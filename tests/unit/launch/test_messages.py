@@ -1,0 +1,56 @@
+"""The shapes of what the controller and the program on a node say to each other, against the program itself, here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import messages
+from muster_node.programs import launch as node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def keys(shape: Any) -> set[str]:
+    return set(shape.__annotations__)
+
+
+def test_identity() -> None:
+    assert set(node.identity({})) == keys(messages.Identity)
+
+
+def test_prepare(tmp_path: Path) -> None:
+    request: messages.PrepareRequest = {
+        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "executable": "/bin/sh",
+        "script": "/etc/hosts",
+        "chdir": str(tmp_path),
+        "run_root": str(tmp_path / "launches"),
+        "address": "127.0.0.1",
+        "port": 29500,
+    }
+    facts = node.prepare({**request})
+    assert set(facts) == keys(messages.Facts)
+    assert set(facts["user"]) == keys(messages.UserFacts)
+    assert set(facts["script"]) == set(facts["executable"]) == set(facts["chdir"]) == keys(messages.FileFacts)
+    assert set(facts["disk"]) == keys(messages.DiskFacts)
+    assert set(facts["port"]) == keys(messages.PortFacts)
+    assert set(node.process_facts(os.getpid())) == keys(messages.ProcessFacts)
+
+
+def test_look(tmp_path: Path) -> None:
+    (tmp_path / "agent.log").write_text("agent\n")
+    request: messages.LookRequest = {
+        "launch_id": "20260101-120000-abcd",
+        "run_dir": str(tmp_path),
+        "lease": 1.0,
+        "wait": 0.0,
+        "offsets": {},
+        "limit": 100,
+    }
+    look = node.look({**request})
+    assert set(look) == keys(messages.Look)
+    assert set(look["logs"]["agent"]) == keys(messages.LogPart)
+    assert set(look["disk"]) == keys(messages.DiskFacts)

@@ -1,0 +1,63 @@
+"""May a node take part in a launch: judged by a look at it.
+
+cases/preflight: entry of the plan, facts and request as far as they differ from those of a fit node -> the findings;
+command: what the first of them says to type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch import preflight
+from muster.launch.preflight import Requested
+
+ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None}
+FACTS: dict[str, Any] = {
+    "uid": 0,
+    "python": [3, 10, 12],
+    "systemd": True,
+    "cpus": 8,
+    "gpus": 0,
+    "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
+    "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
+    "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
+    "chdir": None,
+    "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "interfaces": ["eth0", "lo"],
+    "interface_of_address": "eth0",
+    "port": {"port": 29500, "free": True, "holders": []},
+    "launches": [],
+}
+REQUESTED: dict[str, Any] = {
+    "user": "muster",
+    "backend": "gloo",
+    "min_free_bytes": 64_000_000,
+    "script_is_sent": False,
+}
+
+
+@cases(__file__, "preflight")
+def test_preflight(case: dict[str, Any]) -> None:
+    facts: Any = {**FACTS, **case.get("facts", {})}
+    requested = Requested(**{**REQUESTED, **case.get("request", {})})
+    findings = preflight.judge({**ENTRY, **case.get("entry", {})}, facts, requested)
+    assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
+    assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)
+    if "command" in case:
+        assert findings[0].fix["command"] == case["command"]
+
+
+@pytest.mark.parametrize(
+    ("reachable", "said"),
+    [
+        (True, "launch.look: could not be looked at: no JSON"),
+        (False, "launch.unreachable: cannot be reached: no JSON"),
+    ],
+)
+def test_a_node_that_does_not_answer_may_not_start(reachable: bool, said: str) -> None:
+    finding = preflight.not_looked_at("node1", "no JSON", reachable=reachable)
+    assert finding.status == "fail"
+    assert f"{finding.id}: {finding.summary}" == said

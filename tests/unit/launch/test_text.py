@@ -1,0 +1,61 @@
+"""A launch in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.launch import text
+from muster.verdict.finding import Finding, add_up, evidence
+
+
+def plan(nodes: int) -> dict[str, Any]:
+    return {
+        "launch_id": "20260101-120000-abcd",
+        "backend": "gloo",
+        "world_size": 2 * nodes,
+        "master_addr": "10.0.0.1",
+        "master_port": 29500,
+        "nodes": [
+            {
+                "node": f"node{number}",
+                "node_rank": number - 1,
+                "ranks": [2 * number - 2, 2 * number - 1],
+                "unit": "muster-launch-x.service",
+                "env": {"NAME": "two words"},
+                "from_node": {"HOME": "home directory of muster"},
+                "argv": ["torchrun", "train.py", "--name=a b"],
+            }
+            for number in range(1, nodes + 1)
+        ],
+    }
+
+
+def test_of_many_nodes_the_first_are_named() -> None:
+    line = text.headline(plan(10))
+    assert line.startswith("launch 20260101-120000-abcd: 20 ranks (node1 ranks 0-1, node2 ranks 2-3, ")
+    assert line.endswith("node8 ranks 14-15, and 2 nodes more), gloo, 10.0.0.1 port 29500")
+
+
+def test_a_plan_is_shown_as_it_could_be_typed() -> None:
+    lines = text.describe(plan(1)).splitlines()
+    assert lines[2:] == [
+        "node1  (node rank 0, ranks 0-1, unit muster-launch-x.service)",
+        "  NAME='two words' \\",
+        "  HOME=<home directory of muster> \\",
+        "  torchrun \\",
+        "    train.py \\",
+        "    '--name=a b'",
+    ]
+
+
+def test_several_reasons_stand_below_each_other_with_what_proves_them() -> None:
+    first = Finding("launch.exit", "fail", "node1", "exited with code 3", evidence=evidence("stderr", "oh"))
+    second = Finding("launch.leftover", "fail", "node2", "left: PID 7")
+    assert text.failure_text(add_up([first])).splitlines() == ["node1: exited with code 3", "", "stderr:", "oh"]
+    assert text.failure_text(add_up([first, second])).splitlines() == [
+        "- node1: exited with code 3",
+        "- node2: left: PID 7",
+        "",
+        "stderr:",
+        "oh",
+    ]

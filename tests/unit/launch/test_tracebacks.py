@@ -1,0 +1,18 @@
+"""Every file in cases/traceback is the end of a rank's standard error, and the exception that it comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import cases
+from muster.launch import tracebacks
+
+
+@cases(__file__, "traceback")
+def test_traceback(case: dict[str, Any]) -> None:
+    traceback = tracebacks.last_traceback(case["stderr"])
+    assert {
+        "line": tracebacks.exception_line(traceback),
+        "follows": bool(traceback) and tracebacks.is_cascade(traceback),
+        "traceback": traceback,
+    } == {**case["expect"], "traceback": case["expect"]["traceback"].rstrip("\n")}
