@@ -6,8 +6,8 @@
 Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
 than Python; with torch beside it, the ranks compute too. Four parts, each of which says what it saw:
 
-1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what sets one machine apart from
-   another, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
+1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what is one
+   machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
 2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value.
 3. nccl_health with the short collective of all GPUs.
 4. The smoke payload under torchrun and NCCL, judged as a launch's is.
