@@ -21,7 +21,7 @@ MEANINGS = {
     "pass": "as it should be",
     "warn": "slower, or breaks later",
     "fail": "a launch breaks or computes wrongly",
-    "unknown": "could not be told",
+    "unknown": "could not be known",
     "skipped": "not looked at, see below",
 }
 

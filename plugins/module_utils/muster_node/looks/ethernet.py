@@ -64,7 +64,7 @@ def link(name: str) -> dict[str, Any]:
 
 
 def counters(name: str) -> dict[str, int]:
-    """Since the interface was made. Read twice, they tell what grows."""
+    """Since the interface was made. Read twice, they show what grows."""
     folder = f"{NET}/{name}/statistics"
     seen = {each: read(f"{folder}/{each}").text.strip() for each in names(folder)}
     return {each: int(value) for each, value in seen.items() if value.isdigit()}

@@ -161,7 +161,7 @@ def test_a_rank_that_hangs_is_named() -> None:
     assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
 
 
-def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
@@ -227,7 +227,7 @@ cuda = types.SimpleNamespace(
 DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
 
 
-def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path: Path) -> None:
     """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     site = next((tmp_path / "env/lib").glob("python*/site-packages"))
