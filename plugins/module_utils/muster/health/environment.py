@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
-from ..launch.plan import masked_env
 from ..verdict.entry import Entry
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_env
 from .judged import Judged
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..firewall.netfilter import parse_save
 from ..firewall.published import published
-from ..launch.plan import masked_argv
 from ..network.listeners import parse_ss
 from ..verdict.entry import Entry
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_argv
 from ..verdict.words import few, plural
 from .judged import Judged, age
 
