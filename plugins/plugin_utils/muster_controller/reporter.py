@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.inventory.secrets import is_secret
-from muster.launch.plan import MASK, SECRET_NAME, masked_url
 from muster.verdict.commands import Terminal, playbook
+from muster.verdict.masking import MASK, SECRET_NAME, masked_url
 from muster_controller import runs
 
 from .page import PAGE, write_page

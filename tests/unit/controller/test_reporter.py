@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.launch.plan import MASK
 from muster.verdict.finding import Finding, add_up
+from muster.verdict.masking import MASK
 from muster_controller import runs
 from muster_controller.artifacts import write_json
 from muster_controller.page import rewrite_page

@@ -55,7 +55,8 @@ def request_of(given: dict[str, Any], peers: int = 2) -> Request:
         Allowed((entry["port"],) * 2, ("tcp",), tuple(entry["from"]), "metrics") for entry in given.get("allowed", [])
     ]
     addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
-    return Request("node1", "10.0.0.11", addresses, allowed=tuple(allowed), tight=given.get("tight", False))
+    ports = (32768, 40959), (29400, 29599), 29500
+    return Request("node1", "10.0.0.11", addresses, *ports, allowed=tuple(allowed), tight=given.get("tight", False))
 
 
 def step_in_words(step: firewall_plan.Step) -> str:

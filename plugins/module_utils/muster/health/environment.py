@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
-from ..launch.plan import masked_env
 from ..verdict.check import Check
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_env
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..firewall.netfilter import parse_save
 from ..firewall.published import PUBLISHED, published
-from ..launch.plan import masked_argv
 from ..network.listeners import parse_ss
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_argv
 from ..verdict.words import age, few, plural
 
 if TYPE_CHECKING:
