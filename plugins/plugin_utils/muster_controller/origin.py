@@ -10,7 +10,7 @@ from ansible.parsing.vault import is_encrypted_file
 from muster.inventory import Secret
 from muster.inventory.secrets import is_secret
 
-from .terminal import short
+from .command_line import short
 
 try:
     # Ansible's own record of where it read a value. It is not part of the public interface and may be missing: then

@@ -7,22 +7,19 @@ the end first has the page written: the last line on the screen (callback road) 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import multiprocessing
 import os
-import re
-import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.inventory.secrets import is_secret
 from muster.verdict.commands import Terminal, playbook
-from muster.verdict.masking import MASK, SECRET_NAME, masked_url
 from muster_controller import runs
 
+from .command_line import short, shown, tags_of
 from .page import PAGE, write_page
-from .terminal import short, terminal, typed
+from .terminal import terminal, typed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -48,7 +45,6 @@ class Reporter:
         self.folders: list[Path] = []
         self.failures: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
-        self.options = ""
         self.terminal = Terminal()
         self.clock = 0.0
         self.process = 0
@@ -63,15 +59,13 @@ class Reporter:
             return
         self.clock = time.monotonic()
         self.process = os.getpid()
-        tags = [tag for tag in options.get("tags") or () if tag != "all"]
-        self.options = command_options(options, tags)
         self.terminal = terminal(options)
         self.run = {
             "schema": 1,
             "id": runs.begin(),
             "cluster": "",
             "check": bool(options.get("check")),
-            "tags": tags,
+            "tags": tags_of(options),
             "limit": options.get("subset") or "",
             "began": now(),
             "options": {},
@@ -134,11 +128,10 @@ class Reporter:
         ]
         place = {name: number for number, name in enumerate(self.run["nodes"])}
         failures.sort(key=lambda failure: place.get(failure["node"], -1))
-        here = self.terminal
-        books = shlex.join(map(short, self.playbooks))
+        books = tuple(map(short, self.playbooks))
         self.run.update(
             playbook=", ".join(Path(name).name for name in self.playbooks),
-            command=f"{here.program('ansible-playbook')} {books}{here.inventory_arguments}{self.options}",
+            command=replace(self.terminal, books=books).command,
             ended=now(),
             seconds=round(time.monotonic() - self.clock, 1),
             failures=failures,
@@ -167,49 +160,12 @@ REPORTER = Reporter()
 def reason(result: Mapping[str, Any]) -> str:
     """Why a task failed, for people."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
-    told: list[Mapping[str, Any]] = [*items] or [result]
-    parts = [str(part.get(key) or "").strip() for part in told for key in ("msg", "stderr")]
-    text = "\n".join(dict.fromkeys(part for part in parts if part))
-    if UNTRUSTED in text:
+    parts: list[Mapping[str, Any]] = [*items] or [result]
+    said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
+    why = "\n".join(dict.fromkeys(text.strip() for text in said if text.strip()))
+    if UNTRUSTED in why:
         return typed(FIRST_CONTACT)
-    return typed(text.removeprefix("Task failed: "), result)[:LONGEST_REASON] or "failed"
-
-
-def command_options(options: Mapping[str, Any], tags: list[str]) -> str:
-    """What was typed behind the inventory, as far as it says what the run was about."""
-    words = ["--tags", ",".join(tags)] if tags else []
-    words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    words += ["--check"] if options.get("check") else []
-    words += [part for word in options.get("extra_vars") or () for part in extra_word(str(word))]
-    return "".join(f" {shlex.quote(word)}" for word in words)
-
-
-def extra_word(word: str) -> list[str]:
-    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
-    if word.startswith("@"):
-        return ["-e", f"@{short(word[1:])}"]
-    try:
-        given = json.loads(word) if word.startswith("{") else dict(pair.split("=", 1) for pair in shlex.split(word))
-    except ValueError:
-        return []
-    return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
-
-
-def shown(name: str, value: Any) -> Any:
-    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
-    if isinstance(value, bool) or value is None:
-        return value
-    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
-    if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
-        return MASK
-    if isinstance(value, dict):
-        return {str(key): shown(str(key), entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [shown(name, entry) for entry in value]
-    if isinstance(value, (int, float)):
-        return value
-    text = re.sub(r"\s+", " ", str(value))
-    return MASK if is_secret(name, text) else masked_url(text)[:200]
+    return why.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
 
 
 def now() -> str:

@@ -11,6 +11,7 @@ from ansible import context
 
 from muster.verdict.commands import COMMAND, Terminal, quotes
 
+from .command_line import inventories, other_options, short
 from .variables import project_root
 
 if TYPE_CHECKING:
@@ -22,9 +23,14 @@ OUTPUT = ("stdout", "stderr")
 
 def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
     """The terminal that this run was started from. options: the command line's, where they are not Ansible's own."""
-    sources = (context.CLIARGS if options is None else options).get("inventory") or ()
-    inventories = tuple(source if "," in source else short(source) for source in sources)
-    return Terminal(_prefix(), inventories, "" if Path.cwd() == project_root() else f"{short(str(project_root()))}/")
+    given = context.CLIARGS if options is None else options
+    return Terminal(
+        prefix=_prefix(),
+        inventories=inventories(given),
+        folder="" if Path.cwd() == project_root() else f"{short(str(project_root()))}/",
+        books=tuple(short(str(book)) for book in given.get("args") or ()),
+        options=other_options(given),
+    )
 
 
 def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
@@ -33,12 +39,6 @@ def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
         return text
     said = result or {}
     return terminal().text(text, [*quotes(said), *(str(said[name]) for name in OUTPUT if said.get(name))])
-
-
-def short(path: str) -> str:
-    """The path from here, where it lies below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def _prefix() -> str:

@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible import context
+from ansible.module_utils.common.collections import ImmutableDict
 
 from muster.verdict.finding import Finding, add_up
 from muster.verdict.masking import MASK
 from muster_controller import runs
 from muster_controller.artifacts import write_json
+from muster_controller.command_line import shown
 from muster_controller.page import rewrite_page
-from muster_controller.reporter import FIRST_CONTACT, Reporter, reason, shown
+from muster_controller.reporter import FIRST_CONTACT, Reporter, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
+BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
 LOST = {"msg": "Task failed: no route to host", "unreachable": True}
 
 
@@ -185,11 +189,13 @@ def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) ->
         ({}, "failed"),
         ({"msg": "non-zero return code", "stderr": "E: no\n"}, "non-zero return code\nE: no"),
         ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
-        ({"msg": "ssh: Host key verification failed."}, FIRST_CONTACT),
+        ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
+        ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
         ({"censored": "hidden"}, "failed"),
     ],
 )
-def test_the_reason_of_a_failure(result: dict[str, Any], why: str) -> None:
+def test_the_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=("inventory/rack",)))
     assert reason(result) == why
 
 

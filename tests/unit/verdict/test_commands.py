@@ -12,7 +12,7 @@ from ansible.module_utils.common.collections import ImmutableDict
 
 from cases import cases
 from muster.verdict.check import Check
-from muster.verdict.commands import COMMAND, Terminal, on_node, ping, playbook, tool
+from muster.verdict.commands import COMMAND, Terminal, again, on_node, ping, playbook, tool
 from muster.verdict.finding import add_up, evidence
 from muster_controller import terminal
 
@@ -122,6 +122,20 @@ def test_from_elsewhere_everything_has_its_folder(project: Path, monkeypatch: py
         f"'{project}/.venv/bin/ansible-playbook' '{project}/playbooks/health.yml' {there}"
     )
     assert terminal.typed(WRITTEN[7]) == f"'{project}/.venv/bin/python' '{project}/script/torch_rows.py'"
+
+
+def test_the_run_itself_is_typed_again_without_its_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ImmutableDict(
+        args=(f"{project}/playbooks/launch.yml",),
+        inventory=(f"{project}/inventory/rack",),
+        tags=("all",),
+        subset="node1,node2",
+        extra_vars=("launch_script=train.py", "hf_token=hf_abc"),
+    )
+    monkeypatch.setattr(context, "CLIARGS", given)
+    run = ".venv/bin/ansible-playbook playbooks/launch.yml -i inventory/rack --limit node1,node2"
+    text = f"take another port: {again(cluster_master_port=29501)}."
+    assert terminal.typed(text) == f"take another port: {run} -e launch_script=train.py -e cluster_master_port=29501."
 
 
 def test_output_and_evidence_within_a_message_stay_as_they_were(project: Path) -> None:

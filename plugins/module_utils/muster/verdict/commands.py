@@ -1,8 +1,8 @@
 """Commands for people to type.
 
 What decides knows neither where the user is nor which inventory this run was given. It writes a command in a plain
-form, with `playbook`, `on_node`, `ping` or `tool`; where text leaves for people, on the screen or in an artifact,
-`Terminal` makes of it what can be typed as it stands.
+form, with the functions here; where text leaves for people, on the screen or in an artifact, `Terminal` makes of it
+what can be typed as it stands.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Only what the functions below write, and never what has its inventory already.
 COMMAND = re.compile(
     rf"""(?<![\w./-])(?:
-    ansible-playbook\ (?P<books>{_BOOK}(?:\ {_BOOK})*)(?!\w|\ -i\ |\ {_BOOK})
+    ansible-playbook\ (?P<again>\.\.\.)(?=\ -e\ )
+    | ansible-playbook\ (?P<books>{_BOOK}(?:\ {_BOOK})*)(?!\w|\ -i\ |\ {_BOOK})
     | ansible\ (?P<node>'[^']+'|[^\s']+)(?=\ (?:--become\ )?-m\ ansible\.builtin\.(?:command|ping)\b)
     | python\ (?P<tool>script/[a-z_]+\.py)
     )""",
@@ -29,10 +30,17 @@ COMMAND = re.compile(
 
 def playbook(path: str, tags: str = "", **variables: object) -> str:
     """path: from the project's folder, such as site.yml or playbooks/health.yml. variables: as -e takes them."""
-    words = ["ansible-playbook", path, *(["--tags", tags] if tags else [])]
+    return shlex.join(["ansible-playbook", path, *(["--tags", tags] if tags else []), *_extra(variables)])
+
+
+def again(**variables: object) -> str:
+    """The command of this very run, with more variables."""
+    return shlex.join(["ansible-playbook", "...", *_extra(variables)])
+
+
+def _extra(variables: Mapping[str, object]) -> Iterator[str]:
     for name, value in variables.items():
-        words += ["-e", f"{name}={value}"]
-    return shlex.join(words)
+        yield from ("-e", f"{name}={value}")
 
 
 def on_node(node: str, command: str, *, become: bool = False) -> str:
@@ -58,11 +66,14 @@ class Terminal:
 
     prefix: what stands before the programs of Ansible's environment, such as .venv/bin/; nothing where the PATH leads
     to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
+    books, options: the playbooks of the run, and what was typed behind its inventories.
     """
 
     prefix: str = ""
     inventories: tuple[str, ...] = ()
     folder: str = ""
+    books: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -70,6 +81,12 @@ class Terminal:
     @property
     def inventory_arguments(self) -> str:
         return "".join(f" -i {shlex.quote(inventory)}" for inventory in self.inventories)
+
+    @property
+    def command(self) -> str:
+        """What was typed to start this run."""
+        options = "".join(f" {shlex.quote(option)}" for option in self.options)
+        return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
 
     def text(self, text: str, quoted: Iterable[str] = ()) -> str:
         """The text with its commands as they are typed here. quoted: what in it a node said, which stays as it is."""
@@ -93,6 +110,8 @@ class Terminal:
         return shape
 
     def _typed(self, command: re.Match[str]) -> str:
+        if command["again"]:
+            return self.command if self.books else command[0]
         if command["books"]:
             books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
             return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"
