@@ -52,11 +52,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-lines:
-  description: What the node calls for.
-  returned: success
-  type: dict
-  sample: {"NCCL_SOCKET_IFNAME": "=eth1"}
 reasons:
   description: Why, one sentence each.
   returned: success
@@ -65,11 +60,6 @@ reasons:
 differences:
   description: What was written, or would be, one sentence each.
   returned: success
-  type: list
-  elements: str
-told:
-  description: What of the file is not ours and worth knowing, and what could not be decided. Each is a warning as well.
-  returned: always
   type: list
   elements: str
 """
@@ -182,8 +172,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     before = read_conf()
     want = domain.wanted(conf, seen)
     after = domain.rewrite(before, want, seen.training)
-    told = [*after.told, *want.undecided]
-    for sentence in told:
+    for sentence in (*after.notes, *want.undecided):
         module.warn(f"{module.params['node']}: {sentence}.")
     changed = bool(after.differences)
     if changed and module.params["mode"] == "verify":
@@ -193,10 +182,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         write_conf(after.text)
     return {
         "changed": changed,
-        "lines": dict(want.lines),
         "reasons": list(want.reasons),
         "differences": list(after.differences),
-        "told": told,
         "diff": {
             "before_header": domain.PATH,
             "after_header": domain.PATH,

@@ -10,7 +10,7 @@ short_description: Proves that the training user can log in on the peers
 description:
   - Runs C(ssh PEER hostname) as the user, without a password and with checked host keys, on all peers at once, and
     fails with each peer on which it did not work, why, and what to type.
-  - Beyond O(limit) peers it takes a sample, such that every node is logged in on by some other.
+  - Beyond sixteen peers it takes a sample, such that every node is logged in on by some other.
   - A peer that was not looked at in this run is not tried.
 version_added: "0.1.0"
 author: The Muster authors
@@ -28,10 +28,6 @@ options:
     type: list
     elements: dict
     required: true
-  limit:
-    description: Number of peers to log in on.
-    type: int
-    default: 16
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
@@ -121,9 +117,9 @@ def prove(params: dict[str, Any]) -> dict[str, Any]:
         if not member.seen
     }
     there = [name for name, member in members.items() if member.seen]
-    chosen = ssh_mesh.sample(there, params["node"], params["limit"])
+    chosen = ssh_mesh.sample(there, params["node"])
     not_tried |= {
-        name: f"a sample of {params['limit']} peers was tried"
+        name: f"a sample of {len(chosen)} peers was tried"
         for name in there
         if name not in chosen and name != params["node"]
     }
@@ -144,7 +140,6 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "members": {"type": "list", "elements": "dict", "required": True},
-            "limit": {"type": "int", "default": 16},
         },
         supports_check_mode=True,
     )

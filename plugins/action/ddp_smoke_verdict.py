@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from muster.launch import smoke
 from muster_controller.artifacts import write_json
+from muster_controller.documentation import argument_spec
 from muster_controller.runs import add_verdict
 
 
@@ -23,9 +24,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(
-            {"launch": {"type": "dict", "required": True}, "loss_ratio": {"type": "float", "default": 0.9}}
-        )
+        _, arguments = self.validate_argument_spec(argument_spec("ddp_smoke_verdict"))
         launch = arguments["launch"]
         if "verdict" not in launch:
             return {**result, "skipped": True, "msg": "Nothing was launched."}

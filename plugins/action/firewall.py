@@ -19,6 +19,7 @@ from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.documentation import argument_spec
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables, value_of_nodes
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
-BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
+BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
@@ -44,17 +45,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            argument_spec={
-                "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-                "backend": {"type": "str", "choices": ["auto", "ufw", "nftables"], "default": "auto"},
-                "allow": {"type": "list", "elements": "dict", "default": []},
-                "tight": {"type": "bool", "default": False},
-                "ephemeral_range": {"type": "str", "default": "32768-40959"},
-                "launch_ports": {"type": "str", "default": "29400-29599"},
-                "confirm_seconds": {"type": "int", "default": 40},
-            }
-        )
+        _, options = self.validate_argument_spec(argument_spec("firewall"))
         node = task_vars["inventory_hostname"]
         try:
             request = self.request(node, options, task_vars)

@@ -20,11 +20,14 @@ from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
 from muster.packages import mirrors
 from muster.packages.repositories import fingerprints
+from muster_controller.documentation import argument_spec
 from muster_controller.sources import mirrors_table
 from muster_controller.variables import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from muster.gpu_stack.repositories import Repository
 
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
@@ -47,9 +50,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {"looks": {"type": "str", "default": ""}, "shows": {"type": "bool", "default": True}}
-        )
+        _, options = self.validate_argument_spec(argument_spec("gpu_stack_plan"))
         nodes, values = self._nodes(task_vars, options["looks"])
         table = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
         stack = resolve(table, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
@@ -96,7 +97,7 @@ class ActionModule(ActionBase):
 
     def _repositories(
         self, node: Seen, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Repository]:
         """Return the repositories of these names for a node; none where a folder stands for all of them."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
         upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Request(), node.system, node.machine)

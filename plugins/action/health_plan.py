@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
+from muster_controller.documentation import argument_spec
 from muster_controller.variables import load_roles, read_node
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.validate_argument_spec({})
+        self.validate_argument_spec(argument_spec("health_plan"))
         try:
             result.update(self._plan(task_vars or {}))
         except PlanError as exc:

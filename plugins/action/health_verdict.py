@@ -16,6 +16,7 @@ from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
 from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
+from muster_controller.documentation import argument_spec
 from muster_controller.runs import add_verdict, run_folder
 
 if TYPE_CHECKING:
@@ -32,14 +33,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(
-            {
-                "plan": {"type": "dict", "required": True},
-                "looks": {"type": "str", "required": True},
-                "network": {"type": "dict", "required": True},
-                "gate": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
-            }
-        )
+        _, arguments = self.validate_argument_spec(argument_spec("health_verdict"))
         nodes = self._nodes(arguments, task_vars or {})
         # In check mode the steps before this one have fixed nothing, so nothing is held against what they would fix.
         health = cluster.judge(nodes, "warn" if self._task.check_mode else arguments["gate"])

@@ -19,6 +19,7 @@ from ansible.utils.display import Display
 from muster.network import known_hosts, trust
 from muster.verdict.commands import playbook
 from muster_controller.connection import connect
+from muster_controller.documentation import argument_spec
 from muster_controller.first_contact import Road, meet, read
 from muster_controller.variables import node_variables
 
@@ -38,13 +39,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {
-                "known_hosts": {"type": "path", "required": True},
-                "confirmed": {"type": "bool", "default": False},
-                "replace": {"type": "list", "elements": "str", "default": []},
-            }
-        )
+        _, options = self.validate_argument_spec(argument_spec("host_keys"))
         project = str(Path(options["known_hosts"]).resolve())
         everybody = task_vars["groups"]["gpu_nodes"]
         names = [name for name in everybody if name in task_vars["ansible_play_hosts_all"]]

@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+from muster_controller.documentation import argument_spec
 from muster_controller.variables import load_roles, project_root, read_node
 
 REQUESTES = (
@@ -29,7 +30,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.validate_argument_spec({})
+        self.validate_argument_spec(argument_spec("inspect_plan"))
         task_vars = task_vars or {}
         roles = load_roles(self._loader)
         requests = {}

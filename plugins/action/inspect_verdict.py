@@ -16,6 +16,7 @@ from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
 from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
+from muster_controller.documentation import argument_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +30,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(
-            {"plan": {"type": "dict", "required": True}, "looks": {"type": "str", "required": True}}
-        )
+        _, arguments = self.validate_argument_spec(argument_spec("inspect_verdict"))
         task_vars = task_vars or {}
         plan = arguments["plan"]
         nodes = [self._node(task_vars, plan, name, arguments["looks"]) for name in plan["requests"]]

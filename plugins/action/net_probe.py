@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from muster.net_probe import judge, links, names, quality, schedule
 from muster.net_probe.cluster import Cluster, untried
 from muster_controller.connection import connect
+from muster_controller.documentation import argument_spec
 from muster_controller.messages import Messages
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {"plan": {"type": "dict", "required": True}, "throughput": {"type": "bool", "default": True}}
-        )
+        _, options = self.validate_argument_spec(argument_spec("net_probe"))
         task_vars = task_vars or {}
         plan = options["plan"]
         in_play, alive = task_vars["ansible_play_hosts_all"], task_vars["ansible_play_hosts"]

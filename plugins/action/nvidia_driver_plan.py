@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from muster.inspect.facts import machine_digest
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
+from muster_controller.documentation import argument_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,26 +34,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(
-            {
-                "stage": {"type": "str", "choices": ["look", "settle", "installed", "done"], "default": "look"},
-                "look": {"type": "str", "required": True},
-                "stack": {"type": "dict", "required": True},
-                "mode": {"type": "str", "choices": ["manage", "verify"], "required": True},
-                "files": {
-                    "type": "list",
-                    "elements": "dict",
-                    "default": [],
-                    "options": {
-                        "path": {"type": "str", "required": True},
-                        "content": {"type": "str", "required": True},
-                        "sources": {"type": "list", "elements": "str", "default": []},
-                    },
-                },
-                "reboots": {"type": "bool", "default": True},
-                "removes_runfile": {"type": "bool", "default": False},
-            }
-        )
+        _, given = self.validate_argument_spec(argument_spec("nvidia_driver_plan"))
         task_vars = task_vars or {}
         name = task_vars["inventory_hostname"]
         facts = task_vars[given["look"]]["facts"]

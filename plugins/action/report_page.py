@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from muster_controller.documentation import argument_spec
 from muster_controller.page import rewrite_page
 from muster_controller.runs import history
 from muster_controller.variables import node_variables
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"run": {"type": "str", "default": ""}})
+        _, arguments = self.validate_argument_spec(argument_spec("report_page"))
         head = next(iter(task_vars["groups"]["gpu_nodes"]))
         cluster = node_variables(task_vars, self._templar, self._loader, head)
         kept = list(history(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]))

@@ -13,6 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster.network import ssh_mesh
+from muster_controller.documentation import argument_spec
 from muster_controller.variables import Roles, load_roles, read_node
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"looks": {"type": "str", "required": True}})
+        _, arguments = self.validate_argument_spec(argument_spec("ssh_mesh_members"))
         roles = load_roles(self._loader, "cluster")
         names = task_vars["groups"]["gpu_nodes"]
         members = [self._member(task_vars, roles, name, arguments["looks"]) for name in names]

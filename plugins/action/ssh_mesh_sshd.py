@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.documentation import argument_spec
 from muster_controller.guard import Command, Guard, GuardError
 
 if TYPE_CHECKING:
@@ -33,13 +34,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "settings": {"type": "str", "required": True},
-                "seconds": {"type": "int", "default": 40},
-            }
-        )
+        _, options = self.validate_argument_spec(argument_spec("ssh_mesh_sshd"))
         name = task_vars["inventory_hostname"]
         try:
             result.update(self._keep(name, options, task_vars))

@@ -43,7 +43,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec=argument_spec("torchrun_launch"))
+        _, options = self.validate_argument_spec(argument_spec("torchrun_launch"))
         try:
             plan, cluster = self.plan(options, task_vars)
         except PlanError as exc:

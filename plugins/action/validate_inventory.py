@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems
+from muster_controller.documentation import argument_spec
 from muster_controller.origin import clear_secrets
 from muster_controller.variables import controller_file, load_roles, project_root, read_node
 
@@ -43,7 +44,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"connects": {"type": "bool", "default": True}})
+        _, arguments = self.validate_argument_spec(argument_spec("validate_inventory"))
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
         found = list(controller.is_recent(*VERSIONS))
         result["changed"] = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.inventory.secrets import is_secret
-from muster.launch.plan import MASK, SECRET_NAME, masked_url
+from muster.verdict.masking import MASK, SECRET_NAME, masked_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,5 +20,13 @@ def argument_spec(module: str) -> dict[str, dict[str, Any]]:
         for statement in ast.parse(source).body
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
     }
-    options = yaml.safe_load(texts["DOCUMENTATION"])["options"]
-    return {name: {key: value for key, value in option.items() if key in SPECIFIES} for name, option in options.items()}
+    options = yaml.safe_load(texts["DOCUMENTATION"]).get("options", {})
+    return {name: specified(option) for name, option in options.items()}
+
+
+def specified(option: dict[str, Any]) -> dict[str, Any]:
+    """What of a documented option is not for people alone."""
+    spec = {key: value for key, value in option.items() if key in SPECIFIES}
+    if "suboptions" in option:
+        spec["options"] = {name: specified(inner) for name, inner in option["suboptions"].items()}
+    return spec

@@ -16,8 +16,8 @@ import pytest
 from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
 
-from muster.launch.plan import MASK
 from muster.verdict.finding import Finding, add_up
+from muster.verdict.masking import MASK
 from muster_controller import runs
 from muster_controller.artifacts import write_json
 from muster_controller.command_line import shown

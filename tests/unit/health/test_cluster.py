@@ -26,11 +26,11 @@ def judged(case: dict[str, Any]) -> cluster.Health:
 
 
 @cases(__file__, "cluster")
-def test_what_is_told_and_what_is_refused(case: dict[str, Any]) -> None:
+def test_what_is_reported_and_what_is_refused(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
-    assert as_lines(found) == case["told"]
+    assert as_lines(found) == case["lines"]
     assert health.refusal.splitlines() == case.get("refused", [])
     assert health.skipped == case.get("skipped", [])
 

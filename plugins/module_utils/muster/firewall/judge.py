@@ -14,9 +14,10 @@ from ..verdict.check import Check
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
 from . import table as firewall_table
-from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
+from .netfilter import Chain, Rule, Tables, parse_save, walk_tables
 from .openings import openings, training_interface
 from .published import PUBLISHED, published
+from .walk import Outcome, Packet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ LAUNCH_OPEN = Check(
 SSH_BLOCKED = Check(
     "firewall.ssh.blocked",
     reads="the rules in force, for the way that Ansible came in",
-    fires="ssh is not let in (fail), or that cannot be told (unknown)",
+    fires="ssh is not let in (fail), or that cannot be known (unknown)",
     fix="Change the rule that is named",
 )
 SERVICE_OPEN = Check(
@@ -369,7 +370,7 @@ def _family(address: str) -> str:
 
 def _stopper(look: Look, outcome: Outcome) -> str:
     number = ufw_number(look, outcome)
-    return f"ufw's rule [{number}], {_ufw_told(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
+    return f"ufw's rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
 
 
 def _opener(look: Look, outcome: Outcome) -> str:
@@ -427,8 +428,8 @@ def ufw_number(look: Look, outcome: Outcome) -> int:
     return 0
 
 
-def _ufw_told(look: Look, number: int) -> str:
+def _ufw_in_words(look: Look, number: int) -> str:
     if look.ufw is None:
         return ""
     entries = [*look.ufw.entries("user.rules"), *look.ufw.entries("user6.rules")]
-    return entries[number - 1].told if number <= len(entries) else ""
+    return entries[number - 1].in_words if number <= len(entries) else ""

@@ -40,13 +40,13 @@ class Request:
     node: str
     address: str
     peers: Mapping[str, str]
+    ephemeral: tuple[int, int]
+    launch: tuple[int, int]
+    master_port: int
     interface: str = ""
     backend: str = "auto"
     allowed: tuple[Allowed, ...] = ()
     tight: bool = False
-    ephemeral: tuple[int, int] = (32768, 40959)
-    launch: tuple[int, int] = (29400, 29599)
-    master_port: int = 29500
 
     @property
     def launch_ports(self) -> tuple[tuple[int, int], ...]:

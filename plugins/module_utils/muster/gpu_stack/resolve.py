@@ -55,7 +55,7 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
 
 
 def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
-    known = table.packages["cuda_toolkit"]
+    known = table.cuda_toolkits
     fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:
@@ -82,16 +82,15 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
         instead = nearest(case, release)
-        told = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in told))
-    nccl, cudnn = release.variants[found.variant]
+        refusals = dict.fromkeys(found.refusals)
+        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in refusals))
+    nccl, _ = release.variants[found.variant]
     stack = Stack(
         torch=release.version,
         variant=found.variant,
         index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
         cuda=found.cuda,
         nccl=nccl,
-        cudnn=cudnn,
         branch=found.branch.number,
         driver=case.request.driver if "." in case.request.driver else "",
         choices=tuple(reasons.choices(case, found, found.branch)),

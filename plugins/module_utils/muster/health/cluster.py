@@ -6,15 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import UNREACHABLE
+from ..net_probe.reach import MASTER_PORT_FOREIGN
 from ..verdict.commands import ping
 from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
+from .jobs import PORT_HELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # What the probe sees from outside, by what the node itself says of the same thing, and knows better.
-SAID_BY_THE_NODE = {"net.master_port.foreign": "job.port.held"}
+SAID_BY_THE_NODE = {MASTER_PORT_FOREIGN.id: PORT_HELD.id}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ COLLECTIVE_WRONG = Check(
     fix="Take the node out of launches (cluster_quarantined) and test its GPUs and memory",
 )
 CHECKS = (COLLECTIVE_FAILED, COLLECTIVE_WRONG)
+LOOKS = ("collective",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
-from ..launch.plan import masked_env
 from ..verdict.check import Check
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_env
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,10 +38,11 @@ LAUNCHER = Check(
     fix="Take it out",
 )
 CHECKS = (DEBUGGING, LAUNCHER)
+LOOKS = ("host", "unit")
 
 
-def facts_of(host: Mapping[str, Any], inside: Mapping[str, Any] | None) -> dict[str, Any]:
-    """host: what muster_node/look_host.py brought back."""
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    host, inside = looks["host"], looks["unit"]["inside"]
     return {
         "unit": masked_env(_worth(inside["environment"])) if inside else {},
         "login": masked_env(_worth(_assignments(host["environment"]))),

@@ -43,10 +43,12 @@ ERRORS = Check(
     fix="Change the cable or the transceiver; look at the switch's counters too",
 )
 CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)
+LOOKS = ("ethernet",)
 
 
-def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """later: the counters of each link at the end of the look."""
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    # The counters of each link at the end of the look.
+    look, later = looks["ethernet"], looks["later"]["ethernet"]
     return {
         "name": look["name"],
         "links": {name: _link(seen, later.get(name, {})) for name, seen in look["links"].items()},
@@ -100,7 +102,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterator[Said]:
-    # A link of a bond that is down is told of the bond. Virtual ones are "unknown" while they work.
+    # A link of a bond that is down is reported of the bond. Virtual ones are "unknown" while they work.
     if name == training and (link["state"] == "down" or link["carrier"] is False):
         yield LINK_DOWN.fail(
             node,

@@ -114,7 +114,7 @@ CHECKS = (RESET_NEEDED, *OF_ECC, *REMAPPED_ROWS, RETIRED_PENDING, RETIRED_MANY, 
 def hidden(node: GpuNode) -> Iterator[Said]:
     """What cannot be seen of these GPUs."""
     if all(gpu["mig"] for gpu in node.gpus):
-        yield from skip_all(REMAPPED_ROWS, "with MIG on, the driver does not tell of remapped rows")
+        yield from skip_all(REMAPPED_ROWS, "with MIG on, the driver does not report remapped rows")
     elif not any(gpu["ecc"]["on"] is not None for gpu in node.gpus):
         yield from skip_all(OF_ECC, "these GPUs have no ECC")
 
@@ -122,7 +122,7 @@ def hidden(node: GpuNode) -> Iterator[Said]:
 def recovery(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         action = gpu["recovery"]
-        # A row that waits to be replaced is told by itself, with the same command.
+        # A row that waits to be replaced is reported by itself, with the same command.
         if action and not (action == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]):
             command, text = RECOVERY.get(action, ("nvidia-smi -q", "See"))
             one = f" -i {gpu['index']}" if command.startswith("sudo nvidia-smi") else ""
@@ -173,7 +173,7 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
     off = []
     for gpu in node.gpus:
         model = model_of(gpu["name"])
-        if gpu["ecc"]["on"] is False and model and model.ecc:
+        if gpu["ecc"]["on"] is False and model:
             off.append(gpu)
     if off:
         yield ECC_OFF.warn(

@@ -49,7 +49,7 @@ PCIE_NARROW = Check(
     "gpu.pcie.narrow",
     reads="the width of the PCIe link now",
     fires="fewer lanes than the GPU's like on this node, or than a board with NVLink gives it. Slots that all have "
-    "fewer are not told: the device does not know them",
+    "fewer are not reported: the device does not know them",
     fix="Reseat the GPU or its riser",
 )
 PCIE_SLOW = Check(

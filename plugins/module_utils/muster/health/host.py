@@ -80,10 +80,11 @@ CHECKS = (
     *(DISK_SMALL, TMP_UNUSABLE, SHM_UNUSABLE, SHM_SMALL, SHM_LEFT_BEHIND),
     *(REMOVE_IPC, CLOCK_SOURCE, UNSYNCHRONISED, CONNTRACK_FULL),
 )
+LOOKS = ("host",)
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Make facts of what muster_node/look_host.py brought back."""
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["host"]
     said = re.search(r"^RemoveIPC=(\w+)", look["login"], re.MULTILINE)
     system_uids = re.search(r"^SYS_UID_MAX\s+(\d+)", look["login_defs"], re.MULTILINE)
     count, most = (int(text) if text.isdigit() else None for text in look["conntrack"])

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..firewall.netfilter import parse_save
 from ..firewall.published import PUBLISHED, published
-from ..launch.plan import masked_argv
 from ..network.listeners import parse_ss
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_argv
 from ..verdict.words import age, few, plural
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ USER_MISSING = Check(
     fix="The step baseline makes it",
 )
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
+LOOKS = ("jobs", "listeners", "published")
 PROBE = "muster-probe"  # as plugins/module_utils/muster_node/programs/probe_listener.py calls itself
 WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
 
-def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """looks: what muster_node/look_health.py brought back."""
+def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     look, rules = looks["jobs"], looks["published"]
     heard = parse_ss(looks["listeners"]["ss"])
     tables = {int(version): parse_save(text) for version, text in rules["rules"].items()}
@@ -64,9 +64,9 @@ def facts_of(looks: Mapping[str, Any], port: int) -> dict[str, Any]:
         "port": [
             {"address": each.address, "process": each.process, "pid": each.pid}
             for each in heard
-            if each.proto == "tcp" and each.port == port
+            if each.proto == "tcp" and each.port == request["port"]
         ],
-        "port_holders": [_covered(each) for each in looks["port_holders"]],
+        "port_holders": [_covered(each) for each in look["port_holders"]],
         "listeners_why": looks["listeners"]["why"],
         "published": [
             {"proto": proto, "low": span[0], "high": span[1], "place": place}

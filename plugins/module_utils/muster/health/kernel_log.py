@@ -128,6 +128,7 @@ CHECKS = (
     *(*OF_GPUS, OOM, DISK_READ_ONLY, DISK_ERRORS, HUNG_TASK, MACHINE_CHECK, NFS),
     *(POWER, MODULE_HOT, FLAPPING, NCCL_CRASHED),
 )
+LOOKS = ("kernel_log",)
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ SIGNS = (
         re.compile(r"[Oo]ut of memory: Killed process \d+ \((?P<what>.+?)\)"),
         OOM.warn,
         "the kernel ended {what} for lack of memory",
-        "Give the job more memory, or fewer data loaders; who used it is told by",
+        "Give the job more memory, or fewer data loaders; who used it is shown by",
         "sudo journalctl -k -b --grep='oom|Killed process'",
     ),
     Sign(

@@ -72,6 +72,7 @@ PROCESSORS = Check(
 )
 LIMITS = (MEMLOCK, NOFILE, STACK, TASKS, PROCESSORS)
 CHECKS = (UNIT_FAILED, *LIMITS)
+LOOKS = ("unit",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:

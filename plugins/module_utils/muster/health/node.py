@@ -4,48 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ..verdict.check import Check, collect
-from ..verdict.finding import FindingShape, Skipped, Verdict, add_up
-from . import (
-    collective,
-    environment,
-    ethernet,
-    fabric_manager,
-    gpu_memory,
-    gpu_settings,
-    gpu_use,
-    gpus,
-    host,
-    jobs,
-    kernel_log,
-    limits,
-    nvlink,
-    pci,
-    ras,
-    rdma,
-    software,
-)
+from ..verdict.check import Check, collect, skip_all
+from ..verdict.finding import FindingShape, Verdict, add_up
+from .facts import facts as facts_of
+from .subjects import has_facts, subjects
+from .traits import traits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..verdict.check import Judged, Said
 
-CODE_MISSING = Check(
-    "job.code.missing",
-    reads="the paths in health_code",
-    fires="fail: one is not there on this node",
-    fix="Copy it to the same path on every node",
-)
 HEALTH = Check(
     "node.health",
     reads="everything that nccl_health looks at on the node",
     fires="never: it says that nothing stands against the node",
     fix="Nothing",
 )
-CHECKS = (CODE_MISSING, HEALTH)
-JUDGES = (host, limits, software, environment, jobs, ras, ethernet, rdma, pci, kernel_log, collective)
-OF_GPUS = (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+CHECKS = (HEALTH,)
 
 
 class Answer(TypedDict):
@@ -55,8 +31,21 @@ class Answer(TypedDict):
     verdict: Verdict
 
 
+class NodeHealth(Answer):
+    """What nccl_health returns of a node."""
+
+    facts: dict[str, Any]
+    traits: dict[str, str | None]
+
+
+def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHealth:
+    """looks: what muster_node/looks/health.py brought back. request: the options of nccl_health."""
+    facts = facts_of(looks, request)
+    return NodeHealth(facts=facts, traits=traits(facts, request), **judge(facts, request))
+
+
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
-    judged = collect(one for each in (*(one.judge for one in JUDGES), _gpus, code) for one in each(facts, request))
+    judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
     looked = looked_at(judged)
     if judged.clean:
         summary = f"nothing stands against it, of {len(looked)} things looked at"
@@ -65,24 +54,18 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
     return Answer(findings=verdict["findings"], verdict=verdict)
 
 
+def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    subject = subjects()[name]
+    if has_facts(name) and name not in facts:
+        yield from skip_all(subject.CHECKS, "it was not looked at")
+    else:
+        yield from subject.judge(facts, request)
+
+
 def looked_at(judged: Judged) -> list[str]:
     """Every id that could have been found. What is skipped as "gpu" is skipped with all that begin so."""
-    every = {check.id for each in (*JUDGES, *OF_GPUS) for check in each.CHECKS}
+    every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)
     ran = {name for name in every if not any(name == each or name.startswith(f"{each}.") for each in left_out)}
     # What is skipped in one place may be found in another.
     return sorted(ran | {finding.id for finding in judged.findings})
-
-
-def _gpus(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    return gpus.judge(facts["gpu"], request)
-
-
-def code(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    for path, seen in facts["code"].items():
-        if seen["digest"]:
-            continue
-        if seen["why"] == "it is not there":
-            yield CODE_MISSING.fail(request["node"], f"{path} (health_code) is not there")
-        else:
-            yield Skipped(id="versions.code", why=f"{path}: {seen['why']}")

@@ -54,7 +54,7 @@ CHECKS = (INACTIVE, SLOW, ERRORS, PAIR)
 def absent(node: GpuNode) -> Iterator[Said]:
     if not any(gpu["nvlinks"] for gpu in node.gpus):
         others = (SLOW, ERRORS, PAIR) if any(inactive(node)) else CHECKS
-        yield from skip_all(others, "the driver tells of no NVLink on these GPUs")
+        yield from skip_all(others, "the driver reports no NVLink on these GPUs")
 
 
 def inactive(node: GpuNode) -> Iterator[Said]:

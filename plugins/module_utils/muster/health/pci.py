@@ -47,9 +47,11 @@ AER = Check(
     fix="Seat the device anew; look at its slot, riser and power",
 )
 CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
+LOOKS = ("pci",)
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["pci"]
     return {
         "gpus": look["gpus"],
         "adapters": look["adapters"],
@@ -137,7 +139,7 @@ def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterat
         yield ACS_REDIRECTS.warn(
             node,
             f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
-            "Switch ACS off in the firmware; until the next start each bridge is told by",
+            "Switch ACS off in the firmware; until the next start it is switched off on each bridge by",
             f"sudo setpci -s {first} ECAP_ACS+0x6.w=0000",
             observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
             expected="none",

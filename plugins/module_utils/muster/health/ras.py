@@ -21,11 +21,13 @@ RAS = Check(
     fix="Look at the processes that it names",
 )
 CHECKS = (RAS,)
+LOOKS = ("ras",)
 # Sections have a title with a line of = below it.
 SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z. ()0-9]*)\n=+$", re.MULTILINE)
 
 
-def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["ras"]
     errors = sections(look["text"]).get("Errors", "")
     return {"asked": look["asked"], "why": look["why"], "errors": errors.strip()[:4000], "jobs": _jobs(look["text"])}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
+from . import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,10 +95,13 @@ CHECKS = (
     GPUDIRECT_MISSING,
     FIRMWARE_MIXED,
 )
+LOOKS = ("rdma", "host", "unit")
 
 
-def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]], hca: str) -> dict[str, Any]:
-    """later: counters by "device/port" at the end of the look. hca: NCCL_IB_HCA, where a file sets it."""
+def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    # The counters by "device/port" at the end of the look, and NCCL_IB_HCA, where a file sets it.
+    look, later = looks["rdma"], looks["later"]["rdma"]
+    hca = environment.chosen_adapters(environment.facts_of(looks, request)["nccl_conf"])
     ports = [
         {
             "name": f"{name}:{number}",
@@ -198,7 +202,7 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
             yield PORT_UNMANAGED.fail(
                 node,
                 f"{port['name']} has a link and stays in {port['state']}: no subnet manager sets it up",
-                "Start one, on a switch or on one machine of the fabric; whether there is one is told by",
+                "Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
                 "sudo sminfo",
                 observed=said,
                 expected="ACTIVE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..known.rows import CUDA_FLOORS
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# The driver that each major version of CUDA needs at least (NVIDIA's CUDA compatibility guide, minor-version
-# compatibility). The same as in roles/gpu_stack/files/versions.yml; a test holds both equal.
-FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
@@ -84,6 +82,7 @@ BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
 OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)
 OF_TORCH = (TORCH_NO_CUDA, *OF_CUDA)
 CHECKS = (PRELOAD, TORCHRUN_MISSING, TORCH_MISSING, TORCH_HANGS, *OF_TORCH)
+LOOKS = ("unit", "gpu")
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
@@ -170,7 +169,7 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
 
 
 def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
-    floor = FLOORS.get(cuda.partition(".")[0])
+    floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
         yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table")
     elif numbers(driver) < numbers(floor):

@@ -204,7 +204,6 @@ def system(node: Node) -> Iterator[Finding]:
         yield SYSTEMD_MISSING.fail(
             node.name,
             f"its first process is {seen['init'] or 'unknown'}, and a launch is a unit of systemd",
-            "Boot the node with systemd",
             evidence=evidence("/proc/1/comm", seen["init"]),
         )
 

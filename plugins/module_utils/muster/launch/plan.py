@@ -10,17 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.masking import masked_argv, masked_env
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .messages import Facts
 
-SECRET_NAME = re.compile(
-    r"TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API[_-]?KEY|(ACCESS|PRIVATE)[_-]KEY|[_-](PASS|KEY|AUTH)$|^AUTH",
-    re.IGNORECASE,
-)
-PASSWORD_IN_URL = re.compile(r"(?<=://)([^/@\s:]*:)[^/@\s]+(?=@)")
-MASK = "********"
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
@@ -235,27 +231,3 @@ def masked(plan: dict[str, Any]) -> dict[str, Any]:
             {**entry, "env": masked_env(entry["env"]), "argv": masked_argv(entry["argv"])} for entry in plan["nodes"]
         ],
     }
-
-
-def masked_env(env: dict[str, str]) -> dict[str, str]:
-    return {name: MASK if SECRET_NAME.search(name) else masked_url(value) for name, value in env.items()}
-
-
-def masked_argv(argv: list[str]) -> list[str]:
-    """--api-key=X and --api-key X; a number is none (--max-tokens 512)."""
-    shown = []
-    secret = False
-    for word in argv:
-        name, sign, value = word.partition("=")
-        if secret and not word.startswith("-") and not word.isdigit():
-            shown.append(MASK)
-        elif name.startswith("-") and sign and SECRET_NAME.search(name) and not value.isdigit():
-            shown.append(f"{name}={MASK}")
-        else:
-            shown.append(masked_url(word))
-        secret = name.startswith("-") and not sign and SECRET_NAME.search(name) is not None
-    return shown
-
-
-def masked_url(text: str) -> str:
-    return PASSWORD_IN_URL.sub(rf"\g<1>{MASK}", text)

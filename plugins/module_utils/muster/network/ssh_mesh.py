@@ -29,7 +29,7 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """A file in which it cannot be told where our block ends."""
+    """A file of which nobody knows where our block ends."""
 
 
 @dataclass(frozen=True)
@@ -227,19 +227,19 @@ def same_host_keys(members: Iterable[Member]) -> list[str]:
     ]
 
 
-def sample(names: Sequence[str], own: str, limit: int = MAX_PEERS) -> list[str]:
-    """The peers that a node logs in on: all, or `limit` of them so that every node is somebody's.
+def sample(names: Sequence[str], own: str) -> list[str]:
+    """The peers that a node logs in on: all, or MAX_PEERS of them so that every node is somebody's.
 
     They begin behind the node itself, so that not every node begins with the same one: sshd drops connections
     when many come at once (MaxStartups).
     """
     if own not in names:
-        return list(names[:limit])
+        return list(names[:MAX_PEERS])
     here = list(names).index(own)
     ring = [*names[here + 1 :], *names[:here]]
-    if len(ring) <= limit:
+    if len(ring) <= MAX_PEERS:
         return ring
-    return [ring[place * len(ring) // limit] for place in range(limit)]
+    return [ring[place * len(ring) // MAX_PEERS] for place in range(MAX_PEERS)]
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _not_the_inventorys(contact: Contact, key: Key) -> str:
     shown = given.fingerprint if given else wanted
     return (
         f"it shows {key.fingerprint}, and cluster_host_key is {shown}. Either another machine has its address,"
-        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub tells;"
+        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub shows it;"
         " correct cluster_host_key only if that is the key"
     )
 

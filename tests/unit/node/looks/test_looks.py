@@ -161,7 +161,7 @@ def test_a_rank_that_hangs_is_named() -> None:
     assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
 
 
-def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
@@ -190,12 +190,12 @@ def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, thread
 
 
 def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ras.look("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*") == {"asked": False, "why": "", "text": ""}
+    assert ras.look({"ss": "tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*"}) == {"asked": False, "why": "", "text": ""}
     listener, thread = a_server(b"Job summary\n===========\n")
     port = listener.getsockname()[1]
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     thread.join(5)
     listener.close()
     assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
@@ -207,7 +207,7 @@ def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
     monkeypatch.setattr(ras, "SECONDS", 0.3)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     listener.close()
     assert seen["asked"]
     assert seen["why"]
@@ -227,7 +227,7 @@ cuda = types.SimpleNamespace(
 DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
 
 
-def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path: Path) -> None:
     """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     site = next((tmp_path / "env/lib").glob("python*/site-packages"))

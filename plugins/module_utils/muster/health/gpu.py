@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info import facts as gpu_facts
 from ..inspect.node import COUNT_DIFFERS
 from ..verdict.check import Check, collect, skip_all
 from ..verdict.commands import playbook
@@ -26,7 +27,7 @@ LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
 HEALTH = Check(
     "gpu.health",
     reads="every other check of the node's GPUs",
-    fires="it passes when none of them found anything, and is not told otherwise",
+    fires="it passes when none of them found anything, and is not there otherwise",
 )
 LOST = Check(
     "gpu.lost",
@@ -71,25 +72,33 @@ SMI_FAILED = Check(
     fires="it failed, or its answer cannot be read",
     fix="Run nvidia-smi on the node; what it says there is the cause",
 )
-CHECKS = (
-    *(HEALTH, LOST, COUNT_DIFFERS),
-    *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
-)
 # What can be seen of GPUs that answer, only.
 PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
+CHECKS = (
+    *(HEALTH, LOST, COUNT_DIFFERS),
+    *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
+    *OF_LISTED,
+)
+LOOKS = ("gpu",)
+
+
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    return gpu_facts.facts(looks["gpu"])
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     """Yield every finding about the node's GPUs, and what was not looked at and why.
 
-    facts: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
+    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is
+    wrong.
     """
+    facts = facts["gpu"]
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
-        yield from skip_all((*CHECKS, *OF_LISTED), why)
+        yield from skip_all(CHECKS, why)
         return
     for what, why in facts["skipped"].items():
         yield Skipped(id=what, why=why)
