@@ -284,4 +284,4 @@ def test_an_unknown_key_leads_to_this_playbook(tmp_path: Path, first: Machine) -
     result = without_a_terminal(lab, playbook="playbooks/baseline.yml")
     assert result.returncode != 0
     assert "unreachable=1" in result.stdout
-    assert "run playbooks/trust.yml (" in result.stdout.splitlines()[-1]
+    assert f"ansible-playbook playbooks/trust.yml -i {lab} (" in result.stdout.splitlines()[-1]

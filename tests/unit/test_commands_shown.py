@@ -170,14 +170,27 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
     assert not typed or options.inventory, "no inventory is named"
     if options.module_name == "ansible.builtin.command":
         assert options.module_args.split()[0] in ON_NODES
-    else:
-        assert options.module_name == "ansible.builtin.ping"
+    elif options.module_name != "ansible.builtin.ping":
+        text = (ROOT / f"library/{options.module_name}.py").read_text()
+        for name in dict(pair.split("=", 1) for pair in shlex.split(options.module_args)):
+            assert re.search(rf"^  {name}:", text, re.MULTILINE), f"{options.module_name} has no option {name}"
+
+
+def check_pytest(words: list[str]) -> None:
+    """Paths and names of tests or of their case files."""
+    *paths, name = words if "-k" in words else [*words, ""]
+    for path in paths:
+        assert path == "-k" or (ROOT / path).exists(), f"there is no {path}"
+    assert any(name in path.name for path in (ROOT / "tests").rglob("*.*")), f"no test is called {name}"
 
 
 def check_script(words: list[str]) -> None:
     path = ROOT / words[0]
     assert path.is_file(), f"there is no {words[0]}"
     text = path.read_text()
+    if "-k" in words:
+        check_pytest(words[(rest := words.index("-k")) :])
+        words = words[:rest]
     for word in words[1 : words.index("--") if "--" in words else None]:
         assert word.isdigit() or re.search(rf"(?<![\w-]){re.escape(word)}(?!\w)", text), f"{words[0]} knows no {word}"
     if "--" in words:
@@ -199,6 +212,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         check_playbook(arguments, typed=typed)
     elif name == "ansible":
         check_ad_hoc(arguments, typed=typed)
+    elif arguments[:2] == ["-m", "pytest"]:
+        check_pytest(arguments[2:])
     elif name == "python":
         check_script(arguments)
     else:

@@ -249,6 +249,33 @@ def test_a_bad_inventory_leaves_a_page_that_the_last_line_names(tmp_path: Path) 
     assert "cluster_user is root" in page.read_text()
 
 
+STAND_IN = """
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({})
+module.warn("soon: ansible-playbook site.yml --tags baseline")
+module.fail_json(msg="first run ansible-playbook site.yml --tags pytorch")
+"""
+
+
+@pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop: [1]}"], ids=["once", "in a loop"])
+def test_what_a_module_says_on_a_node_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
+    """A stand-in for a module that says what to type, in a play on this machine."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/stand_in.py").write_text(STAND_IN)
+    (tmp_path / "play.yml").write_text(f"- hosts: node1\n  tasks: [{task}]")
+    inventory = "gpu_nodes: {hosts: {node1: {ansible_connection: local, ansible_python_interpreter: %s}}}"
+    modules = ("-M", str(tmp_path / "library"))
+    done = played(tmp_path, inventory % sys.executable, str(tmp_path / "play.yml"), *modules)
+    program = Path(sys.executable).with_name("ansible-playbook")
+    here = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
+    site = f"{here} site.yml -i {tmp_path}/rack --tags"
+    assert f"[WARNING]: soon: {site} baseline" in done.stderr
+    assert f"first run {site} pytorch" in " ".join(done.stdout.split())
+    assert "first run ansible-playbook" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
+
+
 def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file where a folder should be")
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
