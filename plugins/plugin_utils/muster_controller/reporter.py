@@ -1,6 +1,6 @@
 """What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
 
-There is one Reporter in ansible-playbook. The callback report tells it what happens, and whichever callback comes to
+There is one Reporter in ansible-playbook. The callback report hands it what happens, and whichever callback comes to
 the end first has the page written: the last line on the screen (callback road) names it.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
-# They look at nothing that a report could tell of, or write one themselves.
+# They look at nothing that a report could show, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
@@ -79,7 +79,7 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has told something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        """A task has reported something, well or not: which cluster this is, where its artifacts are, or a verdict."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
@@ -103,7 +103,7 @@ class Reporter:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
-        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is told all the same."""
+        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is reported all the same."""
         if self.ended or not self.run or os.getpid() != self.process:
             return
         # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.

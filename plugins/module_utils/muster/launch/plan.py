@@ -112,16 +112,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
     """
-    problems = [
-        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
-    ]
-    problems += [
-        f"launch_env: {name!r} is no name of an environment variable."
-        for name in request.env
-        if not ENV_NAME.match(name)
-    ]
-    if not request.script:
-        problems.append("There is no script to launch: set launch_script.")
+    problems = problems_of(request)
     if problems:
         raise PlanError(problems)
     nodes = participants(inventory, request.nodes)
@@ -157,6 +148,21 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "world_size": first_rank,
         "nodes": entries,
     }
+
+
+def problems_of(request: LaunchRequest) -> list[str]:
+    """What is wrong with the request itself, whatever the nodes are."""
+    problems = [
+        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
+    ]
+    problems += [
+        f"launch_env: {name!r} is no name of an environment variable."
+        for name in request.env
+        if not ENV_NAME.match(name)
+    ]
+    if not request.script:
+        problems.append("There is no script to launch: set launch_script.")
+    return problems
 
 
 def torchrun_argv(
