@@ -89,7 +89,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import repositories as domain
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
 from ansible.module_utils.urls import open_url
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str
         texts[repository.key_path] = key_of(repository, given)
     try:
         for path in paths:
-            write_whole(path, texts[path])
+            files.replace(path, texts[path], mode=0o644, keep=True, parents=True)
         have_lists_read(repository)
     except BaseException:
         # Left there, it would stand in the way of everything else that apt is asked on this node.
@@ -214,7 +214,7 @@ def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str
             if content is None:
                 Path(path).unlink(missing_ok=True)
             else:
-                write_whole(path, content)
+                files.replace(path, content, mode=0o644, keep=True, parents=True)
         raise
 
 
@@ -227,14 +227,14 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         if other:
             used[repository.name] = other.path
             continue
-        files = {path: read(path) for path in (*repository.texts, repository.key_path)}
-        paths = repository.lacks(files)
+        there = {path: read(path) for path in (*repository.texts, repository.key_path)}
+        paths = repository.lacks(there)
         if not module.check_mode and (paths or not has_lists(repository)):
             add(repository, given, paths)
         written += paths
         after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
         diff += [
-            {"before_header": path, "after_header": path, "before": files.get(path, ""), "after": after[path]}
+            {"before_header": path, "after_header": path, "before": there.get(path, ""), "after": after[path]}
             for path in paths
             if path != repository.key_path or module.check_mode
         ]

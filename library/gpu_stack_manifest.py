@@ -54,7 +54,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster_node.looks import pci, stack, system
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -96,7 +96,7 @@ def main() -> None:
     now = domain.manifest(module.params["node"], seen, ask_for_origins(now["packages"]))
     text = json.dumps(now, indent=2) + "\n"
     if not module.check_mode:
-        write_whole(str(path), text.encode())
+        files.replace(str(path), text.encode(), mode=0o644, keep=True, parents=True)
     before = json.dumps(there, indent=2) + "\n" if there else ""
     diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": text}
     module.exit_json(changed=True, manifest=now, diff=diff)

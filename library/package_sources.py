@@ -99,7 +99,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import mirrors
 from ansible.module_utils.muster.packages import sources as domain
 from ansible.module_utils.muster.packages.entries import STOCK_FILES
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -202,8 +202,8 @@ def trust(plan: domain.Plan) -> None:
 
 def have_lists_read(request: domain.Request) -> None:
     """Have apt read the lists of the distribution alone: what others have written may be broken for long."""
-    files = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
-    for path in files:
+    paths = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
+    for path in paths:
         argv = ["apt-get", "update", "--quiet", "--option=APT::Get::List-Cleanup=0", "--option=DPkg::Lock::Timeout=300"]
         argv += [f"--option=Dir::Etc::sourcelist={path}", "--option=Dir::Etc::sourceparts=/dev/null"]
         for attempt in range(ATTEMPTS):
@@ -228,7 +228,7 @@ def have_lists_read(request: domain.Request) -> None:
 def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None:
     try:
         for path, content in plan.write.items():
-            write_whole(path, content.encode("utf-8", "surrogateescape"))
+            files.replace(path, content.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
         certificates = [path for path in plan.remove if path.startswith(domain.CERTIFICATES)]
         for path in certificates:
             Path(path).unlink(missing_ok=True)
@@ -244,7 +244,9 @@ def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None
     except BaseException:
         for path in (*plan.write, *plan.remove):
             if path in seen.files:
-                write_whole(path, seen.files[path].encode("utf-8", "surrogateescape"))
+                files.replace(
+                    path, seen.files[path].encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True
+                )
             else:
                 Path(path).unlink(missing_ok=True)
         if plan.bundle:
