@@ -45,8 +45,6 @@ manifest:
 """
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +53,7 @@ from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster_node.looks import pci, stack, system
 from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
 def read(path: Path) -> dict[str, Any]:
     """Return what the file holds; nothing where it is missing or damaged, since it is made anew from the node."""
     try:
-        there = json.loads(path.read_text())
+        there = json.loads(files.read(str(path)))
     except (OSError, ValueError):
         return {}
     return there if isinstance(there, dict) else {}
@@ -72,13 +71,7 @@ def read(path: Path) -> dict[str, Any]:
 def ask_for_origins(packages: Collection[str]) -> dict[str, str]:
     if not packages:
         return {}
-    argv = ["apt-cache", "policy", *packages]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    found: dict[str, str] = domain.origins(done.stdout)
+    found: dict[str, str] = domain.origins(run("apt-cache", "policy", *packages, seconds=60).text)
     return found
 
 

@@ -86,11 +86,9 @@ left_out:
   elements: dict
 """
 
-import contextlib
 import os
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +98,8 @@ from ansible.module_utils.muster.packages import mirrors
 from ansible.module_utils.muster.packages import sources as domain
 from ansible.module_utils.muster.packages.entries import STOCK_FILES
 from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import Answer
+from ansible.module_utils.muster_node.tools.run import run as command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,27 +117,27 @@ class RefusedError(Exception):
     """Why the node is left as it was."""
 
 
-def run(*argv: str) -> subprocess.CompletedProcess[str]:
+def run(*argv: str) -> Answer:
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    return command(*argv, seconds=None, env=environment)
 
 
 def read(paths: Iterable[str | Path]) -> dict[str, str]:
     found = {}
     for path in map(Path, paths):
         if path.is_file():
-            found[str(path)] = path.read_text(errors="surrogateescape")
+            found[str(path)] = files.read(str(path), links=True).decode("utf-8", "surrogateescape")
     return found
 
 
 def system() -> str:
     """The node's system as `ubuntu-24.04`."""
-    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', files.text("/etc/os-release", links=True) or "", re.MULTILINE))
     return f"{release.get('ID', '')}-{release.get('VERSION_ID', '')}"
 
 
 def proxies_in_force() -> dict[str, str]:
-    shown = run("apt-config", "dump", "--format", "%F=%v%n", "Acquire").stdout
+    shown = run("apt-config", "dump", "--format", "%F=%v%n", "Acquire").text
     return dict(line.split("=", 1) for line in shown.splitlines() if line.startswith(domain.PROXY_KEYS) and "=" in line)
 
 
@@ -179,8 +179,7 @@ def wait_for_cloud_init() -> bool:
     """On a machine that has just been made, it writes source files as well. Return whether it was there."""
     if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
         return False
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(["cloud-init", "status", "--wait"], capture_output=True, check=False, timeout=CLOUD_INIT_SECONDS)
+    command("cloud-init", "status", "--wait", seconds=CLOUD_INIT_SECONDS)
     return True
 
 
@@ -188,8 +187,8 @@ def trust(plan: domain.Plan) -> None:
     if not plan.bundle:
         return
     done = run("update-ca-certificates")
-    if done.returncode:
-        raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
+    if done.why:
+        raise RefusedError(f"update-ca-certificates failed: {done.said or done.why}")
     if plan.links:
         # Those by which programs find certificates by their hash; they lead to ours, which go last.
         gone = {Path(link).name for link in plan.links}
@@ -209,11 +208,11 @@ def have_lists_read(request: domain.Request) -> None:
         for attempt in range(ATTEMPTS):
             done = run(*argv)
             deadline = time.monotonic() + LOCK_SECONDS
-            while LOCKED in done.stderr and time.monotonic() < deadline:
+            while LOCKED in done.aside and time.monotonic() < deadline:
                 time.sleep(5)
                 done = run(*argv)
             # What cannot be fetched is a warning to apt, and ends its work with 0.
-            wrong = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
+            wrong = [line for line in done.aside.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
             if not wrong:
                 break
             if attempt + 1 == ATTEMPTS or not any(sign in line for line in wrong for sign in OUT_OF_STEP):

@@ -83,13 +83,14 @@ import os
 import pwd
 import socket
 import stat
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import sshd
+from ansible.module_utils.muster_node.tools.run import Answer
+from ansible.module_utils.muster_node.tools.run import run as command
 
 TOOL_TIMEOUT = 30
 SSHD = "/usr/sbin/sshd"
@@ -101,21 +102,22 @@ class MeshKeyError(Exception):
     """One sentence about what stands in the way and what to do."""
 
 
-def run(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=TOOL_TIMEOUT
-    )
+def run(*argv: str) -> Answer:
+    answer = command(*argv, seconds=TOOL_TIMEOUT)
+    if answer.code is None:
+        raise MeshKeyError(answer.why)
+    return answer
 
 
 def settings_in_force(user: str, address: str) -> sshd.Settings:
-    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not tell."""
+    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say them."""
     if not Path(SSHD).exists():
         raise MeshKeyError("has no ssh server: sudo apt-get install openssh-server")
-    told = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
-    broken = sshd.broken(told.returncode, told.stderr)
+    said = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+    broken = sshd.broken(said.code, said.aside)
     if broken:
         raise MeshKeyError(broken)
-    return sshd.parse(told.stdout) if told.returncode == 0 else {}
+    return sshd.parse(said.text) if said.code == 0 else {}
 
 
 def account_of(entry: pwd.struct_passwd) -> sshd.Account:
@@ -222,9 +224,9 @@ class Identity:
         """The public key; nothing where there is no usable one. It is worked out, so that no second file can differ."""
         if not self.path.is_file():
             return ""
-        told = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
-        words = told.stdout.split()
-        return " ".join(words[:2]) if told.returncode == 0 and words[:1] == ["ssh-ed25519"] else ""
+        said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
+        words = said.text.split()
+        return " ".join(words[:2]) if said.code == 0 and words[:1] == ["ssh-ed25519"] else ""
 
     def is_kept_well(self) -> bool:
         status = self.path.stat()
@@ -240,8 +242,8 @@ class Identity:
         with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
             new = Path(folder) / self.path.name
             made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
-            if made.returncode != 0:
-                raise MeshKeyError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+            if made.code != 0:
+                raise MeshKeyError(f"ssh-keygen cannot make {self.path}: {made.aside.strip()}")
             os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
             new.replace(self.path)
 
@@ -327,8 +329,6 @@ def main() -> None:
         result = look(module.params, check=module.check_mode)
     except MeshKeyError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except subprocess.TimeoutExpired as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem.cmd[0]} gave no answer within {TOOL_TIMEOUT} s.")
     except OSError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
     overridden = result.pop("overridden")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -22,6 +20,7 @@ from muster.network import known_hosts, trust
 from muster_controller.connection import connect
 from muster_controller.first_contact import Road, meet, read
 from muster_controller.variables import node_variables
+from muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,14 +148,4 @@ def inventory_arguments() -> str:
 
 def write(path: str, text: str) -> None:
     """At once or not at all; what it holds is no secret, and everybody who works with the project may read it."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".known_hosts-")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-        temporary.chmod(0o644)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink()
-        raise
+    files.replace(path, text.encode("utf-8", "surrogateescape"), mode=0o644)

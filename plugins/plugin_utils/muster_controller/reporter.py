@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from muster.inventory.secrets import is_secret
 from muster.launch.plan import MASK, SECRET_NAME, masked_url
 from muster_controller import runs
+from muster_node.tools.process import LAUNCH_ID
 
 from .page import PAGE, write_page
 
@@ -89,7 +90,7 @@ class Reporter:
         if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
             self.cluster_folder = Path(cluster["folder"])
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
-        if isinstance(result.get("artifacts"), str) and runs.RUN_ID.match(Path(result["artifacts"]).name):
+        if isinstance(result.get("artifacts"), str) and LAUNCH_ID.match(Path(result["artifacts"]).name):
             folder = Path(result["artifacts"])
             self.folders += [folder] if folder not in self.folders else []
 

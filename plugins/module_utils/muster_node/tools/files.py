@@ -31,6 +31,7 @@ MOST = 64_000_000  # bytes of a file that is read whole; dpkg's status, the larg
 MOST_TEXT = 4_000_000  # bytes of a text that is looked at, and may be cut
 MOST_NAMES = 100_000
 CHUNK = 1 << 20
+NEW = ".new"  # how the name ends of a file that is not yet in its place; one that stays was left by a killed run
 
 # A FIFO would wait for its other end, a file for whoever holds a lease on it, and a terminal would become this
 # process's own: none of it with these.
@@ -156,9 +157,9 @@ def replacing(
 ) -> Iterator[BinaryIO]:
     """Yield the stream of a new file, which takes the path's place when the block ends well, and else never was.
 
-    mode: of the new file; without one, what the umask leaves. owner: (uid, gid); without one, this process's.
-    keep: a regular file that is there hands its mode and owner on to the new one. parents: missing folders are made.
-    A link in the file's place is replaced itself; with links=True, the file that it leads to.
+    mode: of the new file; without one, what the umask leaves. owner: (uid, gid); without one, this process's. keep: a
+    regular file that is there hands its mode on to the new one, and its owner where this is root. parents: missing
+    folders are made. A link in the file's place is replaced itself; with links=True, the file that it leads to.
     """
     if links and within is None:
         path = os.path.realpath(path)
@@ -169,7 +170,8 @@ def replacing(
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         there = _regular(name, parent) if keep else None
         if there:
-            mode, owner = there.st_mode & 0o7777, (there.st_uid, there.st_gid)
+            mode = there.st_mode & 0o7777
+            owner = (there.st_uid, there.st_gid) if os.geteuid() == 0 else None
         handle = _open(fresh, flags, path, parent, 0o666 if mode is None else 0o600)
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -296,7 +298,7 @@ def _judge(handle: int, path: str, owner: int | None, is_kind: Callable[[int], b
 
 def _fresh_name(name: str) -> str:
     # Hidden, and with an ending that neither apt, systemd nor sshd would read.
-    return f".{name[:50]}.{os.urandom(6).hex()}.new"
+    return f".{name[:50]}.{os.urandom(6).hex()}{NEW}"
 
 
 def _regular(name: str, parent: int | None) -> os.stat_result | None:

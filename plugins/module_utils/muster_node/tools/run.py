@@ -8,11 +8,12 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import files
 
 if TYPE_CHECKING:
+    import pwd
     from collections.abc import Mapping, Sequence
 
 SECONDS = 6.0
@@ -50,12 +51,15 @@ def run(
     stdin: str | bytes = "",
     seconds: float | None = SECONDS,
     env: Mapping[str, str] = CLEAN,
+    cwd: str = "/",
+    user: pwd.struct_passwd | None = None,
     most: int = MOST,
 ) -> Answer:
     """Run a command, and leave it where it is when it hangs: waiting for one that the kernel holds would hang too.
 
     seconds: None for a package manager alone, which must not be ended between two steps. env: its whole environment.
-    most: bytes that are kept of each stream; the rest is read and dropped, so that the command can end.
+    user: as whom, where this is root. most: bytes that are kept of each stream; the rest is read and dropped, so that
+    the command can end.
     """
     given = stdin.encode() if isinstance(stdin, str) else stdin
     try:
@@ -65,8 +69,9 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,
-            cwd="/",
+            cwd=cwd,
             start_new_session=True,
+            **(_as(user) if user is not None and os.geteuid() == 0 else {}),
         )
     except FileNotFoundError:
         return Answer("", f"{argv[0]} is not there", missing=True)
@@ -83,6 +88,11 @@ def run(
     first = aside.split("\n")[0].strip()[:200]
     why = f"{argv[0]} ended with {process.returncode}" + (f": {first}" if first else "")
     return Answer(text, why, aside, process.returncode)
+
+
+def _as(user: pwd.struct_passwd) -> dict[str, Any]:
+    groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
 
 
 def failure(argv: Sequence[str], answer: Answer) -> str:

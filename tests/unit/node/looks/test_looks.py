@@ -17,6 +17,7 @@ from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
+from muster_node.tools import process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
 
@@ -163,7 +164,7 @@ def test_a_rank_that_hangs_is_named() -> None:
 
 
 def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs.process, "who", lambda pid: {"pid": pid})
+    monkeypatch.setattr(process, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
         'tcp LISTEN 0 128 [::]:129500 [::]:* users:(("b",pid=8,fd=3))\n'

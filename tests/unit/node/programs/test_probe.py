@@ -181,6 +181,7 @@ def test_another_probe_is_waited_for() -> None:
         once.sendall(b"%s hello\n" % KNOWN.encode())
     entry, holder = listener.patient_listener(port, 10)
     assert holder == ""
+    assert entry is not None
     entry.close()
     until(lambda: not running(pid))
 
