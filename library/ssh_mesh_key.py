@@ -89,6 +89,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import sshd
+from ansible.module_utils.muster_node.tools import files
 from ansible.module_utils.muster_node.tools.run import Answer
 from ansible.module_utils.muster_node.tools.run import run as command
 
@@ -124,7 +125,7 @@ def account_of(entry: pwd.struct_passwd) -> sshd.Account:
     groups = [grp.getgrgid(gid).gr_name for gid in os.getgrouplist(entry.pw_name, entry.pw_gid) if _has_name(gid)]
     # The eighth field of shadow is the last day, counted from 1970. Accounts of a directory service have no line there.
     fields: list[str] = []
-    for line in Path("/etc/shadow").read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in files.read("/etc/shadow").decode("utf-8", "replace").splitlines():
         if line.startswith(f"{entry.pw_name}:"):
             fields = line.split(":")
     today = (dt.datetime.now(dt.timezone.utc) - dt.datetime.fromtimestamp(0, dt.timezone.utc)).days
@@ -179,7 +180,7 @@ def host_keys(settings: sshd.Settings) -> list[str]:
     public = [path.with_name(f"{path.name}.pub") for path in private] or sorted(
         Path("/etc/ssh").glob("ssh_host_*_key.pub")
     )
-    return [" ".join(path.read_text(encoding="utf-8").split()[:2]) for path in public if path.is_file()]
+    return [" ".join(text.split()[:2]) for path in public if (text := files.text(str(path), links=True)) is not None]
 
 
 def offered(address: str, port: int) -> dict[str, list[str]]:
@@ -204,7 +205,7 @@ def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tu
     if not dropin or not settings:
         return "", []
     path = Path(params["sshd_path"])
-    file = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    file = files.text(str(path), links=True)
     if GUARD.exists():
         return "settle", []
     return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(

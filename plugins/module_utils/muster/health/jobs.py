@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..firewall.netfilter import parse_save
 from ..firewall.published import published
 from ..launch.plan import masked_argv
+from ..launch.unit import LAUNCH_UNITS
 from ..network.listeners import parse_ss
 from ..verdict.entry import Entry
 from ..verdict.finding import evidence
@@ -151,7 +152,7 @@ def _port(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> N
         return
     running = sorted({each["launch"] for each in seen["processes"] if each["launch"]})
     holders = seen["port_holders"]
-    if running and any("muster-launch-" in holder["unit"] for holder in holders):
+    if running and any(LAUNCH_UNITS in holder["unit"] for holder in holders):
         out.skip(f"the launch {', '.join(running)} runs, and the port is its own", "job.port.held")
         return
     if all(each["process"] == PROBE for each in seen["port"]):

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from .unit import LAUNCH_MARK, LAUNCH_UNIT
+
 SECRET_NAME = re.compile(
     r"TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API[_-]?KEY|(ACCESS|PRIVATE)[_-]KEY|[_-](PASS|KEY|AUTH)$|^AUTH",
     re.IGNORECASE,
@@ -127,7 +129,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 "interface": node.interface or None,
                 "argv": torchrun_argv(request, head, node, node_rank, len(nodes), run_dir),
                 **environment(request, node, backend),
-                "unit": f"muster-launch-{request.launch_id}.service",
+                "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
             }
         )
@@ -178,7 +180,7 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
         "LOGNAME": request.user,
         "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
         "PYTHONFAULTHANDLER": "1",
-        "MUSTER_LAUNCH_ID": request.launch_id,
+        LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
     }

@@ -355,7 +355,7 @@ def open_log_folder(run_dir: str) -> None:
 def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
     """Bring the table of ranks {pid: {...}} up to date from the agent's children; True when it changed."""
     changed = False
-    alive = set(children_of(agent))
+    alive = set(process.children(agent))
     for pid in alive - set(ranks):
         rank = rank_facts(pid)
         if rank is not None:
@@ -366,20 +366,6 @@ def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
             rank["gone_at"] = time.time()
             changed = True
     return changed
-
-
-def children_of(pid: int) -> list[int]:
-    """Child processes. The kernel lists them per thread where it is built to; else all processes are read."""
-    found = []
-    try:
-        for task in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as stream:
-                found += [int(word) for word in stream.read().split()]
-    except FileNotFoundError:
-        return [one for one in process.ids() if (seen := process.status(one)) and seen.parent == pid]
-    except OSError:
-        pass  # it ended between two of these reads
-    return found
 
 
 def rank_facts(pid: int) -> Json | None:

@@ -95,6 +95,19 @@ def opened(pid: int) -> set[str]:
     return found
 
 
+def children(pid: int) -> list[int]:
+    """Return its child processes. The kernel lists them per thread where it is built to; else all are read."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, files.read(f"/proc/{pid}/task/{task}/children").split())
+    except FileNotFoundError:
+        return [one for one in ids() if (seen := status(one)) and seen.parent == pid]
+    except OSError:
+        pass  # it ended between two of these reads
+    return found
+
+
 def who(pid: int) -> dict[str, Any]:
     """Return who one process is, for a sentence: {pid, command, user, unit}."""
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}

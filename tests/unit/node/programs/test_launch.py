@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.programs import launch as node
+from muster_node.tools import process as processes
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP
 
@@ -156,19 +157,13 @@ def test_ranks_are_the_children_that_say_so() -> None:
     with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
         until(lambda: node.watch_ranks(os.getpid(), ranks))
         assert ranks == {one.pid: {"rank": 5, "local_rank": 1, "pid": one.pid, "gone_at": None}}
-        assert other.pid in node.children_of(os.getpid())
+        assert other.pid in processes.children(os.getpid())
         assert node.watch_ranks(os.getpid(), ranks) is False
         began = time.time()
         os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
         until(lambda: node.watch_ranks(os.getpid(), ranks))
         assert began <= ranks[one.pid]["gone_at"] <= time.time()
         assert node.watch_ranks(os.getpid(), ranks) is False
-
-
-def test_children_of_a_process_that_is_gone() -> None:
-    with process("true") as child:
-        child.wait()
-    assert node.children_of(child.pid) == []
 
 
 # ---------------------------------------------------------------- logs

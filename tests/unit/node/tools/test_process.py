@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.launch import unit
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def test_one_that_runs(child: subprocess.Popen[bytes]) -> None:
     assert process.runs(child.pid, seen.started)
     assert not process.runs(child.pid, seen.started + 1)
     assert child.pid in process.ids()
+    assert child.pid in process.children(os.getpid())
     assert process.owner(child.pid) == pwd.getpwuid(os.getuid()).pw_name
 
 
@@ -47,6 +49,7 @@ def test_one_that_ended_and_was_not_waited_for_does_not_run(child: subprocess.Po
     assert process.who(child.pid) == {"pid": child.pid, "command": "", "user": "", "unit": ""}
     assert process.environment(child.pid) == {}
     assert process.opened(child.pid) == set()
+    assert process.children(child.pid) == []
     assert not process.runs(0)
 
 
@@ -95,6 +98,7 @@ def test_units(cgroup: str, unit: str, launch: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_a_launch() -> None:
+    assert (process.LAUNCH_UNIT, process.LAUNCH_MARK) == (unit.LAUNCH_UNIT, unit.LAUNCH_MARK)
     assert process.LAUNCH_ID.match(LAUNCH)
     assert not process.LAUNCH_ID.match(f"{LAUNCH}.kept")
     assert process.LAUNCH_UNIT.format(LAUNCH) == f"muster-launch-{LAUNCH}.service"
