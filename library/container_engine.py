@@ -117,17 +117,17 @@ def look_at_docker() -> dict[str, Any]:
     if state != "active":
         return {"why": f"docker.service is {state or 'not known to systemd'}"}
     info = run("docker", "info", "--format", "{{json .}}")
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
-        told = json.loads(info.text)
+        answer = json.loads(info.text)
     # Without its daemon the client still tells of itself, and says among that what went wrong.
-    if info.why or not told.get("Runtimes"):
-        errors = told.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
+    if info.why or not answer.get("Runtimes"):
+        errors = answer.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
         return {"why": str(errors[0]).strip()[:200]}
     return {
         "answers": True,
-        "runtimes": frozenset(told["Runtimes"]),
-        "survive": bool(told.get("LiveRestoreEnabled")),
+        "runtimes": frozenset(answer["Runtimes"]),
+        "survive": bool(answer.get("LiveRestoreEnabled")),
         "containers": tuple(run("docker", "ps", "--format", "{{.Names}}").text.split()),
     }
 

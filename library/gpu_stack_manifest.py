@@ -39,7 +39,7 @@ EXAMPLES = r"""
 RETURN = r"""
 manifest:
   description: >-
-    What is installed. C(packages) tells C(version) and C(from) of each, C(driver) what is C(loaded) and C(on_disk).
+    What is installed. C(packages) holds C(version) and C(from) of each, C(driver) what is C(loaded) and C(on_disk).
   returned: success
   type: dict
 """

@@ -160,10 +160,10 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
         if done.code:
-            told = complaints(done.text + done.aside)
+            said = complaints(done.text + done.aside)
             module.fail_json(
                 msg=f"{given['node']}: apt-get ended with {done.code} while it installed the driver. "
-                f"{fix_with(told)}. It said:\n{told}"
+                f"{fix_with(said)}. It said:\n{said}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

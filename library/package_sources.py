@@ -108,7 +108,7 @@ BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # While a mirror is being filled, lists and what they speak of are out of step for a minute or two.
 ATTEMPTS, PAUSE = 3, 20
 OUT_OF_STEP = ("Hash Sum mismatch", "unexpected size", "Mirror sync in progress")
-# apt waits for the lock of packages when it is told so, and never for that of lists.
+# apt waits for the lock of packages where an option says so, and never for that of lists.
 LOCKED, LOCK_SECONDS = "Could not get lock", 300
 CLOUD_INIT_SECONDS = 600
 

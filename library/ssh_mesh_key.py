@@ -95,7 +95,7 @@ from ansible.module_utils.muster_node.tools.run import run as command
 
 TOOL_TIMEOUT = 30
 SSHD = "/usr/sbin/sshd"
-# A change of sshd that waits for its confirmation; see plugin_utils/muster_guard.py.
+# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 
 

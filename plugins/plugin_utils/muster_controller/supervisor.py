@@ -1,6 +1,6 @@
 """The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
 
-All decisions are made in the one thread that calls it, by module_utils/muster/watch.py.
+All decisions are made in the one thread that calls it, by module_utils/muster/launch/watch.py.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class Supervisor:
         self.keep(answer)
 
     def keep(self, answer: Answer) -> None:
-        """What a look (or the last one, in stop) told, into the node's report and logs."""
+        """What a look (or the last one, in stop) said, into the node's report and logs."""
         data = answer.data or {}
         report = self.reports[answer.node]
         report.last_answer = answer.received

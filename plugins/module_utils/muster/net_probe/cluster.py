@@ -17,7 +17,7 @@ FIRST_UNPRIVILEGED = 1024
 
 
 def untried(served: Mapping[str, Any] | None, port: int) -> str:
-    """Why the master port of a node is not called, "" where it is. served: what `serve` told there."""
+    """Why the master port of a node is not called, "" where it is. served: what `serve` said there."""
     holder = served["holder"] if served else ""
     if holder.startswith(LAUNCH_UNITS):
         return f"{holder} runs there, and is not disturbed"
