@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.programs import launch as node
+from muster_node.tools import files
 from muster_node.tools import process as processes
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP
+from muster_node.tools.run import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -260,6 +263,88 @@ def test_old_runs_are_dropped_and_nothing_else(tmp_path: Path, monkeypatch: pyte
     left = {path.name for path in root.iterdir()}
     assert {name for name in left if name in old} == {old[0], old[3], old[4]}
     assert len(left) == 3 + 5
+
+
+# ---------------------------------------------------------------- start
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
+def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_touch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    run_dir, began = tmp_path / "runs" / LAUNCH_ID, []
+    reader = {"uid": 1234, "gid": 2345}
+    at_the_time: list[tuple[int, int]] = []
+
+    def seen(path: str, *args: Any, **how: Any) -> None:
+        about = Path(path).parent.stat()
+        at_the_time.append((about.st_uid, about.st_mode & 0o022))
+        replace(path, *args, **how)
+
+    def systemd(*argv: str, **_how: Any) -> Answer:
+        began.append(argv)
+        return Answer("", code=0)
+
+    replace = files.replace
+    monkeypatch.setattr(node, "STATE_ROOT", str(tmp_path / "state"))
+    monkeypatch.setattr(node, "command", systemd)
+    monkeypatch.setattr(node, "own_text", lambda: "the program")
+    monkeypatch.setattr(files, "replace", seen)
+    spec = {
+        "launch_id": LAUNCH_ID,
+        "user": "nobody",
+        "reader": reader,
+        "run_dir": str(run_dir),
+        "lease": 10.0,
+        "time_limit": 60,
+        "keep": 10,
+        "properties": {"User": "nobody"},
+        "env": {"HF_TOKEN": "secret"},
+        "script_name": "train.py",
+        "script_body": base64.b64encode(b"import torch").decode(),
+    }
+    assert node.start(spec)["started"]
+    assert at_the_time == [(0, 0)] * 4
+
+    state = tmp_path / "state" / LAUNCH_ID
+    kept = {
+        run_dir: (nobody.pw_uid, 2345, 0o750),
+        run_dir / "train.py": (nobody.pw_uid, nobody.pw_gid, 0o644),
+        state: (0, 0, 0o755),
+        state / "unit": (nobody.pw_uid, 2345, 0o750),
+        state / "node.py": (0, 0, 0o644),
+        state / "spec.json": (0, nobody.pw_gid, 0o640),
+        state / "lease": (1234, 2345, 0o644),
+    }
+    for path, wanted in kept.items():
+        about = path.stat()
+        assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == wanted, path
+    assert "script_body" not in json.loads((state / "spec.json").read_text())
+    assert "secret" not in str(began)
+    assert f"MUSTER_LAUNCH_ID={LAUNCH_ID}" in str(began)
+
+
+def test_nothing_of_others_is_read_for_a_launch(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('{"for": "root alone"}')
+    run_dir = tmp_path / "run"
+    log(run_dir, "0/stdout.log", b"its own\n")
+    (run_dir / "agent.log").symlink_to(secret)
+    attempt = run_dir / "torchrun/job_x/attempt_0"
+    (attempt / "0/stderr.log").symlink_to(secret)
+    (attempt / "0/error.json").symlink_to(secret)
+    (attempt / "1").mkdir()
+    os.mkfifo(attempt / "1/error.json")
+    os.mkfifo(attempt / "1/stdout.log")
+    (attempt / "2").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/error.json").write_text('{"for": "root alone"}')
+    (tmp_path / "elsewhere/stdout.log").write_text("for root alone")
+    (attempt / "3").mkdir()
+    (attempt / "3/error.json").symlink_to("/dev/zero")
+    assert {key: part["text"] for key, part in text(run_dir).items()} == {"0/stdout": "its own\n"}
+    assert node.error_files(str(run_dir)) == {}
 
 
 # ---------------------------------------------------------------- run
