@@ -58,7 +58,7 @@ def run(
     """Run a command, and leave it where it is when it hangs: waiting for one that the kernel holds would hang too.
 
     seconds: None for a package manager alone, which must not be ended between two steps. env: its whole environment.
-    user: as whom, where this is root. most: bytes that are kept of each stream; the rest is read and dropped, so that
+    user: as whom, which takes root. most: bytes that are kept of each stream; the rest is read and dropped, so that
     the command can end.
     """
     given = stdin.encode() if isinstance(stdin, str) else stdin
@@ -71,7 +71,7 @@ def run(
             env=env,
             cwd=cwd,
             start_new_session=True,
-            **(_as(user) if user is not None and os.geteuid() == 0 else {}),
+            **_identity(user),
         )
     except FileNotFoundError:
         return Answer("", f"{argv[0]} is not there", missing=True)
@@ -90,7 +90,10 @@ def run(
     return Answer(text, why, aside, process.returncode)
 
 
-def _as(user: pwd.struct_passwd) -> dict[str, Any]:
+def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """What makes a process somebody else's. Who is that user already needs nothing, and could not do it."""
+    if user is None or os.geteuid() == user.pw_uid != 0:
+        return {}
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from muster_node.tools import process
-from muster_node.tools.run import CLEAN, failure, run
+from muster_node.tools.run import CLEAN, _identity, failure, run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_what_it_says_and_how_it_ends() -> None:
@@ -72,3 +73,19 @@ def test_one_that_does_not_read_what_it_is_given() -> None:
 
 def test_one_that_may_take_as_long_as_it_needs() -> None:
     assert run("sleep", "0.1", seconds=None).code == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may run a command as somebody else")
+def test_as_another_user_with_that_users_groups_alone() -> None:
+    nobody = pwd.getpwnam("nobody")
+    groups = " ".join(map(str, os.getgrouplist("nobody", nobody.pw_gid)))
+    said = run("sh", "-c", "id -u; id -g; id -G", user=nobody).text.split("\n")
+    assert said == [str(nobody.pw_uid), str(nobody.pw_gid), groups, ""]
+
+
+def test_nobody_is_taken_for_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    me = pwd.getpwuid(os.getuid())
+    with_ids = pwd.struct_passwd((me.pw_name, "x", 1234, *me[3:]))
+    assert _identity(with_ids) == {}
+    assert _identity(pwd.getpwnam("nobody"))["user"] == pwd.getpwnam("nobody").pw_uid
