@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.verdict.commands import Terminal, playbook
 from muster_controller import runs
+from muster_node.tools.process import LAUNCH_ID
 
 from .command_line import short, shown, tags_of
 from .page import PAGE, write_page
@@ -87,7 +88,7 @@ class Reporter:
         if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
             self.cluster_folder = Path(cluster["folder"])
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
-        if isinstance(result.get("artifacts"), str) and runs.RUN_ID.match(Path(result["artifacts"]).name):
+        if isinstance(result.get("artifacts"), str) and LAUNCH_ID.match(Path(result["artifacts"]).name):
             folder = Path(result["artifacts"])
             self.folders += [folder] if folder not in self.folders else []
 

@@ -43,7 +43,6 @@ PLAN: dict[str, Any] = {
     ],
 }
 SETTINGS = Settings(
-    program="",
     user="muster",
     stop_timeout=5,
     stall_timeout=0.0,
