@@ -23,6 +23,12 @@ def inventories(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(source if "," in source else short(source) for source in options.get("inventory") or ())
 
 
+def playbooks(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The playbooks of the run; the program ansible has none, and a pattern of hosts instead."""
+    given = options.get("args") or ()
+    return () if isinstance(given, str) else tuple(short(str(book)) for book in given)
+
+
 def short(path: str) -> str:
     """The path from here, where it lies below."""
     here = Path.cwd()

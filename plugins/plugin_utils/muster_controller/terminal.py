@@ -11,7 +11,7 @@ from ansible import context
 
 from muster.verdict.commands import COMMAND, Terminal, quotes
 
-from .command_line import inventories, other_options, short
+from .command_line import inventories, other_options, playbooks, short
 from .variables import project_root
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
         prefix=_prefix(),
         inventories=inventories(given),
         folder="" if Path.cwd() == project_root() else f"{short(str(project_root()))}/",
-        books=tuple(short(str(book)) for book in given.get("args") or ()),
+        books=playbooks(given),
         options=other_options(given),
     )
 

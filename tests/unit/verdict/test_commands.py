@@ -138,6 +138,12 @@ def test_the_run_itself_is_typed_again_without_its_secrets(project: Path, monkey
     assert terminal.typed(text) == f"take another port: {run} -e launch_script=train.py -e cluster_master_port=29501."
 
 
+def test_what_is_no_playbook_is_not_run_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(args="gpu_nodes", inventory=(f"{project}/inventory/rack",)))
+    assert terminal.typed(again(cluster_master_port=1)) == again(cluster_master_port=1)
+    assert terminal.typed(ping("node1")).startswith(".venv/bin/ansible node1 -i inventory/rack -m ")
+
+
 def test_output_and_evidence_within_a_message_stay_as_they_were(project: Path) -> None:
     said = "hint: ansible-playbook site.yml"
     for result in (
