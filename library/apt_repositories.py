@@ -34,8 +34,6 @@ options:
         type: list
         elements: str
         default: []
-      suites: {description: "Its suites; V(/) for a repository without.", type: list, elements: str, default: [/]}
-      components: {description: Its components., type: list, elements: str, default: []}
       fingerprints: {description: Fingerprints that its key may have., type: list, elements: str, default: []}
       label: {description: Label that its packages carry., type: str, default: ""}
       priority: {description: "Priority of its packages; 0 leaves apt's own.", type: int, default: 0}
@@ -70,15 +68,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-written:
-  description: Paths that were written.
-  returned: success
-  type: list
-  elements: str
-used:
-  description: Entries of others that are used instead, by repository.
-  returned: success
-  type: dict
+changed: {description: Whether a file was written., returned: success, type: bool}
 """
 
 import os
@@ -135,10 +125,8 @@ def repository_of(given: Mapping[str, Any], there: list[domain.Source]) -> domai
         if found is None:
             raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
         return found
-    names = ("name", "uri", "suites", "components", "fingerprints", "label", "priority")
-    return domain.Repository(
-        **{name: tuple(given[name]) if isinstance(given[name], list) else given[name] for name in names}
-    )
+    plain = {name: given[name] for name in ("name", "uri", "label", "priority")}
+    return domain.Repository(**plain, fingerprints=tuple(given["fingerprints"]))
 
 
 def key_of(repository: domain.Repository, given: Mapping[str, Any]) -> bytes:
@@ -220,25 +208,24 @@ def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str
 
 def run(module: AnsibleModule) -> dict[str, Any]:
     there = list(entries())
-    written, used, diff = [], {}, []
+    diff: list[dict[str, str]] = []
+    changed = False
     for given in module.params["repositories"]:
         repository = repository_of(given, there)
-        other = domain.foreign(repository, there)
-        if other:
-            used[repository.name] = other.path
-            continue
+        if domain.foreign(repository, there):
+            continue  # an entry of others, which is used instead
         files = {path: read(path) for path in (*repository.texts, repository.key_path)}
         paths = repository.lacks(files)
         if not module.check_mode and (paths or not has_lists(repository)):
             add(repository, given, paths)
-        written += paths
+        changed = changed or bool(paths)
         after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
         diff += [
             {"before_header": path, "after_header": path, "before": files.get(path, ""), "after": after[path]}
             for path in paths
             if path != repository.key_path or module.check_mode
         ]
-    return {"changed": bool(written), "written": written, "used": used, "diff": diff}
+    return {"changed": changed, "diff": diff}
 
 
 def main() -> None:
@@ -255,10 +242,9 @@ def main() -> None:
                 "options": {
                     "name": {"type": "str", "required": True},
                     "uri": {"type": "str", "default": ""},
-                    "suites": {"type": "list", "elements": "str", "default": ["/"]},
                     "priority": {"type": "int", "default": 0},
                     **dict.fromkeys(("label", "key"), text),
-                    **dict.fromkeys(("components", "of_archive", "fingerprints", "key_urls"), several),
+                    **dict.fromkeys(("of_archive", "fingerprints", "key_urls"), several),
                 },
             },
             "environment": {"type": "dict", "default": {}},

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: container_engine
 short_description: Have a container engine give GPUs to its containers
 description:
-  - Tells docker or containerd of NVIDIA's runtime with C(nvidia-ctk runtime configure), where the engine does not know
-    it; the rest of its file stays. docker is told to reload, and never restarted. containerd is restarted where what
+  - Adds NVIDIA's runtime to docker or containerd with C(nvidia-ctk runtime configure), where the engine does not know
+    it; the rest of its file stays. docker is asked to reload, and never restarted. containerd is restarted where what
     runs in it survives that.
   - Has the GPUs described to podman (CDI) where a driver is loaded, by the toolkit's own service where there is one.
   - An engine that is not there is not installed. The module fails and says so.
@@ -51,17 +51,6 @@ differences:
   type: list
   elements: str
   sample: [/etc/docker/daemon.json does not name the runtime nvidia]
-commands:
-  description: What was run for that, or would be.
-  returned: success
-  type: list
-  elements: str
-  sample: ["nvidia-ctk runtime configure --runtime=docker", "systemctl reload docker.service"]
-told:
-  description: What the user has to know or to do. Each is a warning as well.
-  returned: success
-  type: list
-  elements: str
 """
 
 import contextlib
@@ -73,6 +62,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
@@ -116,17 +106,17 @@ def look_at_docker() -> dict[str, Any]:
     if state != "active":
         return {"why": f"docker.service is {state or 'not known to systemd'}"}
     info = run("docker", "info", "--format", "{{json .}}")
-    told: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
-        told = json.loads(info.text)
-    # Without its daemon the client still tells of itself, and says among that what went wrong.
-    if info.why or not told.get("Runtimes"):
-        errors = told.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
+        said = json.loads(info.text)
+    # Without its daemon the client still speaks of itself, and says among that what went wrong.
+    if info.why or not said.get("Runtimes"):
+        errors = said.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
         return {"why": str(errors[0]).strip()[:200]}
     return {
         "answers": True,
-        "runtimes": frozenset(told["Runtimes"]),
-        "survive": bool(told.get("LiveRestoreEnabled")),
+        "runtimes": frozenset(said["Runtimes"]),
+        "survive": bool(said.get("LiveRestoreEnabled")),
         "containers": tuple(run("docker", "ps", "--format", "{{.Names}}").text.split()),
     }
 
@@ -178,7 +168,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     verifies = module.params["mode"] == "verify"
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with container_toolkit_mode=manage"
+        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', container_toolkit_mode='manage')}"
         raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {fix}"))
     if plan.steps and not module.check_mode:
         act(plan)
@@ -187,14 +177,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         if unheard or again.steps:
             done = "; ".join(" ".join(step.argv) for step in plan.steps)
             raise EngineError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
-    for sentence in plan.told:
+    for sentence in plan.notes:
         module.warn(f"{node}: {sentence}.")
     commands = [" ".join(step.argv) for step in plan.steps]
     return {
         "changed": bool(plan.steps),
         "differences": plan.differences,
-        "commands": commands,
-        "told": plan.told,
         "diff": {
             "before_header": engine,
             "after_header": engine,

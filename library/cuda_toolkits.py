@@ -67,15 +67,11 @@ refused:
   description: Packages beside which none of these is installed, with the reason.
   returned: success
   type: dict
-toolkits:
-  description: What is there, by version; C(release) as its compiler tells it, C(packaged) whether packages brought it.
-  returned: success
-  type: dict
 needed:
   description: Whether anything differs.
   returned: success
   type: bool
-told:
+notes:
   description: Toolkits that no package brought. Each is a warning as well.
   returned: success
   type: list
@@ -113,7 +109,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     seen = look()
     verifies = given["mode"] == "verify"
     plan = domain.make_plan(given["versions"], given["default"], seen, verifies=verifies)
-    for sentence in plan.told:
+    for sentence in plan.notes:
         module.warn(f"{given['node']}: {sentence}.")
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
@@ -131,12 +127,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "packages": plan.packages,
         "default": plan.default,
         "refused": {} if verifies else domain.REFUSED,
-        "toolkits": {
-            version: {"release": folder.release, "packaged": folder.owned} for version, folder in seen.folders.items()
-        },
         "needed": bool(plan.differences),
-        "differences": plan.differences,
-        "told": plan.told,
+        "notes": plan.notes,
     }
 
 

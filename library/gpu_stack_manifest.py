@@ -37,11 +37,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-manifest:
-  description: >-
-    What is installed. C(packages) tells C(version) and C(from) of each, C(driver) what is C(loaded) and C(on_disk).
-  returned: success
-  type: dict
+changed: {description: Whether the file was written., returned: success, type: bool}
 """
 
 import json
@@ -53,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect.facts import facts
-from ansible.module_utils.muster_node.looks import pci, stack, system
+from ansible.module_utils.muster_node.looks import bus, stack, system
 from ansible.module_utils.muster_node.tools.files import write_whole
 
 if TYPE_CHECKING:
@@ -88,18 +84,18 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = Path(module.params["path"])
-    seen = facts({"system": system.look(), "pci": pci.look(), "stack": stack.look()})
+    seen = facts({"system": system.look(), "pci": bus.look(), "stack": stack.look()})
     there = read(path)
     now = domain.manifest(module.params["node"], seen, {})
     if domain.same(there, now):
-        module.exit_json(changed=False, manifest=there)
+        module.exit_json(changed=False)
     now = domain.manifest(module.params["node"], seen, ask_for_origins(now["packages"]))
     text = json.dumps(now, indent=2) + "\n"
     if not module.check_mode:
         write_whole(str(path), text.encode())
     before = json.dumps(there, indent=2) + "\n" if there else ""
     diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": text}
-    module.exit_json(changed=True, manifest=now, diff=diff)
+    module.exit_json(changed=True, diff=diff)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ options:
   looks:
     description: >-
       Name of the variable in which each node's M(node_inspect) was registered. Empty means that nobody looked. With a
-      name, a node that was not looked at counts only when the inventory tells its GPUs.
+      name, a node that was not looked at counts only when the inventory names its GPUs.
     type: str
     default: ""
   shows:

@@ -11,7 +11,7 @@ description:
   - Keeps a block with the name and the cluster address of every node, and takes these names and the machine's own
     hostname off the lines of loopback addresses. Every other line is kept byte for byte.
   - A line outside the block that gives a node's name another address is not changed. The module fails and names it.
-  - Where cloud-init is, it is told to leave the file alone. Its template gets the same block, because the user data
+  - Where cloud-init is, it is made to leave the file alone. Its template gets the same block, because the user data
     of a provider outranks every setting on the machine.
   - Afterwards the node's resolver is asked for every name, and the module fails when an answer is wrong.
   - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
@@ -35,14 +35,6 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
-  path:
-    description: The hosts file.
-    type: path
-    default: /etc/hosts
-  cloud:
-    description: Folder of cloud-init's settings. Nothing is done about cloud-init where it is missing.
-    type: path
-    default: /etc/cloud
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -61,12 +53,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-names:
-  description: The names of this node, the full one first.
-  returned: success
-  type: list
-  elements: str
-  sample: [node1.example.org, node1]
 reasons:
   description: Why a file was written, or would be, one sentence each.
   returned: success
@@ -84,10 +70,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import hosts_file as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+PATH = Path("/etc/hosts")
+# Settings of cloud-init. Nothing is done about it where they are missing.
+CLOUD = Path("/etc/cloud")
 # Read last, so that no other file of the folder outranks it.
 DROP_IN = "cloud.cfg.d/99-muster-hosts.cfg"
 # What the provider and the user ask for, as cloud-init keeps it of the present instance.
@@ -156,23 +146,22 @@ def ask(names: Iterable[str]) -> dict[str, list[str]]:
     return answers
 
 
-def wanted_files(module: AnsibleModule, cluster: domain.Cluster, names: list[str]) -> list[dict[str, Any]]:
+def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, Any]]:
     """Every file that differs from what it should be: path, before, after, reasons. Fails on what is not ours."""
-    path, cloud = Path(module.params["path"]), Path(module.params["cloud"])
-    text = read(path)
+    text = read(PATH)
     hosts = domain.rewrite(text, cluster, names)
     if hosts.problems:
-        raise HostsError("; ".join(f"{path}, {problem}" for problem in hosts.problems))
-    files = [{"path": path, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
-    if cloud.is_dir():
-        drop_in = cloud / DROP_IN
-        others = [cloud / "cloud.cfg", *sorted(path for path in drop_in.parent.glob("*.cfg") if path != drop_in)]
+        raise HostsError("; ".join(f"{PATH}, {problem}" for problem in hosts.problems))
+    files = [{"path": PATH, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
+    if CLOUD.is_dir():
+        drop_in = CLOUD / DROP_IN
+        others = [CLOUD / "cloud.cfg", *sorted(path for path in drop_in.parent.glob("*.cfg") if path != drop_in)]
         wanted = domain.cloud_init_settings(
             "\n".join(text_of(INSTANCE / name) for name in INSTANCE_FILES), map(text_of, others)
         )
-        reasons = ["cloud-init is not told to leave the hosts file alone"]
+        reasons = ["cloud-init does not leave the hosts file alone"]
         files.append({"path": drop_in, "before": read(drop_in), "after": wanted, "reasons": reasons})
-    for template in [cloud / name for name in TEMPLATES if (cloud / name).exists()]:
+    for template in [CLOUD / name for name in TEMPLATES if (CLOUD / name).exists()]:
         before = read(template)
         rewritten = domain.rewrite(before, cluster, names, template=True)
         reasons = [f"{template}: {reason}" for reason in rewritten.reasons]
@@ -187,18 +176,17 @@ def verify(cluster: domain.Cluster, names: list[str], fix: str) -> None:
 
 
 def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
-    path = Path(module.params["path"])
     if module.params["mode"] == "verify":
-        names = domain.own_names(read(path) if not path.is_symlink() else "", cluster)
+        names = domain.own_names(read(PATH) if not PATH.is_symlink() else "", cluster)
         verify(
             cluster,
             names,
-            "Run ansible-playbook site.yml --tags network with cluster_hosts_mode=manage, "
-            f"or put the right lines into {path} yourself",
+            f"Run {playbook('site.yml', tags='network', cluster_hosts_mode='manage')}, "
+            f"or put the right lines into {PATH} yourself",
         )
-        return {"changed": False, "names": names, "reasons": []}
-    names = domain.own_names(read(path), cluster)
-    files = wanted_files(module, cluster, names)
+        return {"changed": False, "reasons": []}
+    names = domain.own_names(read(PATH), cluster)
+    files = wanted_files(cluster, names)
     if not module.check_mode:
         for file in files:
             file["path"].parent.mkdir(parents=True, exist_ok=True)
@@ -206,11 +194,10 @@ def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
         verify(
             cluster,
             names,
-            f"{path} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
+            f"{PATH} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
         )
     return {
         "changed": bool(files),
-        "names": names,
         "reasons": [reason for file in files for reason in file["reasons"]],
         "diff": [
             {
@@ -230,8 +217,6 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "own": {"type": "str", "default": ""},
             "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "path": {"type": "path", "default": "/etc/hosts"},
-            "cloud": {"type": "path", "default": "/etc/cloud"},
         },
         supports_check_mode=True,
     )

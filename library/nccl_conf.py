@@ -52,11 +52,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-lines:
-  description: What the node calls for.
-  returned: success
-  type: dict
-  sample: {"NCCL_SOCKET_IFNAME": "=eth1"}
 reasons:
   description: Why, one sentence each.
   returned: success
@@ -65,11 +60,6 @@ reasons:
 differences:
   description: What was written, or would be, one sentence each.
   returned: success
-  type: list
-  elements: str
-told:
-  description: What of the file is not ours and worth knowing, and what could not be decided. Each is a warning as well.
-  returned: always
   type: list
   elements: str
 """
@@ -83,6 +73,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
 DEVICES = "/sys/class/infiniband"
@@ -181,21 +172,18 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     before = read_conf()
     want = domain.wanted(conf, seen)
     after = domain.rewrite(before, want, seen.training)
-    told = [*after.told, *want.undecided]
-    for sentence in told:
+    for sentence in (*after.notes, *want.undecided):
         module.warn(f"{module.params['node']}: {sentence}.")
     changed = bool(after.differences)
     if changed and module.params["mode"] == "verify":
-        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
+        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
         raise ConfError(f"{'; '.join(after.differences)}. {fix}")
     if changed and not module.check_mode:
         write_conf(after.text)
     return {
         "changed": changed,
-        "lines": dict(want.lines),
         "reasons": list(want.reasons),
         "differences": list(after.differences),
-        "told": told,
         "diff": {
             "before_header": domain.PATH,
             "after_header": domain.PATH,

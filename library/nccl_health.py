@@ -15,6 +15,7 @@ description:
     holds the port of the rendezvous, and ports that container engines publish past the firewall.
   - A sick node never makes it fail. What it found is returned, each with the words that fix it; docs/findings.md
     lists everything that it can find.
+  - The node only looks; the controller judges what was seen, and keeps of it what is returned here.
   - Needs no particular rights. What only root may see, what needs a tool that is not there, and what does not matter on
     this node is skipped, with the reason. Every program that it runs has a time-out.
   - What a Muster launch of its own does on the node is no fault.
@@ -136,40 +137,20 @@ verdict:
   type: dict
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.health import node
-from ansible.module_utils.muster.health.facts import facts
-from ansible.module_utils.muster.health.traits import traits
 from ansible.module_utils.muster.launch.unit import unit_properties
-from ansible.module_utils.muster_node.looks.health import look
+from ansible.module_utils.muster_node.looks.health import OPTIONS, look
+from ansible.module_utils.muster_node.tools.packed import pack
 
 # Nothing in these units needs to be asked twice to end.
 STOP_TIMEOUT = 5
 
 
 def main() -> None:
-    module = AnsibleModule(
-        {
-            **{name: {"type": "str", "required": True} for name in ("node", "user", "address", "torchrun")},
-            "interface": {"type": "str", "default": ""},
-            "gpus": {"type": "int", "default": 0},
-            "gpu_model": {"type": "str", "default": ""},
-            "nproc": {"type": "int", "default": 1},
-            "backend": {"type": "str", "choices": ["gloo", "nccl"], "default": "gloo"},
-            "port": {"type": "int", "default": 29500},
-            "head": {"type": "bool", "default": False},
-            "run_root": {"type": "str", "default": "/var/lib/muster/launches"},
-            "code": {"type": "list", "elements": "str", "default": []},
-            "collective": {"type": "bool", "default": False},
-            "allow": {"type": "list", "elements": "dict", "default": []},
-        },
-        supports_check_mode=True,
-    )
-    request: dict[str, Any] = module.params
-    seen = facts(look(request, unit_properties(request["user"], "/", STOP_TIMEOUT)), request)
-    module.exit_json(changed=False, facts=seen, traits=traits(seen, request), **node.judge(seen, request))
+    """Look; plugins/action/nccl_health.py judges what comes back, and returns what is documented above."""
+    module = AnsibleModule(OPTIONS, supports_check_mode=True)
+    looks = look(module.params, unit_properties(module.params["user"], "/", STOP_TIMEOUT))
+    module.exit_json(changed=False, looks=pack(looks))
 
 
 if __name__ == "__main__":

@@ -56,10 +56,6 @@ options:
     description: The source on the node. Without it, the module only looks.
     type: path
     default: ""
-  seconds:
-    description: How long the compiling may take.
-    type: int
-    default: 3600
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -85,10 +81,6 @@ folder:
   returned: success
   type: str
   sample: /var/lib/muster/nccl-tests/2.19.6_cuda13.0_nccl2.29.7_1f0a2b3c/build
-cuda:
-  description: The toolkit that it is built with.
-  returned: success
-  type: str
 needed:
   description: Whether it has to be built.
   returned: success
@@ -106,8 +98,10 @@ from typing import IO, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
+from ansible.module_utils.muster.verdict.commands import playbook
 
-LINES_TOLD = 8
+LINES_SHOWN = 8
+SECONDS = 3600  # that unpacking and compiling may take, each
 
 
 class BuildError(Exception):
@@ -121,7 +115,7 @@ class Builder:
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
-            fix = "Run the baseline first: ansible-playbook site.yml --tags baseline"
+            fix = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
             raise BuildError(f"there is no user {user}. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
@@ -192,9 +186,9 @@ def build(given: dict[str, Any], wanted: domain.Build) -> None:
                 ("make", f"--jobs={os.cpu_count() or 1}", f"CUDA_HOME={home}", f"NVCC={home}/bin/nvcc"),
             ]
             for step in steps:
-                ended = builder.run(*step, cwd=half, log=stream, seconds=given["seconds"])
+                ended = builder.run(*step, cwd=half, log=stream, seconds=SECONDS)
                 if ended != 0:
-                    last = log.read_text(errors="replace").splitlines()[-LINES_TOLD:]
+                    last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
                     raise BuildError(
                         f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
                     )
@@ -225,7 +219,6 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "changed": needed and (builds or module.check_mode),
         "needed": needed,
         "folder": str(folder / "build"),
-        "cuda": wanted.cuda,
         "diff": {
             "before_header": "nccl-tests",
             "after_header": "nccl-tests",
@@ -248,7 +241,6 @@ def main() -> None:
             "packages": {"type": "dict", "required": True},
             "root": {"type": "path", "required": True},
             "archive": {"type": "path", "default": ""},
-            "seconds": {"type": "int", "default": 3600},
         },
         supports_check_mode=True,
     )

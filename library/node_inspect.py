@@ -75,12 +75,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster_node.looks import (
     boot,
+    bus,
     clock,
     disk,
     listeners,
     network,
     packages,
-    pci,
     services,
     stack,
     users,
@@ -113,7 +113,7 @@ def main() -> None:
     system = look_system.look()
     ways: dict[str, Callable[[], Any]] = {
         "users": lambda: users.look(wanted["user"]),
-        "pci": pci.look,
+        "pci": bus.look,
         "boot": boot.look,
         "network": lambda: network.look(wanted["peers"]),
         "listeners": listeners.look,

@@ -72,8 +72,6 @@ asked:
   returned: success
   type: list
   elements: str
-installs: {description: Packages that were installed or moved and their versions., returned: success, type: dict}
-removes: {description: Packages that were removed., returned: success, type: list, elements: str}
 """
 
 import os
@@ -168,17 +166,15 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
         if done.returncode:
-            told = complaints(done.stdout + done.stderr)
+            said = complaints(done.stdout + done.stderr)
             module.fail_json(
                 msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
-                f"{fix_with(told)}. It said:\n{told}"
+                f"{fix_with(said)}. It said:\n{said}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {
         "changed": not answer.does_nothing,
         "asked": [word for word in words if not word.startswith("--")],
-        "installs": dict(answer.installs),
-        "removes": list(answer.removes),
         "diff": {"before": lines(before), "after": lines(answer.installs)},
     }
 

@@ -99,6 +99,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import mirrors
 from ansible.module_utils.muster.packages import sources as domain
 from ansible.module_utils.muster.packages.entries import STOCK_FILES
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools.files import write_whole
 
 if TYPE_CHECKING:
@@ -305,11 +306,8 @@ def main() -> None:
         plan = domain.make_plan(request, seen)
     wrong = plan.problems + (plan.differences if verifies else [])
     if wrong:
-        fix = (
-            ""
-            if plan.problems
-            else (". To change it, run ansible-playbook site.yml --tags baseline with package_sources_mode=manage")
-        )
+        command = playbook("site.yml", tags="baseline", package_sources_mode="manage")
+        fix = "" if plan.problems else f". To change it, run {command}"
         module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{fix}.")
     if plan.needed and not module.check_mode:
         try:

@@ -259,6 +259,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import peer_files as peer_domain
 from ansible.module_utils.muster.pytorch import env as domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 from ansible.module_utils.muster_node.pytorch.root import Interpreter, LookedAs, PytorchError, PytorchRoot, ask_python
 from ansible.module_utils.muster_node.pytorch.wheelhouse import Wheelhouse, sources_of
@@ -267,10 +268,6 @@ from ansible.module_utils.muster_node.pytorch.wheelhouse import Wheelhouse, sour
 def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:
     asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
     return pytorch_lock.Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
-
-
-def findings_of(node: str, request: domain.Request, look: dict[str, Any]) -> list[Finding]:
-    return [Finding(node=node, **finding) for finding in domain.judge(request, look)]
 
 
 def told(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
@@ -293,7 +290,7 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
         look["error"] = f"there is no environment at {root.link}"
     # The site may have made it with another Python than the node's.
     request = ask_of(params).request(look.get("python", "3.10"))
-    findings = findings_of(params["node"], request, look)
+    findings = domain.judge(params["node"], request, look)
     result = {
         "changed": False,
         "environment": str(root.link.resolve()),
@@ -376,7 +373,7 @@ class Manager:
             if plan.build:
                 wheels = self._build(plan, lock)
             look = self.root.look(self.root.envs / plan.target, "import")
-            findings = findings_of(self.params["node"], self.request, look)
+            findings = domain.judge(self.params["node"], self.request, look)
             done = plan.build or bool(plan.discard)
             refuse_a_bad_look(findings, {"changed": done, "findings": [f.as_dict() for f in findings]})
             if plan.switch:
@@ -418,7 +415,7 @@ class Manager:
         if not self.python.ensurepip:
             raise PytorchError(
                 f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
-                "Run the baseline first: ansible-playbook site.yml --tags baseline",
+                f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
             )
 
     def _plan(self) -> tuple[domain.Observed, domain.Plan]:
@@ -426,7 +423,7 @@ class Manager:
         return before, domain.plan(self.request, before, self.params["keep"])
 
     def _result(self, before: domain.Observed, plan: domain.Plan, look: dict[str, Any]) -> dict[str, Any]:
-        findings = findings_of(self.params["node"], self.request, look) if look else []
+        findings = domain.judge(self.params["node"], self.request, look) if look else []
         result = {
             "changed": plan.changed,
             "environment": str(self.root.envs / plan.target),

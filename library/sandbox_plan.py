@@ -48,7 +48,7 @@ options:
     description: File of the administrator's public key.
     type: path
   node_ca:
-    description: Where the nodes are to find the certificates that pip is told to trust on this machine.
+    description: Where the nodes are to find the certificates that pip trusts on this machine.
     type: path
 extends_documentation_fragment: action_common_attributes
 attributes:
@@ -214,6 +214,22 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, 
     }
 
 
+def lacking() -> str:
+    """Say what of this machine a sandbox cannot do without; empty where nothing is missing."""
+    if os.geteuid() != 0:
+        return "The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
+    missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
+    return f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it." if missing else ""
+
+
+def wait_for(folder: Path) -> None:
+    """Wait until nobody holds the lock of the folder any more."""
+    if folder.is_dir():
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        os.close(handle)
+
+
 def main() -> None:
     """Read the arguments, look, and answer."""
     module = AnsibleModule(
@@ -234,19 +250,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    if os.geteuid() != 0:
-        module.fail_json(
-            msg="The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
-        )
-    missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
-    if missing:
-        module.fail_json(msg=f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it.")
-
-    if given["lock"] and Path(given["lock"]).is_dir():
-        folder = os.open(given["lock"], os.O_RDONLY)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        os.close(folder)
-
+    lacks = lacking()
+    if lacks:
+        module.fail_json(msg=lacks)
+    if given["lock"]:
+        wait_for(Path(given["lock"]))
     host = Host(module)
     made_from: dict[str, Any] = {}
     if given["state"] == "present":

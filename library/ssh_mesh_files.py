@@ -78,6 +78,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +158,9 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         entry: pwd.struct_passwd | None = pwd.getpwnam(user)
     except KeyError:
         if not check:
-            raise FilesError(f"has no user {user}: run playbooks/baseline.yml, or correct cluster_user") from None
+            raise FilesError(
+                f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
+            ) from None
         entry = None
     with acting_as(entry) if entry else contextlib.nullcontext():
         folder = Folder(entry) if entry else None
@@ -168,7 +171,8 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         changed = [name for name in NAMES if before[name] != after[name]]
         if params["mode"] == "verify" and changed:
             found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
-            raise FilesError(f"in ~{user}/.ssh, {'; '.join(found)}: run playbooks/network.yml -e ssh_mesh_mode=manage")
+            command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
+            raise FilesError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):
@@ -212,7 +216,7 @@ def main() -> None:
     if result["strangers"]:
         module.warn(
             f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"
-            " run playbooks/network.yml again when it answers, without --limit."
+            f" run {playbook('playbooks/network.yml')} again when it answers, without --limit."
         )
     module.exit_json(**result)
 

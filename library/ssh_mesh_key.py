@@ -90,8 +90,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import sshd
+from ansible.module_utils.muster.verdict.commands import playbook
 
 TOOL_TIMEOUT = 30
+MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 SSHD = "/usr/sbin/sshd"
 # A change of sshd that waits for its confirmation; see plugin_utils/muster_guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
@@ -261,8 +263,7 @@ def look(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     verifies = params["mode"] == "verify"
     if verifies and to_do:
         raise MeshKeyError(
-            f"sshd is not as {params['sshd_path']} shall have it: run playbooks/network.yml -e ssh_mesh_mode=manage,"
-            ' or set ssh_mesh_sshd to "off"'
+            f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
         )
     try:
         entry = pwd.getpwnam(name)
@@ -270,7 +271,9 @@ def look(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if check and not verifies:
             # On a bare node the baseline makes the user in the same run; here it could only be foretold.
             return {**known, "changed": True, "key": "", "diff": diff("", "", params["identity"])}
-        raise MeshKeyError(f"has no user {name}: run playbooks/baseline.yml, or correct cluster_user") from None
+        raise MeshKeyError(
+            f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
+        ) from None
     refusals = sshd.refusals(account_of(entry), settings)
     if refusals:
         raise MeshKeyError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
@@ -280,7 +283,7 @@ def look(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     fix = not new and not identity.is_kept_well()
     if verifies and (new or fix):
         what = "cannot be used" if new else f"must be {name}'s alone"
-        raise MeshKeyError(f"{identity.path} {what}: run playbooks/network.yml -e ssh_mesh_mode=manage")
+        raise MeshKeyError(f"{identity.path} {what}: run {MANAGE}")
     if check:
         return {
             **known,

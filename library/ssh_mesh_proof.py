@@ -10,7 +10,7 @@ short_description: Proves that the training user can log in on the peers
 description:
   - Runs C(ssh PEER hostname) as the user, without a password and with checked host keys, on all peers at once, and
     fails with each peer on which it did not work, why, and what to type.
-  - Beyond O(limit) peers it takes a sample, such that every node is logged in on by some other.
+  - Beyond sixteen peers it takes a sample, such that every node is logged in on by some other.
   - A peer that was not looked at in this run is not tried.
 version_added: "0.1.0"
 author: The Muster authors
@@ -28,10 +28,6 @@ options:
     type: list
     elements: dict
     required: true
-  limit:
-    description: Number of peers to log in on.
-    type: int
-    default: 16
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
@@ -64,6 +60,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster.verdict.commands import playbook
 
 # sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
 AT_ONCE = 6
@@ -115,14 +112,14 @@ def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
 def prove(params: dict[str, Any]) -> dict[str, Any]:
     members = {given["name"]: ssh_mesh.member_of(given) for given in params["members"]}
     not_tried = {
-        name: "it took no part in this run: run playbooks/network.yml with it"
+        name: f"it took no part in this run: run {playbook('playbooks/network.yml')} with it"
         for name, member in members.items()
         if not member.seen
     }
     there = [name for name, member in members.items() if member.seen]
-    chosen = ssh_mesh.sample(there, params["node"], params["limit"])
+    chosen = ssh_mesh.sample(there, params["node"])
     not_tried |= {
-        name: f"a sample of {params['limit']} peers was tried"
+        name: f"a sample of {len(chosen)} peers was tried"
         for name in there
         if name not in chosen and name != params["node"]
     }
@@ -143,7 +140,6 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "members": {"type": "list", "elements": "dict", "required": True},
-            "limit": {"type": "int", "default": 16},
         },
         supports_check_mode=True,
     )

@@ -20,79 +20,55 @@ HEAD = """\
 
 What Muster can find, by id. The ids stay the same from one version to the next, so scripts and dashboards may go by
 them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a launch breaks, or computes wrongly) or
-`unknown` (it matters, and could not be told). What was not looked at is no finding: it is listed under `skipped`, with
-the reason. Written by script/findings.py from the code.
+`unknown` (it matters, and could not be found out). What was not looked at is no finding: it is listed under `skipped`,
+with the reason. Commands are as they are typed for inventory/lab. Written by script/findings.py from the code.
 
 """
-GROUPS = {
-    "launch": "Launches",
-    "smoke": "The smoke launch",
-    "inspect": "Inspection",
-    "node": "The node as a whole",
-    "user": "The training user",
-    "time": "Clocks",
-    "gpu": "GPUs",
-    "nvlink": "NVLink",
-    "fabric_manager": "Fabric manager",
-    "pci": "PCI Express",
-    "sw": "Software on the node",
-    "torch": "The environment of PyTorch",
-    "rdma": "InfiniBand and RoCE",
-    "eth": "Ethernet",
-    "os": "Limits, memory, disk and kernel log",
-    "env": "Environment of a job",
-    "job": "Jobs that run",
-    "net": "The network between the nodes",
-    "versions": "The same on every node",
-    "firewall": "Firewall",
-}
 
 if TYPE_CHECKING:
     from muster.verdict.check import Check
-    from muster.verdict.entry import Entry
 
 
-def declared() -> dict[str, tuple[str, Check | Entry]]:
-    """By id: the module that declares it, and what it says. Raises ValueError where two declare the same."""
-    found: dict[str, tuple[str, Check | Entry]] = {}
+def declared() -> dict[str, Check]:
+    """Return every check by its id. Raises ValueError where two are declared with the same."""
     kind = importlib.import_module("muster.verdict.check").Check
+    found: dict[str, Check] = {}
     for path in sorted((UTILS / "muster").rglob("*.py")):
-        if "FINDINGS" not in path.read_text() and "Check(" not in path.read_text():
+        if not any(word in path.read_text() for word in ("CHECKS", "Check(")):
             continue
-        name = ".".join(path.relative_to(UTILS).with_suffix("").parts)
-        module = importlib.import_module(name)
-        entries: dict[str, Check | Entry] = {
-            **getattr(module, "FINDINGS", {}),
-            **{value.id: value for value in vars(module).values() if isinstance(value, kind)},
-            **{check.id: check for check in getattr(module, "CHECKS", ())},
-        }
-        for finding, entry in entries.items():
-            if finding in found and found[finding][1] is not entry:
-                raise ValueError(f"{finding} is declared by {found[finding][0]} and by {name}")
-            found.setdefault(finding, (name, entry))
+        module = importlib.import_module(".".join(path.relative_to(UTILS).with_suffix("").parts))
+        for check in (*vars(module).values(), *getattr(module, "CHECKS", ())):
+            if isinstance(check, kind) and found.setdefault(check.id, check) is not check:
+                raise ValueError(f"two checks are called {check.id}, and {module.__name__} has one of them")
     return found
 
 
 def catalogue() -> str:
     """Return the text of the file."""
-    entries = {finding: entry for finding, (_, entry) in declared().items()}
-    order = list(GROUPS)
-    groups = sorted({finding.partition(".")[0] for finding in entries}, key=order.index)
-    return HEAD + "\n".join(_group(group, entries) for group in groups)
+    checks = declared()
+    families = importlib.import_module("muster.verdict.families")
+    groups = {families.family(finding): families.title(finding) for finding in sorted(checks, key=families.place)}
+    return HEAD + "\n".join(_group(group, title, checks) for group, title in groups.items())
 
 
-def _group(group: str, entries: dict[str, Check | Entry]) -> str:
-    lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
+def _group(group: str, title: str, checks: dict[str, Check]) -> str:
+    lines = [f"## {title}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
-        f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(entry.fix)} |"
-        for finding, entry in sorted(entries.items())
+        f"| `{finding}` | {_cell(check.reads)} | {_cell(check.fires)} | {_cell(_fix(check))} |"
+        for finding, check in sorted(checks.items())
         if finding.partition(".")[0] == group
     ]
     return "\n".join(lines) + "\n"
 
 
+def _fix(check: Check) -> str:
+    return f"{check.fix}: {check.command}" if check.command else check.fix
+
+
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(text)
+    return " ".join(typed.split()).replace("|", r"\|")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ a test holds the file equal to what this prints with --show.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import textwrap
@@ -17,26 +18,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "inventory/lab/group_vars/all.yml"
-# The steps in the order in which site.yml takes them. A role that is not named here follows by its name.
-ORDER = (
-    "cluster",
-    "package_sources",
-    "node_baseline",
-    "cluster_hosts",
-    "ssh_mesh",
-    "firewall",
-    "gpu_stack",
-    "nvidia_driver",
-    "cuda_toolkit",
-    "nccl",
-    "container_toolkit",
-    "dcgm",
-    "pytorch",
-    "health",
-    "launch",
-    "ddp_smoke",
-    "report",
-)
 # The sandbox has an inventory of its own.
 NOT_FOR_A_LAB = ("sandbox",)
 HEAD = """\
@@ -50,7 +31,10 @@ HEAD = """\
 def lab_options() -> str:
     """Return the text of the file."""
     roles = [path.parents[1].name for path in ROOT.glob("roles/*/meta/argument_specs.yml")]
-    roles.sort(key=lambda role: (ORDER.index(role) if role in ORDER else len(ORDER), role))
+    sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+    steps = importlib.import_module("muster.road.steps").STEPS
+    order = [role for step in steps for role in step.roles]
+    roles.sort(key=lambda role: (order.index(role) if role in order else len(order), role))
     return HEAD + "".join(_role(role) for role in roles if role not in NOT_FOR_A_LAB)
 
 

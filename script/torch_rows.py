@@ -6,6 +6,7 @@
 
 For every release that the package index has, the newest wheel for Linux is asked which CUDA, NCCL and cuDNN it brings.
 Of half a gigabyte some ten kilobytes are read. What other indexes have (cu126 and so on) is not read, and is kept.
+What is derived from the table (script/known.py) is written with it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ import sys
 import zipfile
 from datetime import datetime, timezone
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+import known
 import yaml
 from ansible.module_utils.urls import open_url
 from pip._internal.models.index import PyPI  # pip knows the index that it asks unasked
 
-TABLE = Path(__file__).resolve().parents[1] / "roles/gpu_stack/files/versions.yml"
 OLDEST = (2, 4)
 WHEEL = re.compile(r"torch-(\d+\.\d+\.\d+)-cp3(\d+)-cp3\d+-manylinux\w*_x86_64\.whl$")
 TIMEOUT = 60
@@ -98,7 +98,7 @@ def metadata(url: str) -> str:
         return wheel.read(name).decode()
 
 
-def row(release: str, pythons: dict[int, str], kept: dict[str, Any]) -> dict[str, Any]:
+def row(release: str, pythons: dict[int, str], kept: dict[str, Any], patches: list[str]) -> dict[str, Any]:
     """Return the release's row: what its wheel says of the default build, and what was known of the others."""
     text = metadata(pythons[max(pythons)])
 
@@ -108,48 +108,64 @@ def row(release: str, pythons: dict[int, str], kept: dict[str, Any]) -> dict[str
 
     cuda = pinned(r"cuda-toolkit\[[^]]*\]") or pinned(r"nvidia-cuda-runtime-cu\d+")
     if not cuda:
-        message = f"the wheel of torch {release} does not tell its CUDA version"
+        message = f"the wheel of torch {release} does not say its CUDA version"
         raise SystemExit(message)
     variant = "cu" + "".join(cuda.split(".")[:2])
     builds = {**kept.get("variants", {}), variant: [pinned(r"nvidia-nccl-cu\d+"), pinned(r"nvidia-cudnn-cu\d+")]}
     variants = dict(sorted(builds.items(), key=lambda build: int(build[0][2:])))
-    return {"default": variant, "python": [f"3.{min(pythons)}", f"3.{max(pythons)}"], "variants": variants}
+    return {
+        "default": variant,
+        "python": [f"3.{min(pythons)}", f"3.{max(pythons)}"],
+        **({"patches": patches} if patches else {}),
+        "source": ["wheels", "torch-release"],
+        "variants": variants,
+    }
 
 
-def as_line(release: str, about: dict[str, Any]) -> str:
+def as_text(release: str, about: dict[str, Any]) -> str:
+    """Return a row as the table holds it."""
     builds = ", ".join(f'{name}: ["{nccl}", "{cudnn}"]' for name, (nccl, cudnn) in about["variants"].items())
     oldest, newest = about["python"]
-    return f'  {release}: {{default: {about["default"]}, python: ["{oldest}", "{newest}"], variants: {{{builds}}}}}'
+    patches = f"patches: [{', '.join(about['patches'])}], " if "patches" in about else ""
+    return (
+        f'  {release}:\n    {{default: {about["default"]}, python: ["{oldest}", "{newest}"], {patches}'
+        f"source: [{', '.join(about['source'])}],\n     variants: {{{builds}}}}}\n"
+    )
 
 
 def main() -> None:
-    text = TABLE.read_text()
-    known = yaml.safe_load(text)["torch"]
+    text = known.TABLE.read_text()
+    there = yaml.safe_load(text)["torch"]
     found = wheels()
     # Patches of one release have one row, the newest.
-    newest = {_numbers(release)[:2]: release for release in sorted(found, key=_numbers)}
-    rows = {release: row(release, found[release], _nearest(known, release)) for release in newest.values()}
-    changed = [release for release, about in rows.items() if known.get(release) != about]
+    minors: dict[tuple[int, ...], list[str]] = {}
+    for release in sorted(found, key=_numbers):
+        minors.setdefault(_numbers(release)[:2], []).append(release)
+    rows = {
+        newest: row(newest, found[newest], _nearest(there, newest), patches) for *patches, newest in minors.values()
+    }
+    changed = [release for release, about in rows.items() if there.get(release) != about]
     for release in changed:
-        sys.stdout.write(f"{as_line(release, about=rows[release]).strip()}\n")
+        sys.stdout.write(as_text(release, rows[release]))
     if not changed:
         sys.stdout.write("Every row is up to date.\n")
     if "--show" in sys.argv[1:]:
         return
-    lines = "\n".join(as_line(release, about) for release, about in rows.items())
-    text = re.sub(r"(?<=^torch:\n)(  .*\n)+", lambda _: lines + "\n", text, flags=re.MULTILINE)
+    lines = "".join(as_text(release, about) for release, about in rows.items())
+    text = re.sub(r"(?<=^torch:\n)(  .*\n)+", lambda _: lines, text, flags=re.MULTILINE)
     today = datetime.now(tz=timezone.utc).date()
-    TABLE.write_text(re.sub(r"^seen: .*", f"seen: {today}", text, flags=re.MULTILINE))
+    known.TABLE.write_text(re.sub(r"^seen: .*", f"seen: {today}", text, flags=re.MULTILINE))
+    known.TARGET.write_text(known.known())
 
 
 def _numbers(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
 
 
-def _nearest(known: dict[str, Any], release: str) -> dict[str, Any]:
+def _nearest(there: dict[str, Any], release: str) -> dict[str, Any]:
     """Return the row of another patch of the same release, whose other builds are taken over."""
     minor = _numbers(release)[:2]
-    return next((about for name, about in known.items() if _numbers(name)[:2] == minor), {})
+    return next((about for name, about in there.items() if _numbers(name)[:2] == minor), {})
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from muster.verdict.finding import Finding, as_lines
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.documentation import argument_spec
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.terminal import typed
 from muster_controller.variables import node_variables, value_of_nodes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
-BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
+BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
@@ -120,7 +121,7 @@ class ActionModule(ActionBase):
             return {**result, "changed": settled}
         for note in notes:
             # At once: whoever watches sees what is cut off while there is time to stop it.
-            Display().warning(note)
+            Display().warning(typed(note))
         if plan.steps and not self._task.check_mode:
             self.carry_out(plan, request, node, options["confirm_seconds"], task_vars)
         return result

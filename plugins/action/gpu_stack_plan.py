@@ -27,6 +27,8 @@ from muster_controller.variables import load_roles, project_root, read_node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.gpu_stack.repositories import Repository
+
 VERSIONS = "roles/gpu_stack/files/versions.yml"
 REPOSITORIES = "roles/gpu_stack/files/repositories.yml"
 MIRRORED = ("nvidia", "container_toolkit")
@@ -95,7 +97,7 @@ class ActionModule(ActionBase):
 
     def _repositories(
         self, node: Seen, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Repository]:
         """Return the repositories of these names for a node; none where a folder stands for all of them."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
         upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.Request(), node.system, node.machine)

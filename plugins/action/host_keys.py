@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible import context
 from ansible.errors import AnsibleActionFail, AnsiblePromptInterrupt, AnsiblePromptNoninteractive
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from muster.network import known_hosts, trust
+from muster.verdict.commands import playbook
 from muster_controller.connection import connect
 from muster_controller.documentation import argument_spec
 from muster_controller.first_contact import Road, meet, read
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 AT_ONCE = 32
+TRUST = playbook("playbooks/trust.yml")
 
 
 class ActionModule(ActionBase):
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         return self._judged(result, rows, project)
 
     def _judged(self, result: dict[str, Any], rows: Sequence[trust.Row], project: str) -> dict[str, Any]:
-        refused = trust.sentences(rows, project, f"ansible-playbook playbooks/trust.yml{inventory_arguments()}")
+        refused = trust.sentences(rows, project)
         silent = [row for row in rows if row.state == "no answer"]
         if refused:
             result.update(failed=True, msg="\n".join(refused))
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
             )
         elif silent:
             names = ", ".join(row.node for row in silent)
-            result["warnings"] = [f"{names} did not answer: run playbooks/trust.yml again when it does."]
+            result["warnings"] = [f"{names} did not answer: run {TRUST} again when it does."]
         return result
 
     def _look(
@@ -109,9 +109,9 @@ class ActionModule(ActionBase):
         try:
             answer = Display().prompt_until(f"\n{question} [yes/no]")
         except (AnsiblePromptNoninteractive, AnsiblePromptInterrupt):
-            command = f"ansible-playbook playbooks/trust.yml{inventory_arguments()} -e trust_confirmed=true"
+            command = playbook("playbooks/trust.yml", trust_confirmed="true")
             if replace:
-                command += f" -e trust_replace={','.join(replace)}"
+                command = playbook("playbooks/trust.yml", trust_confirmed="true", trust_replace=",".join(replace))
             raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {command}") from None
         if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
             raise AnsibleActionFail("Nothing was pinned.")
@@ -132,14 +132,6 @@ class ActionModule(ActionBase):
 def say(text: str) -> None:
     if text:
         Display().display(text)
-
-
-def inventory_arguments() -> str:
-    """The inventory as the user gave it, for commands that the user may type."""
-    here = Path.cwd()
-    sources = [Path(source) for source in context.CLIARGS.get("inventory") or ()]
-    short = [str(source.relative_to(here)) if source.is_relative_to(here) else str(source) for source in sources]
-    return "".join(f" -i {shlex.quote(source)}" for source in short)
 
 
 def write(path: str, text: str) -> None:

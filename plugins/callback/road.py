@@ -15,7 +15,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
+from muster.verdict.commands import COMMAND
 from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
+from muster_controller.terminal import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +63,8 @@ SPEAKING_ACTIONS = (
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
+# Parts of a result that say in our own words what to do.
+SAID = ("msg", "fix", "fail_msg", "success_msg")
 # Parts of a result that are for programs, or that the message says already.
 FOR_PROGRAMS = (
     "verdict",
@@ -157,10 +161,10 @@ class CallbackModule(DefaultCallback):
         self._take(result)
         if result.task.action in QUIET_ACTIONS:
             return
-        message = result.result.get("msg")
+        message = _message(result.result)
         if result.task.action in ANSWERS and message and self._display.verbosity < 1:
             self._print_task_banner(result.task)
-            self._show(str(message))
+            self._show(message)
             return
         super().v2_runner_on_ok(result)
 
@@ -178,11 +182,14 @@ class CallbackModule(DefaultCallback):
         self._take(result)
         if not ignore_errors:
             self._note_failure(result)
-        message = result.result.get("msg")
-        if result.task.action in SPEAKING_ACTIONS and message and self._display.verbosity < 1:
+        message = _message(result.result)
+        # A message that says what to type is for people, too, and YAML would break the command in two.
+        speaks = result.task.action in SPEAKING_ACTIONS or COMMAND.search(str(result.result.get("msg")))
+        if speaks and message and self._display.verbosity < 1:
             self._print_task_banner(result.task)
+            self._handle_warnings(result.result)
             self._display.display(f"fatal: [{self.host_label(result)}]: FAILED!", color=constants.COLOR_ERROR)
-            self._display.display(textwrap.indent(str(message), "  "), color=constants.COLOR_ERROR)
+            self._display.display(textwrap.indent(message, "  "), color=constants.COLOR_ERROR)
             return
         super().v2_runner_on_failed(result, ignore_errors)
 
@@ -192,7 +199,7 @@ class CallbackModule(DefaultCallback):
             self._note_failure(result)
         super().v2_runner_on_unreachable(result)
         if UNTRUSTED in str(result.result.get("msg", "")):
-            self._display.display(f"  {self.host_label(result)}: {FIRST_CONTACT}", color=constants.COLOR_ERROR)
+            self._display.display(f"  {self.host_label(result)}: {typed(FIRST_CONTACT)}", color=constants.COLOR_ERROR)
 
     def _take(self, result: Any) -> None:
         self._last_result = time.monotonic()
@@ -206,9 +213,29 @@ class CallbackModule(DefaultCallback):
         self._failures[result.host.get_name()] = f"'{name}': {reason(result.result).splitlines()[0]}"
 
     def _dump_results(self, result: Mapping[str, Any], *args: Any, **kwargs: Any) -> str:
+        shown = {
+            key: typed(value, result) if key in SAID and isinstance(value, str) else value
+            for key, value in result.items()
+        }
         if self._display.verbosity < 1:
-            result = {key: value for key, value in result.items() if key not in FOR_PROGRAMS}
-        return str(super()._dump_results(result, *args, **kwargs))
+            shown = {key: value for key, value in shown.items() if key not in FOR_PROGRAMS}
+        return str(super()._dump_results(shown, *args, **kwargs))
+
+    def _handle_warnings(self, res: dict[str, Any]) -> None:
+        warnings = [str(warning) for warning in res.get("warnings") or ()]
+        if any(typed(warning) != warning for warning in warnings):
+            # Ansible would show them as they came from the worker.
+            res.pop("warnings")
+            for warning in warnings:
+                self._display.warning(typed(warning))
+        super()._handle_warnings(res)
+
+    def _handle_exception(self, result: dict[str, Any], use_stderr: bool = False) -> None:
+        message = str(result.get("msg", ""))
+        if typed(message, result) != message:
+            # Ansible's own words for it hold the message as it came from the node; it follows as it is to be read.
+            result.pop("exception", None)
+        super()._handle_exception(result, use_stderr)
 
     # ------------------------------------------------------------ the end
 
@@ -243,11 +270,16 @@ class CallbackModule(DefaultCallback):
                 [f"{host}: {why}" for host, why in self._failures.items()] if status in ("healthy", "degraded") else []
             )
             tail = f" But before: {'; '.join(others)}" if others else ""
-            return f"{status.upper()}: {self._verdict['summary']}{where}{tail}", color
+            summary = typed(str(self._verdict["summary"]), self._verdict)
+            return f"{status.upper()}: {summary}{where}{tail}", color
         if self._failures:
             stops = "; ".join(f"{host} at {why}" for host, why in self._failures.items())
             return f"STOPPED: {stops}{where}", constants.COLOR_ERROR
         return "", ""
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    return typed(str(result.get("msg") or ""), result)
 
 
 def _short(path: str) -> str:

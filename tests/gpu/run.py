@@ -6,8 +6,8 @@
 Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
 than Python; with torch beside it, the ranks compute too. Four parts, each of which says what it saw:
 
-1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what tells one machine from
-   another, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
+1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what is one
+   machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
 2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value.
 3. nccl_health with the short collective of all GPUs.
 4. The smoke payload under torchrun and NCCL, judged as a launch's is.
@@ -40,10 +40,11 @@ if importlib.util.find_spec("ansible") is None:
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
 
 from muster.gpu_info.facts import facts as gpu_facts
-from muster.health import facts as health_facts
-from muster.health import gpus, node
+from muster.health import gpu as gpu_rules
+from muster.health import node
 from muster.launch import smoke
 from muster.launch.unit import unit_properties
+from muster.verdict.check import collect
 from muster.verdict.finding import Finding, with_fix
 from muster_node.looks import gpu as look_gpu
 from muster_node.looks import health
@@ -91,7 +92,7 @@ def keep(folder: Path, name: str, content: Any) -> None:
 
 
 def scrubbed(text: str, facts: dict[str, Any]) -> str:
-    """Return a text without what tells this machine from others: ids, serial numbers, and names of processes."""
+    """Return a text without what sets this machine apart from others: ids, serial numbers, and names of processes."""
     for gpu in facts["gpus"]:
         if gpu["uuid"]:
             text = text.replace(gpu["uuid"], f"GPU-00000000-0000-4000-9000-{gpu['index']:012x}")
@@ -140,7 +141,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     else:
         record(look, facts, out)
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = gpus.judge(facts, request)
+    found, skipped = collect(gpu_rules.judge({"gpu": facts}, request))
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
@@ -158,27 +159,27 @@ def same_in_another_form(facts: dict[str, Any], out: Path) -> bool:
     keep(out, "query_gpu.csv", asked.stdout)
     same = True
     for row, gpu in zip(asked.stdout.splitlines(), facts["gpus"], strict=False):
-        for (name, path), told in zip(SAME.items(), row.split(", "), strict=False):
+        for (name, path), said in zip(SAME.items(), row.split(", "), strict=False):
             made: Any = gpu
             for step in path:
                 made = made[step] if made is not None else None
-            if not equal(told.strip(), made):
+            if not equal(said.strip(), made):
                 same = False
-                say(f"  GPU {gpu['index']}: {name} is {told}, and gpu_info says {made}")
+                say(f"  GPU {gpu['index']}: {name} is {said}, and gpu_info says {made}")
     say(
         f"gpu_info {'says the same as' if same else 'DIFFERS from'} nvidia-smi --query-gpu, in {len(SAME)} values a GPU"
     )
     return same and asked.returncode == 0
 
 
-def equal(told: str, made: Any) -> bool:
-    if told.startswith("[") or told in ("N/A", ""):
+def equal(said: str, made: Any) -> bool:
+    if said.startswith("[") or said in ("N/A", ""):
         return made in (None, "", False)
     if isinstance(made, bool):
-        return WORDS.get(told, told in ("1", "Active")) is made
+        return WORDS.get(said, said in ("1", "Active")) is made
     if isinstance(made, (int, float)):
-        return abs(float(told) - made) < 0.01
-    return str(made).lower() == told.lower()
+        return abs(float(said) - made) < 0.01
+    return str(made).lower() == said.lower()
 
 
 def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
@@ -202,9 +203,9 @@ def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
         "allow": [],
     }
     looked = health.look(request, unit_properties("root", "/", 5))
-    seen = health_facts.facts(looked, request)
-    verdict = node.judge(seen, request)["verdict"]
-    keep(out, "nccl_health.json", {"facts": seen, "verdict": verdict})
+    answer = node.judge_looks(looked, request)
+    verdict = answer["verdict"]
+    keep(out, "nccl_health.json", {"facts": answer["facts"], "verdict": verdict})
     say(f"nccl_health: {verdict['status']}")
     for one in verdict["findings"]:
         say(f"  {one['status']} {one['id']}: {one['summary']}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_node import make_gpu_node
 from machines import find_machine, run_playbook
-from paths import INVENTORY, ROOT, SANDBOX
+from paths import ROOT, SANDBOX, SANDBOXES
 from served import Served
 
 if TYPE_CHECKING:
@@ -29,17 +29,19 @@ class GpuCluster:
     served: Served
     folder: Path
 
-    def play(self, playbook: str = "playbooks/gpu_stack.yml", **wishes: Any) -> Result:
-        return play(self.folder, playbook, **wishes)
+    def play(self, playbook: str = "playbooks/gpu_stack.yml", **requested: Any) -> Result:
+        return play(self.folder, playbook, **requested)
 
 
-def play(folder: Path, playbook: str, variables: tuple[str, ...] = ("own_sandbox", "cluster"), **wishes: Any) -> Result:
+def play(
+    folder: Path, playbook: str, variables: tuple[str, ...] = ("own_sandbox", "cluster"), **requested: Any
+) -> Result:
     """Run a playbook in the sandbox of the GPU nodes."""
     files = [f"--extra-vars=@{ROOT}/tests/standins/{name}.yml" for name in variables]
-    cmdline = " ".join([*files, wishes.pop("cmdline", "")])
+    cmdline = " ".join([*files, requested.pop("cmdline", "")])
     run = folder / str(time.monotonic_ns())
     run.mkdir()
-    return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **wishes)
+    return run_playbook(run, playbook, inventory=SANDBOXES / "hosts.yml", cmdline=cmdline, **requested)
 
 
 def bring_up(folder: Path) -> GpuCluster:

@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[2]
 SANDBOXES = ROOT / "inventory/sandbox"
 NAME = os.environ.get("MUSTER_SANDBOX", "muster")
 SANDBOX = ROOT / ".sandbox" / NAME
-# Where tests of several sandboxes run beside each other, each has a list of its own of the nodes beyond the second one.
-INVENTORY = SANDBOX / "inventory" if "MUSTER_OWN_INVENTORY" in os.environ else SANDBOXES
+# Each has a list of its own of the nodes beyond the second one: tests of several go on beside each other.
+INVENTORY = SANDBOX / "inventory"
 # What is kept of it on this machine, as a cluster.
 ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-    # Unless it is told so, ansible-runner does not check host keys, whatever ansible.cfg says.
+    # Unless that is asked for, ansible-runner does not check host keys, whatever ansible.cfg says.
     "ANSIBLE_HOST_KEY_CHECKING": "True",
     # It also takes its own folder of callbacks instead of that of ansible.cfg.
     "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins/callback"),

@@ -1,4 +1,4 @@
-"""The slow tier: script/test slow. docs/proof.md has the figures of the last time."""
+"""The slow tier: script/test slow. docs/dev/proof.md has the figures of the last time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from killable import HOSTS
 from machines import run_playbook
-from paths import SANDBOX
+from paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Where the tests leave their figures, as tables for docs/proof.md.
-FIGURES = SANDBOX / "proof"
+# Where the tests leave their figures, as tables for docs/dev/proof.md.
+FIGURES = ROOT / "artifacts/proof"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

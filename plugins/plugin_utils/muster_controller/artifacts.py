@@ -6,13 +6,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from .terminal import terminal
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def write_json(path: Path, value: Any, *, private: bool = False) -> None:
-    """Write a value; see write_text."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+    """Write a value, with the commands of its findings as they can be typed; see write_text."""
+    shape = terminal().shapes(value)
+    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:

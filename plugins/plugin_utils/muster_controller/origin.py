@@ -10,6 +10,8 @@ from ansible.parsing.vault import is_encrypted_file
 from muster.inventory import Secret
 from muster.inventory.secrets import is_secret
 
+from .command_line import short
+
 try:
     # Ansible's own record of where it read a value. It is not part of the public interface and may be missing: then
     # nothing is known, and nothing is said.
@@ -30,7 +32,7 @@ def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> It
         for name, text in _texts(str(variable), value, DEEPEST):
             path = _file(text, folders)
             if path is not None and is_secret(name, str(text)) and not _is_vault(path):
-                yield Secret(name, _short(path))
+                yield Secret(name, short(str(path)))
 
 
 def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
@@ -60,7 +62,3 @@ def _is_vault(path: Path) -> bool:
             return bool(is_encrypted_file(stream))
     except OSError:
         return False
-
-
-def _short(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,33 +1,32 @@
 """What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
 
-There is one Reporter in ansible-playbook. The callback report hands it what happens, and whichever callback comes to
+There is one Reporter in ansible-playbook. The callback report tells it what happens, and whichever callback comes to
 the end first has the page written: the last line on the screen (callback road) names it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import multiprocessing
 import os
-import re
-import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.inventory.secrets import is_secret
-from muster.verdict.masking import MASK, SECRET_NAME, masked_url
+from muster.verdict.commands import Terminal, playbook
 from muster_controller import runs
 
+from .command_line import short, shown, tags_of
 from .page import PAGE, write_page
+from .terminal import terminal, typed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
-FIRST_CONTACT = "its host key is not known here, or is another one than before: run playbooks/trust.yml"
+FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
 # They look at nothing that a report could show, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
@@ -46,7 +45,7 @@ class Reporter:
         self.folders: list[Path] = []
         self.failures: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
-        self.options: list[str] = []
+        self.terminal = Terminal()
         self.clock = 0.0
         self.process = 0
         self.page: Path | None = None
@@ -60,14 +59,13 @@ class Reporter:
             return
         self.clock = time.monotonic()
         self.process = os.getpid()
-        tags = [tag for tag in options.get("tags") or () if tag != "all"]
-        self.options = command_options(options, tags)
+        self.terminal = terminal(options)
         self.run = {
             "schema": 1,
             "id": runs.begin(),
             "cluster": "",
             "check": bool(options.get("check")),
-            "tags": tags,
+            "tags": tags_of(options),
             "limit": options.get("subset") or "",
             "began": now(),
             "options": {},
@@ -81,7 +79,7 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has reported something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        """A task has told something, well or not: which cluster this is, where its artifacts are, or a verdict."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
@@ -105,7 +103,7 @@ class Reporter:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
-        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is reported all the same."""
+        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is told all the same."""
         if self.ended or not self.run or os.getpid() != self.process:
             return
         # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.
@@ -130,10 +128,10 @@ class Reporter:
         ]
         place = {name: number for number, name in enumerate(self.run["nodes"])}
         failures.sort(key=lambda failure: place.get(failure["node"], -1))
-        command = ["ansible-playbook", *map(short, self.playbooks), *self.options]
+        books = tuple(map(short, self.playbooks))
         self.run.update(
-            playbook=", ".join(Path(playbook).name for playbook in self.playbooks),
-            command=shlex.join(command),
+            playbook=", ".join(Path(name).name for name in self.playbooks),
+            command=replace(self.terminal, books=books).command,
             ended=now(),
             seconds=round(time.monotonic() - self.clock, 1),
             failures=failures,
@@ -147,7 +145,7 @@ class Reporter:
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
         """The folders that have a page: of a run that looked at something, launched something, or failed."""
-        if self.cluster_folder is None or all(Path(playbook).stem in WITHOUT_A_PAGE for playbook in self.playbooks):
+        if self.cluster_folder is None or all(Path(name).stem in WITHOUT_A_PAGE for name in self.playbooks):
             return []
         own = self.cluster_folder / self.run["id"]
         others = [folder for folder in self.folders if folder != own and folder.is_dir()]
@@ -162,57 +160,12 @@ REPORTER = Reporter()
 def reason(result: Mapping[str, Any]) -> str:
     """Why a task failed, for people."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
-    reported: list[Mapping[str, Any]] = [*items] or [result]
-    parts = [str(part.get(key) or "").strip() for part in reported for key in ("msg", "stderr")]
-    text = "\n".join(dict.fromkeys(part for part in parts if part))
-    if UNTRUSTED in text:
-        return FIRST_CONTACT
-    return text.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
-
-
-def command_options(options: Mapping[str, Any], tags: list[str]) -> list[str]:
-    """What was typed behind the playbook, as far as it says what the run was about."""
-    words = []
-    for source in options.get("inventory") or ():
-        words += ["-i", source if "," in source else short(source)]
-    words += ["--tags", ",".join(tags)] if tags else []
-    words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    words += ["--check"] if options.get("check") else []
-    return [*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word)))]
-
-
-def extra_word(word: str) -> list[str]:
-    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
-    if word.startswith("@"):
-        return ["-e", f"@{short(word[1:])}"]
-    try:
-        given = json.loads(word) if word.startswith("{") else dict(pair.split("=", 1) for pair in shlex.split(word))
-    except ValueError:
-        return []
-    return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
-
-
-def short(path: str) -> str:
-    """The path from here, where it lies below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
-
-
-def shown(name: str, value: Any) -> Any:
-    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
-    if isinstance(value, bool) or value is None:
-        return value
-    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
-    if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
-        return MASK
-    if isinstance(value, dict):
-        return {str(key): shown(str(key), entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [shown(name, entry) for entry in value]
-    if isinstance(value, (int, float)):
-        return value
-    text = re.sub(r"\s+", " ", str(value))
-    return MASK if is_secret(name, text) else masked_url(text)[:200]
+    parts: list[Mapping[str, Any]] = [*items] or [result]
+    said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
+    why = "\n".join(dict.fromkeys(text.strip() for text in said if text.strip()))
+    if UNTRUSTED in why:
+        return typed(FIRST_CONTACT)
+    return why.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
 
 
 def now() -> str:

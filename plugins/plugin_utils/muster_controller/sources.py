@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 
-from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, Request, Sources, proxy_environment, resolve
+from muster.packages.mirrors import CUSTOM, UPSTREAM, MirrorError, Request, proxy_environment, resolve
 
 from .variables import load_roles, project_root, read_node, value_of_nodes
 
@@ -36,27 +36,14 @@ def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoa
     return reading.values
 
 
-def node_sources(
-    task_vars: Mapping[str, Any],
-    templar: Templar,
-    loader: DataLoader,
-    host: str,
-    system: str,
-    machine: str = "x86_64",
-) -> Sources:
-    """Return the places that the inventory requests for this host. system: ubuntu-24.04. machine: as in uname."""
+def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
+    """Return where pip looks on this host by the request for a mirror; nothing with upstream. See pip_sources."""
     values = node_request(task_vars, templar, loader, host)
     request = Request(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
-        return resolve(mirrors_table(loader), request, system, machine)
+        places = resolve(mirrors_table(loader), request, system="")  # what pip takes is the same for every system
     except MirrorError as error:
         raise AnsibleError(f"{host}: {error}.") from error
-
-
-def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return where pip looks on this host by the request for a mirror; nothing with upstream. See pip_sources."""
-    # What pip takes is the same for every system.
-    places = node_sources(task_vars, templar, loader, host, "")
     found = {"pip": places.pip.uri} if places.pip.uri else {}
     if places.torch.profile != UPSTREAM:
         found["torch_links" if places.torch.links else "torch"] = places.torch.uri

@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible import context
+from ansible.module_utils.common.collections import ImmutableDict
 
 from muster.verdict.finding import Finding, add_up
 from muster.verdict.masking import MASK
 from muster_controller import runs
 from muster_controller.artifacts import write_json
+from muster_controller.command_line import shown
 from muster_controller.page import rewrite_page
-from muster_controller.reporter import FIRST_CONTACT, Reporter, reason, shown
+from muster_controller.reporter import FIRST_CONTACT, Reporter, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
+BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
 LOST = {"msg": "Task failed: no route to host", "unreachable": True}
 
 
@@ -36,6 +40,16 @@ def _no_run_goes_on() -> Iterator[None]:
     os.environ.pop(runs.VARIABLE, None)
     if before is not None:
         os.environ[runs.VARIABLE] = before
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The PATH leads to the ansible-playbook of this run, which is none here."""
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "argv", [str(program)])
 
 
 def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
@@ -175,11 +189,13 @@ def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) ->
         ({}, "failed"),
         ({"msg": "non-zero return code", "stderr": "E: no\n"}, "non-zero return code\nE: no"),
         ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
-        ({"msg": "ssh: Host key verification failed."}, FIRST_CONTACT),
+        ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
+        ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
         ({"censored": "hidden"}, "failed"),
     ],
 )
-def test_the_reason_of_a_failure(result: dict[str, Any], why: str) -> None:
+def test_the_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=("inventory/rack",)))
     assert reason(result) == why
 
 
@@ -231,6 +247,33 @@ def test_a_bad_inventory_leaves_a_page_that_the_last_line_names(tmp_path: Path) 
     assert done.returncode != 0
     assert done.stdout.splitlines()[-1].endswith(f"({page})")
     assert "cluster_user is root" in page.read_text()
+
+
+STAND_IN = """
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({})
+module.warn("soon: ansible-playbook site.yml --tags baseline")
+module.fail_json(msg="first run ansible-playbook site.yml --tags pytorch")
+"""
+
+
+@pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop: [1]}"], ids=["once", "in a loop"])
+def test_what_a_module_says_on_a_node_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
+    """A stand-in for a module that says what to type, in a play on this machine."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/stand_in.py").write_text(STAND_IN)
+    (tmp_path / "play.yml").write_text(f"- hosts: node1\n  tasks: [{task}]")
+    inventory = "gpu_nodes: {hosts: {node1: {ansible_connection: local, ansible_python_interpreter: %s}}}"
+    modules = ("-M", str(tmp_path / "library"))
+    done = played(tmp_path, inventory % sys.executable, str(tmp_path / "play.yml"), *modules)
+    program = Path(sys.executable).with_name("ansible-playbook")
+    here = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
+    site = f"{here} site.yml -i {tmp_path}/rack --tags"
+    assert f"[WARNING]: soon: {site} baseline" in done.stderr
+    assert f"first run {site} pytorch" in " ".join(done.stdout.split())
+    assert "first run ansible-playbook" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
 
 
 def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def verdict_of(case: Mapping[str, Any]) -> Verdict:
 
 @cases(__file__, "joined")
 def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
-    earlier = verdict_of(case["earlier"]) if "earlier" in case else {}
+    earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
     assert result["status"] == wanted["status"]

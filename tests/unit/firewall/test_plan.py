@@ -2,7 +2,7 @@
 
 look: one of recorded/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
 replace}: whole lines that go or are put behind all others, and a piece of text that is another. request: other fields
-of Request. told: the first line of the diff, before and after. found: what the findings say that are no pass.
+of Request. heads: the first line of the diff, before and after. found: what the findings say that are no pass.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def request_of(given: dict[str, Any], peers: int = 2) -> Request:
     return Request("node1", "10.0.0.11", addresses, *ports, allowed=tuple(allowed), tight=given.get("tight", False))
 
 
-def step_told(step: dict[str, Any]) -> str:
-    (verb, *_) = step
-    return " ".join(step["run"]) if verb == "run" else f"{verb} {step[verb]}"
+def step_in_words(step: firewall_plan.Step) -> str:
+    if "run" in step:
+        return " ".join(step["run"])
+    return f"write {step['write']}" if "write" in step else f"remove {step['remove']}"
 
 
-def undo_told(step: dict[str, Any]) -> str:
+def undo_in_words(step: firewall_plan.Undo) -> str:
     return " ".join([*step["argv"], *([f"<{step['text']}"] if step["text"] else [])])
 
 
@@ -77,12 +78,12 @@ def test_plan(case: dict[str, Any]) -> None:
         assert str(refusal.value) == case["refusal"]
         return
     plan = firewall_plan.make_plan(request, look)
-    assert [step_told(step) for step in plan.steps] == case.get("steps", [])
-    assert [undo_told(step) for step in plan.undo] == case.get("undo", [])
+    assert [step_in_words(step) for step in plan.steps] == case.get("steps", [])
+    assert [undo_in_words(step) for step in plan.undo] == case.get("undo", [])
     # Whatever is replaced is kept first.
-    assert {step.get("write") or step["remove"] for step in plan.steps if "run" not in step} <= set(plan.files)
-    if "told" in case:
-        assert [plan.before[0], plan.after[0]] == case["told"]
+    assert {step.get("write") or step.get("remove") for step in plan.steps if "run" not in step} <= set(plan.files)
+    if "heads" in case:
+        assert [plan.before[0], plan.after[0]] == case["heads"]
     for name, lines in case.get("texts", {}).items():
         assert set(lines) <= set(plan.texts[name].splitlines())
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
@@ -109,7 +110,7 @@ def test_many_peers_take_as_many_steps_as_few(look: str, backend: str) -> None:
     few, many = (firewall_plan.make_plan(request_of({}, peers), seen) for peers in (3, 200))
     assert few.backend == backend
     assert few.steps
-    assert [step_told(step) for step in many.steps] == [step_told(step) for step in few.steps]
-    assert [undo_told(step) for step in many.undo] == [undo_told(step) for step in few.undo]
+    assert [step_in_words(step) for step in many.steps] == [step_in_words(step) for step in few.steps]
+    assert [undo_in_words(step) for step in many.undo] == [undo_in_words(step) for step in few.undo]
     text = "".join(step.get("text", "") for step in many.steps)
     assert sum(f" {'-s' if backend == 'ufw' else 'saddr'} 10.0." in line for line in text.splitlines()) == 200

@@ -19,7 +19,8 @@ import yaml
 
 from cases import cases, load_cases
 from muster.gpu_info.facts import facts
-from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpus, nvlink
+from muster.health import gpu
+from muster.verdict.check import collect
 
 HERE = Path(__file__).parent
 RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
@@ -117,7 +118,7 @@ def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
     request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
-    found, skipped = gpus.judge(seen, request)
+    found, skipped = collect(gpu.judge({"gpu": seen}, request))
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])
@@ -145,7 +146,7 @@ def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
         facts(look)
         for answer in spoilt.values():
             answer["text"] = answer["text"][:cut]
-        gpus.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
+        collect(gpu.judge({"gpu": facts(look)}, {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""}))
 
 
 def test_a_warning_before_the_answer_changes_nothing_else() -> None:
@@ -169,11 +170,9 @@ def test_the_log_of_a_real_fabric_manager_is_read() -> None:
     assert facts(again)["fabric_manager"]["log"] == [], "what it said before it was started again is past"
 
 
-def test_every_finding_has_its_entry() -> None:
+def test_every_check_has_its_case() -> None:
     made = set()
     for case in load_cases(HERE / "cases/judge").values():
         made |= {line.split()[1].rstrip(":") for line in case["findings"]}
-    entries = set(gpus.ALSO)
-    for module in (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager):
-        entries |= set(module.FINDINGS)
-    assert made == entries, "each finding is made by a case, and has an entry in the catalogue"
+    checks = {check.id for check in gpu.CHECKS}
+    assert made == checks, "each check of GPUs has a case in which it finds something"

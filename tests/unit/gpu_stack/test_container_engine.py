@@ -22,6 +22,6 @@ def test_plan(case: dict[str, Any]) -> None:
     assert [" ".join(step.argv) for step in plan.steps] == case.get("steps", [])
     assert plan.differences == case.get("differences", [])
     assert plan.problems == case.get("problems", [])
-    assert plan.told == case.get("told", [])
+    assert plan.notes == case.get("notes", [])
     assert container_engine.after_reload(seen) == case.get("after_reload", container_engine.after_reload(seen))
     assert bool(plan.steps) is bool(plan.differences)

@@ -29,7 +29,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.default == case.get("leads_to", "")
     assert plan.differences == case.get("differences", [])
     assert plan.problems == case.get("problems", [])
-    assert plan.told == case.get("told", [])
+    assert plan.notes == case.get("notes", [])
 
 
 def test_versions_are_compared_by_their_numbers() -> None:

@@ -45,7 +45,7 @@ def test_file(case: dict[str, Any]) -> None:
     result = nccl_conf.rewrite(before, want, seen.training)
     assert result.text == (filled(case["after"]) if "after" in case else before)
     assert list(result.differences) == case.get("differences", [])
-    assert list(result.told) == case.get("told", [])
+    assert list(result.notes) == case.get("notes", [])
     assert list(want.undecided) == case.get("undecided", [])
     if "reasons" in case:
         assert list(want.reasons) == case["reasons"]

@@ -25,15 +25,15 @@ def test_case(case: dict[str, Any], table: Table) -> None:
     request = Request(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
     nodes = [Seen(node=name, **_tuples(known)) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))
-    told = _told(stack)
+    told = _in_words(stack)
     expected = case["expect"]
     assert {key: told.get(key) for key in expected if key != "nodes"} == {
         k: v for k, v in expected.items() if k != "nodes"
     }
     for name, node in expected.get("nodes", {}).items():
-        known = _told_of_node(stack.nodes[name])
+        known = _node_in_words(stack.nodes[name])
         assert {key: known[key] for key in node} == node
-        # What is not told of a node's packages is not there.
+        # What is not said of a node's packages is not there.
         assert not [part for part in PARTS if part not in node and known[part]], name
 
 
@@ -41,12 +41,11 @@ def _tuples(given: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
 
 
-def _told(stack: Stack) -> dict[str, Any]:
+def _in_words(stack: Stack) -> dict[str, Any]:
     return {
         "torch": f"{stack.torch}+{stack.variant}",
         "index": stack.index,
         "nccl": stack.nccl,
-        "cudnn": stack.cudnn,
         "branch": stack.branch,
         "driver": stack.driver,
         "why": [f"{choice.what} {choice.value}: {choice.why}" for choice in stack.choices],
@@ -55,7 +54,7 @@ def _told(stack: Stack) -> dict[str, Any]:
     }
 
 
-def _told_of_node(node: NodeStack) -> dict[str, Any]:
+def _node_in_words(node: NodeStack) -> dict[str, Any]:
     parts = {part: list(map(str, getattr(node, part))) for part in PARTS}
     why = [f"{choice.what} {choice.value}: {choice.why}" for choice in node.choices]
     return {**parts, "why": why, "modules": f"{node.modules}, {node.build}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCRIPT = Path(__file__).parents[3] / "script/torch_rows.py"
+PROJECT = Path(__file__).parents[3]
+TABLE = "roles/gpu_stack/files/versions.yml"
+DERIVED = "plugins/module_utils/muster/known/rows.py"
 METADATA = """Metadata-Version: 2.1
 Name: torch
 Requires-Dist: nvidia-nccl-cu13==2.31.1; platform_system == "Linux"
@@ -25,18 +29,24 @@ Requires-Dist: nvidia-cudnn-cu13==9.30.0.1; platform_system == "Linux"
 Requires-Dist: cuda-toolkit[cublas,cudart]==13.4.1; platform_system == "Linux"
 """
 BULK = 2_000_000
+NEW = """\
+  2.99.1:
+    {default: cu134, python: ["3.12", "3.15"], patches: [2.99.0], source: [wheels, torch-release],
+     variants: {cu134: ["2.31.1", "9.30.0.1"]}}
+"""
 
 
 class Index:
-    """A package index with one release that the table does not know."""
+    """A package index with two patches of a release that the table does not know."""
 
     def __init__(self, folder: Path) -> None:
         self.sent = 0
-        names = [f"torch-2.99.0-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for minor in (12, 15)]
+        wheels = [(release, minor) for release in ("2.99.0", "2.99.1") for minor in (12, 15)]
+        names = [f"torch-{release}-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for release, minor in wheels]
         for name in names:
             with zipfile.ZipFile(folder / name, "w") as wheel:
                 wheel.writestr("torch/lib/libtorch.so", random.Random(1).randbytes(BULK))
-                wheel.writestr("torch-2.99.0.dist-info/METADATA", METADATA)
+                wheel.writestr("torch.dist-info/METADATA", METADATA)
         page = "".join(f'<a href="/files/{name}#sha256=0">{name}</a>' for name in names).encode()
         index = self
 
@@ -73,13 +83,28 @@ def index(tmp_path: Path) -> Iterator[Index]:
     index.server.shutdown()
 
 
-def test_a_new_release(index: Index) -> None:
-    argv = [sys.executable, str(SCRIPT), "--show"]
-    done = subprocess.run(
-        argv, env={**os.environ, "PIP_INDEX_URL": index.url}, check=False, capture_output=True, text=True
-    )
+def torch_rows(index: Index, project: Path, *options: str) -> str:
+    """Return what the script of this project prints."""
+    argv = [sys.executable, str(project / "script/torch_rows.py"), *options]
+    environment = {**os.environ, "PIP_INDEX_URL": index.url}
+    done = subprocess.run(argv, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (
-        '2.99.0: {default: cu134, python: ["3.12", "3.15"], variants: {cu134: ["2.31.1", "9.30.0.1"]}}\n'
-    )
+    return done.stdout
+
+
+def test_a_new_release(index: Index) -> None:
+    assert torch_rows(index, PROJECT, "--show") == NEW
     assert 0 < index.sent < BULK / 10
+
+
+def test_the_table_and_what_is_derived_from_it_are_written(index: Index, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for name in ("script/torch_rows.py", "script/known.py", TABLE, DERIVED):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, project / name)
+    assert torch_rows(index, project) == NEW
+    assert list(yaml.safe_load((project / TABLE).read_text())["torch"]) == ["2.99.1"]
+    derived = (project / DERIVED).read_text()
+    assert '"2.3.1",\n    "2.99.0",\n    "2.99.1",\n)' in derived
+    assert torch_rows(index, project) == "Every row is up to date.\n"
+    assert (project / DERIVED).read_text() == derived

@@ -6,7 +6,7 @@ from typing import Any
 
 from cases import cases
 from muster.health import cluster, metrics, table
-from muster.verdict.finding import Finding, as_lines
+from muster.verdict.finding import Finding, Skipped, as_lines
 
 
 def look(given: dict[str, Any], node: str) -> dict[str, Any]:
@@ -26,11 +26,11 @@ def judged(case: dict[str, Any]) -> cluster.Health:
 
 
 @cases(__file__, "cluster")
-def test_what_is_told_and_what_is_refused(case: dict[str, Any]) -> None:
+def test_what_is_reported_and_what_is_refused(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
-    assert as_lines(found) == case["told"]
+    assert as_lines(found) == case["lines"]
     assert health.refusal.splitlines() == case.get("refused", [])
     assert health.skipped == case.get("skipped", [])
 
@@ -72,9 +72,9 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
         Finding("a.c", "pass", "node1", "it works"),
     ]
     skipped = [
-        {"id": "gpu", "node": "node1", "why": "it has no GPU"},
-        {"id": "gpu", "node": "node2", "why": "it has no GPU"},
-        {"id": "os.kernel_log", "node": "node2", "why": "dmesg is not there"},
+        Skipped(id="gpu", node="node1", why="it has no GPU"),
+        Skipped(id="gpu", node="node2", why="it has no GPU"),
+        Skipped(id="os.kernel_log", node="node2", why="dmesg is not there"),
     ]
     measured = [(0.2, 9.4, "ok"), (0.4, None, "ok"), (None, None, "dropped"), (None, None, "not_tried")]
     links = [{"rtt_ms": rtt, "gbps": gbps, "outcome": outcome} for rtt, gbps, outcome in measured]

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cases import cases
+from cases import cases, load_cases
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
-from muster.health.software import FLOORS, has_code
+from muster.health.software import has_code
+from muster.health.subjects import subjects
 from muster.health.traits import traits
+from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
 
 HERE = Path(__file__).parent
@@ -79,14 +81,20 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
-    found = [finding for findings, _ in outcomes for finding in findings]
-    assert [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found] == case["findings"]
-    skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
+    judged = collect(one for name in subjects() if name != "gpu" for one in node.judge_subject(name, seen, request))
+    lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in judged.findings]
+    assert lines == case["findings"]
+    skipped = {entry["id"]: entry["why"] for entry in judged.skipped}
     for name, why in case.get("skipped", {}).items():
         assert why in skipped[name]
     own = traits(seen, request)
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
+
+
+def test_every_check_has_its_case() -> None:
+    found = {line.split()[1] for case in load_cases(HERE / "cases/judge").values() for line in case["findings"]}
+    wanted = {check.id for name, subject in subjects().items() if name != "gpu" for check in subject.CHECKS}
+    assert found == wanted, "each check of a node has a case in which it finds something"
 
 
 @cases(__file__, "judge")
@@ -94,7 +102,7 @@ def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> N
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
+    names = {check.id for subject in subjects().values() for check in subject.CHECKS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):
@@ -129,11 +137,6 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
     seen = facts(looks, request)
     assert node.judge(seen, request)["verdict"]["coverage"]["skipped"]
     assert traits(seen, request)["torch"] is None
-
-
-def test_the_drivers_that_cuda_needs_are_those_of_the_resolver() -> None:
-    table = yaml.safe_load((HERE.parents[2] / "roles/gpu_stack/files/versions.yml").read_text())
-    assert table["cuda"]["floor"] == FLOORS
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ cloud_config_modules:
         ("manage_etc_hosts: localhost", [], None),
     ],
 )
-def test_cloud_init_is_told(instance: str, settings: list[str], modules: list[str] | None) -> None:
+def test_cloud_init_is_set_up(instance: str, settings: list[str], modules: list[str] | None) -> None:
     told = yaml.safe_load(hosts_file.cloud_init_settings(instance, settings))
     assert told == {"manage_etc_hosts": False, **({"cloud_init_modules": modules} if modules else {})}
 

@@ -107,7 +107,7 @@ def test_a_key_to_come_is_nobody_elses() -> None:
     assert ssh_mesh.clashes(members({"node1": {"key": ""}, "node2": {"key": ""}})) == {}
 
 
-def test_host_keys_of_copied_disks_are_told_once() -> None:
+def test_host_keys_of_copied_disks_are_reported_once() -> None:
     both = ["ssh-ed25519 H1", "ssh-rsa R1"]
     found = ssh_mesh.same_host_keys(members({"node1": {"host_keys": both}, "node2": {"host_keys": both}, "node3": {}}))
     assert len(found) == 1
@@ -141,7 +141,7 @@ def test_an_sshd_that_says_nothing_against_its_settings_can_start(code: int, sai
     assert sshd.broken(code, said) == ""
 
 
-def test_settings_with_which_sshd_could_not_start_are_told() -> None:
+def test_settings_with_which_sshd_could_not_start_are_reported() -> None:
     said = "10-site.conf: line 1: Bad configuration option: Nonsense\r\n10-site.conf: terminating, 1 bad option\r\n"
     told = sshd.broken(255, said)
     assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in told

@@ -197,7 +197,7 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
     assert complaints("one\ntwo\n") == "one\ntwo"
 
 
-def test_a_mirror_that_is_behind_is_told_from_other_trouble() -> None:
+def test_a_mirror_that_is_behind_is_no_other_trouble() -> None:
     # As apt 2.7 said it of an archive whose lists were older than its files.
     said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
     assert "cluster_mirror" in fix_with(complaints(said))

@@ -68,14 +68,14 @@ def test_case(case: dict[str, Any]) -> None:
     assert wrong == case.get("wrong", [])
     assert [each.sentence for each in plan.differences if each.sentence] == case.get("differences", [])
     assert plan.remarks == case.get("remarks", [])
-    told: dict[str, Any] = {
+    said: dict[str, Any] = {
         **vars(plan),
         "files": [file.path for file in plan.files],
         "units": [" ".join([unit["name"], *(key for key in ("restart", "start") if unit[key])]) for unit in plan.units],
     }
     for key, value in case.get("plan", {}).items():
-        assert told[key] == value, key
-    untold = {"uninstall", "configure", "unhold", "files", "unwanted", "apt", "build", "initramfs", "units", "reboot"}
-    assert {key: told[key] for key in untold - case.get("plan", {}).keys() if told[key]} == {}
+        assert said[key] == value, key
+    unsaid = {"uninstall", "configure", "unhold", "files", "unwanted", "apt", "build", "initramfs", "units", "reboot"}
+    assert {key: said[key] for key in unsaid - case.get("plan", {}).keys() if said[key]} == {}
     for line in case.get("diff", []):
         assert line in [f"{each.what}: {each.before} -> {each.after}" for each in plan.differences]

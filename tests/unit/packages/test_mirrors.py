@@ -32,10 +32,6 @@ def test_case(case: dict[str, Any]) -> None:
     assert sources == Sources(**places, offline=case.get("offline", ""), notes=notes)
 
 
-def test_a_build_of_pytorch_has_a_place_of_its_own() -> None:
-    assert resolve(TABLE, Request(), "ubuntu-24.04").torch_uri("cu130").endswith("/whl/cu130")
-
-
 def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
     for profile in TABLE["profiles"].values():
         for row in profile.values():

@@ -1,4 +1,4 @@
-"""What apt is told of a repository, what others have told it already, and which key is trusted."""
+"""What apt has to know of a repository, what it knows already, and which key is trusted."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ def test_a_proxy_that_is_not_requested_for_any_more_is_taken_back() -> None:
     assert (plan.write, plan.remove) == ({}, [PROXY_FILE])
 
 
-def test_a_proxy_of_somebody_else_that_wins_is_told() -> None:
+def test_a_proxy_of_somebody_else_that_wins_is_reported() -> None:
     there = Seen({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
     assert "apt goes by Acquire::http::Proxy http://other.lab:8080 and not" in make_plan(PROXIED, there).problems[0]
 
 
-def test_apt_is_told_of_single_hosts_alone() -> None:
+def test_apt_gets_single_hosts_alone() -> None:
     text = proxy_text(Request("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',
@@ -106,7 +106,7 @@ def test_a_copy_of_a_file_that_is_gone_goes_too() -> None:
     assert make_plan(MIRROR, Seen({LIST + SAVED: STOCK, STOCK_FILES[1]: ""})).remove == [LIST + SAVED]
 
 
-def test_a_node_with_no_entry_to_point_at_the_mirror_is_told() -> None:
+def test_a_node_with_no_entry_to_point_at_the_mirror_is_reported() -> None:
     plan = make_plan(MIRROR, Seen({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
     assert not plan.write
     assert plan.problems[0].startswith("no entry for the archive of ubuntu is in /etc/apt/sources.list, ")
@@ -143,7 +143,7 @@ def test_of_two_certificates_one_can_go() -> None:
     assert (plan.remove, plan.links) == ([second], [f"{CERTIFICATE_LINKS}/muster-2.pem"])
 
 
-def test_a_node_without_the_package_for_certificates_is_told() -> None:
+def test_a_node_without_the_package_for_certificates_is_reported() -> None:
     plan = make_plan(TRUSTING, Seen(bundle=None))
     assert not plan.bundle
     assert plan.left_out[0]["why"].startswith("ca-certificates is not installed yet")
@@ -157,7 +157,7 @@ def test_offline_apt_knows_of_one_folder_alone() -> None:
     assert make_plan(NOTHING, Seen(offline_texts("/srv/muster"))).remove == [OFFLINE_FILE, OFFLINE_SOURCES]
 
 
-def test_an_offline_folder_that_cannot_be_used_is_told() -> None:
+def test_an_offline_folder_that_cannot_be_used_is_reported() -> None:
     plan = make_plan(OFFLINE, Seen(offline="there is no folder /srv/muster/debs"))
     assert (plan.write, plan.problems) == ({}, ["there is no folder /srv/muster/debs"])
 

@@ -80,9 +80,10 @@ def test_plan(case: dict[str, Any]) -> None:
 
 @cases(__file__, "judge")
 def test_judge(case: dict[str, Any]) -> None:
-    findings = pytorch_env.judge(request_of(case), case["look"])
-    assert [f"{f['id']} {f['status']}: {f['summary']}" for f in findings] == case["findings"]
-    assert all(finding["fix"]["text"] for finding in findings if finding["status"] in ("fail", "warn"))
+    findings = pytorch_env.judge("node1", request_of(case), case["look"])
+    assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["findings"]
+    assert all(one.node == "node1" for one in findings)
+    assert all(one.fix["text"] for one in findings if one.status in ("fail", "warn"))
 
 
 @cases(__file__, "pip")

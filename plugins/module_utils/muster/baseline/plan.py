@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -146,6 +146,15 @@ class Seen:
     dpkg_interrupted: bool = False
 
 
+class UnitStep(TypedDict):
+    """What a unit shall be: enabled, running, and started anew where it runs already."""
+
+    name: str
+    enabled: bool
+    active: bool
+    restart: bool
+
+
 @dataclass
 class Plan:
     """What to do, why, and what cannot be done here. `problems` are not ours to fix: they fail the node always."""
@@ -156,7 +165,7 @@ class Plan:
     files: list[File] = field(default_factory=list)
     sysctl: list[str] = field(default_factory=list)
     reexec: bool = False
-    units: list[dict[str, Any]] = field(default_factory=list)
+    units: list[UnitStep] = field(default_factory=list)
     user: Account | None = None
     differences: list[str] = field(default_factory=list)
     left_out: list[dict[str, str]] = field(default_factory=list)
@@ -370,7 +379,7 @@ def _units(plan: Plan, request: Request, seen: Seen) -> None:
         if state.get("LoadState") == "masked":
             plan.skip(name, f"somebody has masked it. To have it run: systemctl unmask {name}")
             continue
-        todo: dict[str, Any] = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
+        todo: UnitStep = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
         why = []
         if unit.enabled and state.get("UnitFileState") not in _ENABLED:
             why.append("does not start with the system")

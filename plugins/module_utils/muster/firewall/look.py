@@ -51,7 +51,6 @@ class Look:
     listeners: tuple[Listener, ...]
     ufw: Ufw | None
     tables: Mapping[int, Tables]
-    has_iptables: bool
     ruleset: Ruleset
     has_nft: bool
     firewalld: bool
@@ -120,7 +119,6 @@ def read_look(raw: Mapping[str, Any]) -> Look:
         listeners=listeners,
         ufw=_read_ufw(raw["ufw"]),
         tables={4: parse_save(said["iptables"]["out"]), 6: parse_save(said["ip6tables"]["out"])},
-        has_iptables=said["iptables"]["code"] is not None,
         ruleset=Ruleset(json.loads(said["ruleset"]["out"] or '{"nftables": []}')["nftables"]),
         has_nft=said["ruleset"]["code"] is not None,
         firewalld=states[0] == "active",

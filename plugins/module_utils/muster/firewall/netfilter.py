@@ -1,9 +1,4 @@
-"""What the rules of a node do with a packet: iptables-save and `nft -j list ruleset`, read and walked.
-
-A packet here is the first of a new connection that arrives for the node itself. Where a rule looks at something that
-cannot be known beforehand (a rate, a mark, a set of addresses that changes), the walk goes both ways; when the ends
-differ the outcome is "unknown", and names that rule.
-"""
+"""What the rules of iptables do with a packet: the output of iptables-save, read and walked."""
 
 from __future__ import annotations
 
@@ -12,15 +7,22 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .walk import Step, led, through, walk
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from .walk import Outcome, Packet
 
 # Options of iptables that decide nothing about a match: extensions whose options are read on their own, and what only
 # a target uses.
 PLAIN_EXTENSIONS = {"tcp", "udp", "multiport", "conntrack", "state", "comment", "addrtype", "icmp", "icmp6"}
 OF_TARGETS = {"--reject-with", "--log-prefix", "--log-level", "--to-destination", "--to-ports", "--comment"}
 PASSING = {"LOG", "NFLOG", "MARK", "CONNMARK", "CT", "TRACE", "NOTRACK", "TCPMSS", "SET", "ULOG", ""}
-REDIRECTING = dict.fromkeys(("DNAT", "REDIRECT", "TPROXY", "NETMAP"), "redirect")
+ENDS = {
+    **{name.upper(): name for name in ("accept", "drop", "reject", "return")},
+    **dict.fromkeys(("DNAT", "REDIRECT", "TPROXY", "NETMAP"), "redirect"),
+}
 # The chains that a packet for the node itself passes, in their order.
 PATH_IN = (
     ("raw", "PREROUTING"),
@@ -29,37 +31,6 @@ PATH_IN = (
     ("mangle", "INPUT"),
     ("filter", "INPUT"),
 )
-
-
-@dataclass(frozen=True)
-class Packet:
-    """The first packet of a connection to the node."""
-
-    proto: str
-    source: str
-    port: int
-    interface: str
-
-    @property
-    def version(self) -> int:
-        return 6 if ":" in self.source else 4
-
-    @property
-    def source_number(self) -> int:
-        return int(ipaddress.ip_address(self.source))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What becomes of a packet: accept, drop, reject, redirect or unknown; and the rule that says so."""
-
-    verdict: str
-    place: str = ""
-    rule: str = ""
-
-    @property
-    def lets_in(self) -> bool:
-        return self.verdict == "accept"
 
 
 @dataclass(frozen=True)
@@ -89,44 +60,29 @@ class Rule:
         """Whether both do the same, however they are written."""
         return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__ if name != "text")
 
-    def matches(self, packet: Packet, source: int) -> bool | None:
-        """Whether it applies; None where that cannot be told."""
-        checks = [self._source(packet, source), self._proto(packet), self._interface(packet), self._ports(packet)]
-        if False in checks:
+    def matches(self, packet: Packet) -> bool | None:
+        """Whether it applies; None where that is not certain."""
+        fits = {
+            "source": self.source is None or self._holds(packet),
+            "proto": self.proto in ("", packet.proto),
+            "interface": self._is_at(packet.interface),
+            "dports": not self.dports or any(low <= packet.port <= high for low, high in self.dports),
+            "states": not self.states or "NEW" in self.states,
+            "dst_type": self.dst_type in ("", "LOCAL"),
+            "out_interface": not self.out_interface,
+        }
+        if any(value == (name in self.negated) for name, value in fits.items()):
             return False
-        if self.states and not self._flip("states", "NEW" in self.states):
-            return False
-        if self.dst_type and not self._flip("dst_type", self.dst_type == "LOCAL"):
-            return False
-        if self.out_interface:
-            return False
-        if None in checks or self.others or self.sports or self.destination:
-            return None
-        return True
+        return None if self.others or self.sports or self.destination else True
 
-    def _flip(self, name: str, value: bool) -> bool:
-        return value != (name in self.negated)
+    def _holds(self, packet: Packet) -> bool:
+        version, network, mask = self.source or (0, 0, 0)
+        return version == packet.version and int(packet.address) & mask == network
 
-    def _source(self, packet: Packet, source: int) -> bool:
-        if self.source is None:
-            return True
-        version, network, mask = self.source
-        return self._flip("source", version == packet.version and source & mask == network)
-
-    def _proto(self, packet: Packet) -> bool:
-        return not self.proto or self._flip("proto", self.proto == packet.proto)
-
-    def _interface(self, packet: Packet) -> bool:
-        if not self.interface:
-            return True
+    def _is_at(self, interface: str) -> bool:
         if self.interface.endswith("+"):
-            return self._flip("interface", packet.interface.startswith(self.interface[:-1]))
-        return self._flip("interface", packet.interface == self.interface)
-
-    def _ports(self, packet: Packet) -> bool:
-        if not self.dports:
-            return True
-        return self._flip("dports", any(low <= packet.port <= high for low, high in self.dports))
+            return interface.startswith(self.interface[:-1])
+        return self.interface in ("", interface)
 
 
 @dataclass
@@ -236,67 +192,25 @@ def _states(text: str) -> frozenset[str]:
     return frozenset(text.split(","))
 
 
-@dataclass(frozen=True)
-class Step:
-    """The end of a walk through one chain, and the ends that a rule of unknown effect may cause before it."""
-
-    verdict: str
-    rule: str
-    place: str
-    doubts: tuple[Step, ...] = ()
-
-
 def walk_tables(tables: Tables, packet: Packet, origin: str) -> Outcome:
-    """What the tables of iptables do with the packet. `origin` is how the user lists them, such as iptables."""
-    source = packet.source_number
-    last = Outcome("accept", origin, "no rule")
+    """Return what the tables of iptables do with the packet. `origin` is how the user lists them, such as iptables."""
+    return through(_bases(tables, packet, origin), origin)
+
+
+def _bases(tables: Tables, packet: Packet, origin: str) -> Iterator[tuple[Step, str, str]]:
     for table, base in PATH_IN:
         chains = tables.get(table, {})
-        if base not in chains:
-            continue
-        step = _walk(chains, base, packet, source, f"{origin} -t {table}", 0)
-        if step.verdict == "return":
-            policy = {"ACCEPT": "accept", "DROP": "drop"}.get(chains[base].policy, "accept")
-            step = Step(policy, f"policy {chains[base].policy}", f"{origin} -t {table}, chain {base}", step.doubts)
-        for doubt in step.doubts:
-            if doubt.verdict != step.verdict:
-                return Outcome("unknown", doubt.place, doubt.rule)
-        last = Outcome(step.verdict, step.place, step.rule)
-        if not last.lets_in:
-            return last
-    return last
+        if base in chains:
+            where = f"{origin} -t {table}"
+            yield walk(_steps(chains, base, packet, where)), chains[base].policy, f"{where}, chain {base}"
 
 
-def _walk(chains: dict[str, Chain], name: str, packet: Packet, source: int, where: str, depth: int) -> Step:
-    doubts: list[Step] = []
+def _steps(chains: dict[str, Chain], name: str, packet: Packet, where: str) -> Iterator[tuple[bool, Step]]:
     for number, rule in enumerate(chains[name].rules, 1):
-        applies = rule.matches(packet, source)
-        if applies is False:
+        applies = rule.matches(packet)
+        if applies is False or rule.target in PASSING:
             continue
-        place = f"{where}, chain {name}, rule {number}"
-        step = _effect(chains, rule, packet, source, where, place, depth)
-        if step is None:
-            continue
-        if applies is None:
-            # A return that may or may not happen leads to an end that was not looked for.
-            doubts += [Step("unknown", step.rule, step.place) if step.verdict == "return" else step, *step.doubts]
-            continue
-        if step.verdict == "return" and not rule.goto and rule.target != "RETURN":
-            doubts += step.doubts
-            continue
-        return Step(step.verdict, step.rule, step.place, (*doubts, *step.doubts))
-    return Step("return", "", "", tuple(doubts))
-
-
-def _effect(
-    chains: dict[str, Chain], rule: Rule, packet: Packet, source: int, where: str, place: str, depth: int
-) -> Step | None:
-    """What a rule that applies does; nothing where the packet just goes on."""
-    ends = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "reject", "RETURN": "return", **REDIRECTING}
-    if rule.target in PASSING:
-        return None
-    if rule.target in ends:
-        return Step(ends[rule.target], rule.text, place)
-    if rule.target in chains and depth < 32:
-        return _walk(chains, rule.target, packet, source, where, depth + 1)
-    return Step("unknown", rule.text, place)
+        step = Step(ENDS.get(rule.target, "unknown"), rule.text, f"{where}, chain {name}, rule {number}")
+        if rule.target in chains:
+            step = led(step, walk(_steps(chains, rule.target, packet, where)), goto=rule.goto)
+        yield bool(applies), step

@@ -1,30 +1,33 @@
 """What the tables of nftables do with a packet: the output of `nft -j list ruleset`, walked.
 
-What iptables shows as well is left to muster/netfilter.py: matches of iptables are opaque here.
+What iptables shows as well is left to netfilter.py: matches of iptables are opaque here.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .netfilter import Outcome, Step
+from .walk import Step, led, through, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from .netfilter import Packet
+    from .walk import Outcome, Packet
 
 Json = dict[str, Any]
 
 HOOKS = ("ingress", "prerouting", "input")
-# Statements that decide nothing about the packet.
-PASSING = {"counter", "log", "mangle", "meter", "ct timeout", "ct helper", "notrack", "set", "ct count", "last"}
-ENDS = {"accept": "accept", "drop": "drop", "reject": "reject", "return": "return"}
-REDIRECTS = {"dnat", "redirect", "tproxy", "fwd"}
-UNKNOWN = None
+# Statements that decide nothing about the packet, and those after which the rule may end: a rate, a number, a match of
+# iptables, a set that is added to only so often.
+PASSING = {"counter", "log", "mangle", "ct timeout", "ct helper", "notrack", "last"}
+OPAQUE = {"limit", "quota", "xt", "ct count", "meter", "set"}
+ENDS = {
+    **{end: end for end in ("accept", "drop", "reject", "return", "continue", "redirect")},
+    **dict.fromkeys(("dnat", "tproxy", "fwd"), "redirect"),
+}
 
 
 @dataclass(frozen=True)
@@ -64,99 +67,72 @@ class Ruleset:
 
     def outcome(self, packet: Packet, without: Collection[tuple[str, str]] = ()) -> Outcome:
         """What becomes of the packet in all tables but those in `without`, given as family and name."""
-        walk = _Walk(self, packet)
-        last = Outcome("accept", "nft", "no rule")
+        return through(self._bases(packet, without), "nft")
+
+    def _bases(self, packet: Packet, without: Collection[tuple[str, str]]) -> Iterator[tuple[Step, str, str]]:
+        rules = _Rules(self, packet)
         for base in self.bases:
-            if (base.family, base.table) in without or not base.takes(packet):
-                continue
-            where = f"nft {base.family} {base.table}"
-            step = walk.chain((base.family, base.table), base.name, 0)
-            if step.verdict == "return":
-                step = Step(base.policy, f"policy {base.policy}", f"{where}, chain {base.name}", step.doubts)
-            for doubt in step.doubts:
-                if doubt.verdict != step.verdict:
-                    return Outcome("unknown", doubt.place, doubt.rule)
-            last = Outcome(step.verdict, step.place, step.rule)
-            if not last.lets_in:
-                return last
-        return last
+            if (base.family, base.table) not in without and base.takes(packet):
+                end = walk(rules.steps((base.family, base.table), base.name))
+                yield end, base.policy, f"nft {base.family} {base.table}, chain {base.name}"
 
 
-class _Walk:
+class _Rules:
+    """The rules, as one packet meets them."""
+
     def __init__(self, ruleset: Ruleset, packet: Packet) -> None:
         self.packet = packet
         self.rules = ruleset.rules
         self.sets = ruleset.sets
 
-    def chain(self, table: tuple[str, str], name: str, depth: int) -> Step:
-        doubts: list[Step] = []
-        for rule in self.rules.get((*table, name), []):
-            certain, step = self.rule(table, rule, depth)
-            if step is None:
-                continue
-            if not certain:
-                doubts += [Step("unknown", step.rule, step.place) if step.verdict == "return" else step, *step.doubts]
-                continue
-            if step.verdict == "continue":
-                doubts += step.doubts
-                continue
-            return Step(step.verdict, step.rule, step.place, (*doubts, *step.doubts))
-        return Step("return", "", "", tuple(doubts))
-
-    def rule(self, table: tuple[str, str], rule: Mapping[str, Any], depth: int) -> tuple[bool, Step | None]:
-        """Whether it certainly applies, and what it then does; nothing where the packet just goes on."""
-        certain = True
-        place = f"nft {rule['family']} {rule['table']}, chain {rule['chain']}, handle {rule['handle']}"
-        text = told(rule["expr"])
-        for statement in rule["expr"]:
-            ((kind, about),) = statement.items()
-            if kind == "match":
-                applies = self.match(table, about)
+    def steps(self, table: tuple[str, str], chain: str) -> Iterator[tuple[bool, Step]]:
+        """Of the rules that may apply, whether each certainly does, and what it does."""
+        for rule in self.rules.get((*table, chain), []):
+            place = f"nft {rule['family']} {rule['table']}, chain {chain}, handle {rule['handle']}"
+            unsure = Step("unknown", in_words(rule["expr"]), place)
+            certain = True
+            for statement in rule["expr"]:
+                ((kind, about),) = statement.items()
+                if kind in PASSING:
+                    continue
+                applies: bool | None = None
+                if kind == "match":
+                    applies = self.match(table, about)
+                elif kind == "vmap":
+                    verdict = self.mapped(table, about)
+                    applies = verdict == {}
+                    if verdict is None or verdict:
+                        yield certain and verdict is not None, self.effect(table, verdict or {}, unsure)
+                        break
+                elif kind not in OPAQUE:
+                    yield certain, self.effect(table, statement, unsure)
+                    break
                 if applies is False:
-                    return certain, None
+                    break
                 certain = certain and applies is True
-            elif kind == "vmap":
-                verdict = self.mapped(table, about)
-                if verdict is UNKNOWN:
-                    return False, Step("unknown", text, place)
-                if verdict:
-                    return certain, self.effect(table, verdict, text, place, depth)
-            elif kind in ("limit", "quota", "xt"):
-                certain = False
-            elif kind not in PASSING:
-                return certain, self.effect(table, statement, text, place, depth)
-        return certain, None
 
-    def effect(self, table: tuple[str, str], statement: Json, text: str, place: str, depth: int) -> Step | None:
-        ((kind, about),) = statement.items()
+    def effect(self, table: tuple[str, str], statement: Json, unsure: Step) -> Step:
+        """Return what the end of a rule does; `unsure` where that is not known."""
+        kind = next(iter(statement), "")
         if kind in ENDS:
-            return Step(ENDS[kind], text, place)
-        if kind in REDIRECTS:
-            return Step("redirect", text, place)
-        if kind in ("jump", "goto") and depth < 32:
-            step = self.chain(table, about["target"], depth + 1)
-            if kind == "jump" and step.verdict == "return":
-                return Step("continue", step.rule, step.place, step.doubts)
-            return step
-        if kind == "continue":
-            return None
-        return Step("unknown", text, place)
+            return replace(unsure, verdict=ENDS[kind])
+        if kind in ("jump", "goto"):
+            return led(unsure, walk(self.steps(table, statement[kind]["target"])), goto=kind == "goto")
+        return unsure
 
     def match(self, table: tuple[str, str], about: Mapping[str, Any]) -> bool | None:
         mine = self.value(about["left"])
-        if mine is UNKNOWN:
+        if mine is None or about["op"] not in ("==", "in", "!=", "!"):
             return None
         if mine == ():  # a packet of another protocol has no such field
             return False
         found = self.among(table, mine, about["right"])
-        if found is None or about["op"] not in ("==", "in", "!="):
-            return None
-        return not found if about["op"] == "!=" else found
+        return found if found is None else found != about["op"].startswith("!")
 
     def mapped(self, table: tuple[str, str], about: Mapping[str, Any]) -> Json | None:
-        """The verdict of a map; {} when it holds none for this packet, none when that cannot be told."""
+        """The verdict of a map; {} when it holds none for this packet, none when that is not known."""
         mine = self.value(about["key"])
-        if mine is UNKNOWN:
+        if mine is None:
             return None
         data = about["data"]
         pairs = self.sets.get((*table, data[1:]), []) if isinstance(data, str) else data.get("set", [])
@@ -169,11 +145,9 @@ class _Walk:
         return {}
 
     def value(self, left: Any) -> Any:
-        """What the packet has there; () for a field that it cannot have, none where that cannot be told."""
+        """What the packet has there; () for a field that it cannot have, none where that is not known."""
         packet = self.packet
-        if not isinstance(left, dict):
-            return UNKNOWN
-        ((kind, about),) = left.items()
+        ((kind, about),) = left.items() if isinstance(left, dict) else (("", {}),)
         if kind == "meta":
             return {
                 "iif": packet.interface,
@@ -182,33 +156,37 @@ class _Walk:
                 "nfproto": f"ipv{packet.version}",
                 "protocol": "ip6" if packet.version == 6 else "ip",
                 "pkttype": "host",
-            }.get(about["key"], UNKNOWN)
+            }.get(about["key"])
         if kind == "ct":
-            return "new" if about["key"] == "state" else UNKNOWN
+            return "new" if about["key"] == "state" else None
         if kind == "fib":
-            return "local" if about.get("result") == "type" and about.get("flags") == ["daddr"] else UNKNOWN
+            return "local" if about.get("result") == "type" and about.get("flags") == ["daddr"] else None
+        if kind == "concat":
+            parts = [self.value(part) for part in about]
+            return () if () in parts else parts
         if kind == "payload":
             return self.field(about.get("protocol"), about.get("field"))
         if kind == "&" and isinstance(about[0], dict) and about[0].get("payload", {}).get("field") == "flags":
-            flags = about[1] if isinstance(about[1], list) else [about[1]]
-            return () if packet.proto != "tcp" else "syn" if "syn" in flags else "none"
-        return UNKNOWN
+            return () if packet.proto != "tcp" else _flags(about[1]) & {"syn"}
+        return None
 
     def field(self, protocol: object, name: object) -> Any:
         packet = self.packet
         if protocol in ("ip", "ip6"):
             if (protocol == "ip6") != (packet.version == 6):
                 return ()
-            own = {"saddr": ipaddress.ip_address(packet.source), "protocol": packet.proto, "nexthdr": packet.proto}
-            return own.get(str(name), UNKNOWN)
-        if protocol in ("tcp", "udp", "th"):
-            if protocol not in ("th", packet.proto):
-                return ()
-            return {"dport": packet.port, "flags": "syn"}.get(str(name), UNKNOWN)
-        return () if protocol in ("icmp", "icmpv6", "sctp", "dccp", "udplite", "arp") else UNKNOWN
+            return {"saddr": packet.address, "protocol": packet.proto, "nexthdr": packet.proto}.get(str(name))
+        if protocol in (packet.proto, "th"):
+            return {"dport": packet.port, "flags": "syn"}.get(str(name))
+        return () if protocol in ("tcp", "udp", "icmp", "icmpv6", "sctp") else None
 
     def among(self, table: tuple[str, str], mine: Any, right: Any) -> bool | None:
-        """Whether the packet's value is the other, or in it."""
+        """Whether the packet's value is the other, or in it; none where that is not known."""
+        if isinstance(mine, frozenset):
+            return mine == _flags(right)
+        if isinstance(right, dict) and "concat" in right and isinstance(mine, list):
+            answers = [self.among(table, *pair) for pair in zip(mine, right["concat"], strict=True)]
+            return False if False in answers else None if None in answers else True
         if isinstance(right, list):
             return _any([self.among(table, mine, each) for each in right])
         if isinstance(right, dict):
@@ -232,6 +210,15 @@ class _Walk:
         return None if other is None else bool(mine == other)
 
 
+def _flags(side: Any) -> frozenset[str]:
+    """The flags of TCP that are named: one, several, or several joined by |."""
+    if isinstance(side, dict):
+        return _flags(side.get("|", []))
+    if isinstance(side, list):
+        return frozenset().union(*map(_flags, side))
+    return frozenset({side} if isinstance(side, str) else ())
+
+
 def _any(answers: list[bool | None]) -> bool | None:
     if True in answers:
         return True
@@ -248,7 +235,7 @@ def _comparable(mine: Any, other: Any) -> Any:
     return other if isinstance(other, type(mine)) else None
 
 
-def told(expression: Sequence[Mapping[str, Any]]) -> str:
+def in_words(expression: Sequence[Mapping[str, Any]]) -> str:
     """A rule for people, close to how nft writes it."""
     words = []
     for statement in expression:
@@ -273,6 +260,8 @@ def _side(side: Any) -> str:
     ((kind, about),) = side.items()
     if kind == "payload":
         return f"{about.get('protocol', '')} {about.get('field', '')}".strip()
+    if kind == "concat":
+        return " . ".join(_side(each) for each in about)
     if kind in ("meta", "ct"):
         return str(about["key"]) if kind == "meta" else f"ct {about['key']}"
     if kind == "prefix":

@@ -6,7 +6,7 @@ Decided from the request and the look alone; nothing is read or changed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
 from .look import foreign_chains
@@ -30,16 +30,36 @@ BUILTINS = ("INPUT", "FORWARD", "OUTPUT")
 HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track")
 
 
+class Step(TypedDict, total=False):
+    """A step of muster_node/programs/firewall.py: `write` a path, `remove` one, or `run` a command.
+
+    text: what is written, or what the command reads.
+    """
+
+    write: str
+    remove: str
+    run: list[str]
+    text: str
+    mode: int
+
+
+class Undo(TypedDict):
+    """A command of the guard. text: which of the plan's texts it reads; empty for none."""
+
+    argv: list[str]
+    text: str
+
+
 @dataclass
 class Plan:
-    """The steps for the node, and what the guard needs to undo them. before and after tell both states to people."""
+    """The steps for the node, and what the guard needs to undo them. before and after: both states, for people."""
 
     backend: str
     packages: list[str] = field(default_factory=list)
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
-    undo: list[dict[str, Any]] = field(default_factory=list)
+    undo: list[Undo] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     tables: dict[int, Tables] = field(default_factory=dict)
@@ -159,7 +179,7 @@ def plan_ufw(plan: Plan, request: Request, look: Look) -> None:
         plan.before.append("ufw: not installed")
         plan.after.append("ufw: active")
         for version in (4, 6):
-            plan.after += [entry.told for entry in ufw_entries(found, version)]
+            plan.after += [entry.in_words for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
         raise RequestError(
@@ -223,8 +243,8 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
         raise RequestError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
     wanted = ufw.with_entries(there, merged)
-    plan.before += [entry.told for entry in there.entries]
-    plan.after += [entry.told for entry in merged]
+    plan.before += [entry.in_words for entry in there.entries]
+    plan.after += [entry.in_words for entry in merged]
     plan.tables[version] = parse_save(ufw.render_rules(wanted))
     if merged != there.entries:
         plan.write(path, ufw.render_rules(wanted), 0o640)
@@ -273,7 +293,7 @@ def _versions(there: Ufw) -> tuple[int, ...]:
 
 
 def _lets_all_in(look: Look, version: int) -> bool:
-    """Whether the last word on what comes in is yes, which ufw's settings cannot tell."""
+    """Whether the last word on what comes in is yes, which ufw's settings do not show."""
     chain = look.tables[version].get("filter", {}).get("INPUT")
     return chain is not None and chain.policy == "ACCEPT"
 

@@ -1,7 +1,7 @@
 """ufw's own files of rules, read and written in exactly its format.
 
 /etc/ufw/user.rules (and user6.rules) is what `ufw allow` writes, `ufw status` shows and ufw loads with
-iptables-restore. A rule is a "tuple" with its lines of iptables below. Ours are told by their comment; all others
+iptables-restore. A rule is a "tuple" with its lines of iptables below. Ours are known by their comment; all others
 stay, byte for byte, where they are.
 """
 
@@ -31,7 +31,7 @@ class Entry:
         return self.comment.startswith(OWN)
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The rule for people, close to what `ufw status` shows."""
         action, proto, port, target, _, source, *_, interface = self.words.split()
         where = "" if target in ("0.0.0.0/0", "::/0") else f" to {target}"

@@ -62,12 +62,12 @@ class Step:
 
 @dataclass
 class Plan:
-    """What is to be done. problems fail the node always; told is what the user has to know or to do."""
+    """What is to be done. problems fail the node always; notes: what the user has to know or to do."""
 
     steps: list[Step] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def do(self, difference: str, *steps: Step) -> None:
         self.differences.append(difference)
@@ -113,7 +113,7 @@ def _docker(plan: Plan, seen: Seen) -> None:
         # docker takes runtimes over when it reloads (moby, daemon/reload.go), and nothing that runs in it notices.
         plan.do("docker does not know the runtime nvidia, which its file names", *steps)
     if not seen.answers:
-        plan.told.append(f"docker does not answer ({seen.why}), and will know the runtime when it is started")
+        plan.notes.append(f"docker does not answer ({seen.why}), and will know the runtime when it is started")
 
 
 def _runtimes(text: str) -> Mapping[str, Any]:
@@ -153,7 +153,7 @@ def _containerd(plan: Plan, seen: Seen) -> None:
     elif not (seen.answers and seen.behind):
         return
     if not may:
-        plan.told.append(
+        plan.notes.append(
             "containerd has to be restarted to know the runtime, and that would end what runs in it: "
             f"{', '.join(seen.containers)}. When it may: sudo systemctl restart containerd"
         )
@@ -165,7 +165,7 @@ def _without_comments(text: str) -> str:
 
 def _podman(plan: Plan, seen: Seen) -> None:
     if not seen.driver:
-        plan.told.append("no driver is loaded, so there are no devices yet that podman could be told of")
+        plan.notes.append("no driver is loaded, so there are no devices yet that podman could be given")
         return
     for folder in reversed(SPEC_FOLDERS):
         specs = {path: text for path, text in seen.files.items() if path.startswith(f"{folder}/") and KIND in text}

@@ -55,7 +55,7 @@ class Plan:
     default: str = ""
     differences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def make_plan(versions: Sequence[str], default: str, seen: Seen, *, verifies: bool = False) -> Plan:
@@ -74,7 +74,7 @@ def make_plan(versions: Sequence[str], default: str, seen: Seen, *, verifies: bo
             else:
                 fix = f"Bring it back: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
                 plan.differences.append(f"{sentence}. {fix}")
-    plan.told += _by_hand(versions, seen)
+    plan.notes += _by_hand(versions, seen)
     _default(plan, versions, default, seen)
     return plan
 

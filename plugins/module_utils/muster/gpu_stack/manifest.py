@@ -62,7 +62,7 @@ def origins(policy: str) -> dict[str, str]:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two manifests tell the same, wherever the packages come from: a mirror may have been put in between."""
+    """Whether two manifests say the same, wherever the packages come from: a mirror may have been put in between."""
     return _without_origins(one) == _without_origins(other)
 
 

@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a node. A look fills all of it; before one, the inventory tells the GPUs.
+    """What is known of a node. A look fills all of it; before one, the inventory names the GPUs.
 
     gpus: PCI device ids as `10de:2330`. model: as the inventory declares it. gpu_count: how many it declares. system:
     `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), with that of the running one first.
@@ -120,7 +120,6 @@ class Stack:
     index: str = ""
     cuda: str = ""
     nccl: str = ""
-    cudnn: str = ""
     branch: int = 0
     driver: str = ""
     choices: tuple[Choice, ...] = ()

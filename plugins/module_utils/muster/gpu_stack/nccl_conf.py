@@ -58,7 +58,7 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class Seen:
-    """The node. training: the interface that a launch tells NCCL to use; empty where nobody knows it."""
+    """The node. training: the interface that a launch has NCCL use; empty where nobody knows it."""
 
     interfaces: tuple[Interface, ...] = ()
     training: str = ""
@@ -76,11 +76,11 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The new text, empty for no file at all; what differs, and what of the foreign lines has to be told."""
+    """The new text, empty for no file at all; what differs, and what of the foreign lines is worth knowing."""
 
     text: str
     differences: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def request_problems(request: object) -> Iterator[tuple[str, str]]:
@@ -138,7 +138,7 @@ def wanted(request: str | Mapping[str, object], seen: Seen) -> Wanted:
 
 
 def taken_unasked(up: Sequence[str]) -> list[str]:
-    """Return the interfaces that NCCL takes for its sockets where nothing tells it (nccl, src/misc/socket.cc).
+    """Return the interfaces that NCCL takes for its sockets where nothing names them (nccl, src/misc/socket.cc).
 
     Since some version it leaves out virbr as well; which one a program brings is not known here.
     """
@@ -149,7 +149,7 @@ def taken_unasked(up: Sequence[str]) -> list[str]:
 def _fabrics(seen: Seen) -> dict[str, list[RdmaPort]]:
     """Return the active ports by what they are connected to. NCCL itself leaves out ports that are not active.
 
-    InfiniBand's subnets tell each other apart by their prefix. On Ethernet nothing does: rails of one fabric have
+    InfiniBand's subnets differ in their prefix. On Ethernet nothing does: rails of one fabric have
     subnets of their own.
     """
     fabrics: dict[str, list[RdmaPort]] = defaultdict(list)
@@ -197,11 +197,11 @@ def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:
         differences.append(f"our block in {PATH} still has {', '.join(extra)}")
     if not differences and new != (text or ""):
         differences.append(f"our block in {PATH} is not as it was written")
-    return Rewrite(new, tuple(differences), tuple(_told(foreign, theirs, want, training)))
+    return Rewrite(new, tuple(differences), tuple(_notes(foreign, theirs, want, training)))
 
 
 def _divide(text: str) -> tuple[list[str], list[str]]:
-    """Tell foreign lines from ours. Where a hand has removed the block's end, nobody knows whose they are: foreign."""
+    """Part foreign lines from ours. Where a hand has removed the block's end, nobody knows whose they are: foreign."""
     foreign: list[str] = []
     block: list[str] = []
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -218,7 +218,7 @@ def _divide(text: str) -> tuple[list[str], list[str]]:
     return foreign, block
 
 
-def _told(foreign: list[str], theirs: Mapping[str, str], want: Wanted, training: str) -> Iterator[str]:
+def _notes(foreign: list[str], theirs: Mapping[str, str], want: Wanted, training: str) -> Iterator[str]:
     for number, line in enumerate(foreign, 1):
         name, sign, _ = line.partition("=")
         if line.startswith("#") or not line.strip():

@@ -76,7 +76,7 @@ def nccl(table: Table, wanted: str, cuda: str) -> tuple[Package, ...]:
     major = cuda.partition(".")[0]
     there = [
         (version, max((build for build in builds if build.startswith(f"{major}.")), key=numbers, default=""))
-        for version, builds in table.packages["nccl"].items()
+        for version, builds in table.nccl.items()
     ]
     fitting = [(version, build) for version, build in there if build]
     if not fitting:
@@ -91,14 +91,13 @@ def nccl(table: Table, wanted: str, cuda: str) -> tuple[Package, ...]:
 
 
 def containers(table: Table) -> tuple[Package, ...]:
-    return tuple(Package(name, table.packages["container_toolkit"]) for name in CONTAINERS)
+    return tuple(Package(name, table.container_toolkit) for name in CONTAINERS)
 
 
 def dcgm(table: Table, node: Node, branch: int) -> tuple[Package, ...]:
     """Return DCGM for the newest CUDA that the driver runs; Volta and older need the one for CUDA 12 as well."""
-    version = table.packages["dcgm"]
     majors = [13] if branch >= numbers(table.floors["13"])[0] else [12]
     if node.only_proprietary and 12 not in majors:
         majors.append(12)
     parts = [f"datacenter-gpu-manager-4-cuda{major}" for major in majors]
-    return tuple(Package(name, version) for name in ("datacenter-gpu-manager-4-core", *parts))
+    return tuple(Package(name, table.dcgm) for name in ("datacenter-gpu-manager-4-core", *parts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import tool
 from ..verdict.words import few
 from .driver import ended
 from .model import Choice
@@ -88,4 +89,4 @@ def warnings(case: Case, found: Candidate, branch: Branch) -> Iterator[str]:
 def stale(table: Table, today: date) -> Iterator[str]:
     age = (today - date.fromisoformat(table.seen)).days
     if age > STALE_DAYS:
-        yield f"The table of versions is {age} days old and misses newer releases: run script/torch_rows.py."
+        yield f"The table of versions is {age} days old and misses newer releases: run {tool('torch_rows.py')}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urljoin
 
 if TYPE_CHECKING:
@@ -38,15 +38,26 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
     return names
 
 
-def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> dict[str, Any]:
-    """Return a repository as the module apt_repositories takes it.
+class Repository(TypedDict, total=False):
+    """A repository as the module apt_repositories takes it, which documents each."""
 
-    row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
+    name: str
+    of_archive: list[str]
+    uri: str
+    label: str
+    priority: int
+    key: str
+    key_urls: list[str]
+    fingerprints: list[str]
+
+
+def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> Repository:
+    """row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
     key a mirror may lack. key: the text of a key that is to be trusted instead of NVIDIA's, or "".
     """
     if "of_archive" in row:
         return {"name": name, "of_archive": row["of_archive"]}
-    wanted = {"name": name, "uri": uri, "label": row.get("label", ""), "priority": row.get("priority", 0)}
+    wanted: Repository = {"name": name, "uri": uri, "label": row.get("label", ""), "priority": row.get("priority", 0)}
     if key:
         return {**wanted, "key": key}
     places = dict.fromkeys(urljoin(base, path) for base in (uri, upstream) for path in row["keys"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..pytorch.env import PYTORCH_WHEELS
+from ..verdict.commands import tool
 from . import packages, reasons
 from .model import Choice, NodeStack, Refusal, Stack
 from .modules import build_of, module_choices, module_refusals, modules_of, source_of
@@ -42,7 +43,7 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
         release = table.releases[newest]
         warnings.append(
             f"PyTorch {request.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
-            "run script/torch_rows.py."
+            f"run {tool('torch_rows.py')}."
         )
     if release is None:
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
@@ -54,7 +55,7 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
 
 
 def _unknown_toolkits(table: Table, request: Request) -> Iterator[Refusal]:
-    known = table.packages["cuda_toolkit"]
+    known = table.cuda_toolkits
     fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:
@@ -81,16 +82,15 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
         instead = nearest(case, release)
-        told = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in told))
-    nccl, cudnn = release.variants[found.variant]
+        refusals = dict.fromkeys(found.refusals)
+        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in refusals))
+    nccl, _ = release.variants[found.variant]
     stack = Stack(
         torch=release.version,
         variant=found.variant,
         index="" if found.variant == release.default else f"{PYTORCH_WHEELS}/{found.variant}",
         cuda=found.cuda,
         nccl=nccl,
-        cudnn=cudnn,
         branch=found.branch.number,
         driver=case.request.driver if "." in case.request.driver else "",
         choices=tuple(reasons.choices(case, found, found.branch)),

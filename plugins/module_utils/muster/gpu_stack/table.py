@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -22,9 +22,14 @@ def _range(text: str) -> tuple[int, int]:
     return int(first, 16), int(last, 16)
 
 
+def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without its sources, which are for people."""
+    return {name: value for name, value in row.items() if name != "source"}
+
+
 @dataclass(frozen=True)
 class Release:
-    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source tells."""
+    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source says."""
 
     version: str
     default: str
@@ -86,11 +91,15 @@ class Table:
             message = f"the table of versions has schema {data['schema']}, and {SCHEMA} is understood"
             raise ValueError(message)
         self.seen = str(data["seen"])
-        self.floors: Mapping[str, str] = data["cuda"]["floor"]
-        self.natives: Mapping[str, str] = data["cuda"]["native"]
-        self.packages: Mapping[str, Any] = data["packages"]
+        self.floors = {major: str(row["driver"]) for major, row in data["cuda"]["floor"].items()}
+        self.natives = {minor: str(row["driver"]) for minor, row in data["cuda"]["native"].items()}
+        packages = data["packages"]
+        self.nccl = {version: tuple(map(str, row["cuda"])) for version, row in packages["nccl"].items()}
+        self.cuda_toolkits = tuple(map(str, packages["cuda_toolkit"]["versions"]))
+        self.container_toolkit = str(packages["container_toolkit"]["version"])
+        self.dcgm = str(packages["dcgm"]["version"])
         self.builds: Mapping[str, list[Mapping[str, Any]]] = data["builds"]
-        self.branches = {number: Branch(number, **row) for number, row in data["branches"].items()}
+        self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}
         self.releases = {
             version: Release(
                 version,
@@ -119,10 +128,8 @@ class Table:
                 self._ranges += [(*_range(text), replace(chip, grace=True)) for text in row.get("grace", ())]
                 self._ranges += [(*_range(text), chip) for text in ranges]
         self._models = {
-            model.upper(): replace(chips[capability], grace=grace)
-            for grace, section in ((False, "models"), (True, "grace_models"))
-            for capability, models in data[section].items()
-            for model in models
+            model.upper(): replace(chips[row["capability"]], grace=row.get("grace", False))
+            for model, row in data["gpus"].items()
         }
 
     def release(self, version: str) -> Release | None:

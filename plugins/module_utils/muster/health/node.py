@@ -2,88 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, add_up
-from . import (
-    collective,
-    environment,
-    ethernet,
-    fabric_manager,
-    gpu_memory,
-    gpu_settings,
-    gpu_use,
-    gpus,
-    host,
-    jobs,
-    kernel_log,
-    limits,
-    nvlink,
-    pci,
-    ras,
-    rdma,
-    software,
-)
+from ..verdict.check import Check, collect, skip_all
+from ..verdict.finding import FindingShape, Verdict, add_up
+from .facts import facts as facts_of
+from .subjects import has_facts, subjects
+from .traits import traits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-FINDINGS = {
-    "job.code.missing": Entry(
-        reads="the paths in health_code",
-        fires="fail: one is not there on this node",
-        fix="Copy it to the same path on every node",
-    ),
-    "node.health": Entry(
-        reads="everything that nccl_health looks at on the node",
-        fires="never: it says that nothing stands against the node",
-        fix="Nothing",
-    ),
-}
-JUDGES = (host, limits, software, environment, jobs, ras, ethernet, rdma, pci, kernel_log, collective)
-OF_GPUS = (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+    from ..verdict.check import Judged, Said
+
+HEALTH = Check(
+    "node.health",
+    reads="everything that nccl_health looks at on the node",
+    fires="never: it says that nothing stands against the node",
+    fix="Nothing",
+)
+CHECKS = (HEALTH,)
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {findings, verdict}. A result with `skipped` in it would be that of a skipped task to Ansible."""
-    findings: list[Finding] = []
-    skipped: list[dict[str, str]] = []
-    for each in (*(one.judge for one in JUDGES), _gpus, code):
-        found, left_out = each(facts, request)
-        findings += found
-        skipped += left_out
-    looked = looked_at(findings, skipped)
-    if not any(finding.status in ("fail", "warn", "unknown") for finding in findings):
+class Answer(TypedDict):
+    """What is found on a node. A result with `skipped` in it would be that of a skipped task to Ansible."""
+
+    findings: list[FindingShape]
+    verdict: Verdict
+
+
+class NodeHealth(Answer):
+    """What nccl_health returns of a node."""
+
+    facts: dict[str, Any]
+    traits: dict[str, str | None]
+
+
+def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHealth:
+    """looks: what muster_node/looks/health.py brought back. request: the options of nccl_health."""
+    facts = facts_of(looks, request)
+    return NodeHealth(facts=facts, traits=traits(facts, request), **judge(facts, request))
+
+
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
+    judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
+    looked = looked_at(judged)
+    if judged.clean:
         summary = f"nothing stands against it, of {len(looked)} things looked at"
-        findings.append(Finding("node.health", "pass", request["node"], summary))
-    verdict = add_up(findings, skipped=skipped, ran=looked)
-    return {"findings": verdict["findings"], "verdict": verdict}
+        judged.findings.append(HEALTH.passed(request["node"], summary))
+    verdict = add_up(judged.findings, skipped=judged.skipped, ran=looked)
+    return Answer(findings=verdict["findings"], verdict=verdict)
 
 
-def looked_at(findings: list[Finding], skipped: list[dict[str, str]]) -> list[str]:
+def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    subject = subjects()[name]
+    if has_facts(name) and name not in facts:
+        yield from skip_all(subject.CHECKS, "it was not looked at")
+    else:
+        yield from subject.judge(facts, request)
+
+
+def looked_at(judged: Judged) -> list[str]:
     """Every id that could have been found. What is skipped as "gpu" is skipped with all that begin so."""
-    every = {name for each in (*JUDGES, *OF_GPUS) for name in (*each.FINDINGS, *getattr(each, "ALSO", ()))}
-    left_out = tuple(entry["id"] for entry in skipped)
+    every = {check.id for subject in subjects().values() for check in subject.CHECKS}
+    left_out = tuple(entry["id"] for entry in judged.skipped)
     ran = {name for name in every if not any(name == each or name.startswith(f"{each}.") for each in left_out)}
     # What is skipped in one place may be found in another.
-    return sorted(ran | {finding.id for finding in findings})
-
-
-def _gpus(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
-    return gpus.judge(facts["gpu"], request)
-
-
-def code(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
-    findings, skipped = [], []
-    for path, seen in facts["code"].items():
-        if seen["digest"]:
-            continue
-        if seen["why"] == "it is not there":
-            fix = {"text": "Copy it to the same path on every node"}
-            findings.append(
-                Finding("job.code.missing", "fail", request["node"], f"{path} (health_code) is not there", fix=fix)
-            )
-        else:
-            skipped.append({"id": "versions.code", "why": f"{path}: {seen['why']}"})
-    return findings, skipped
+    return sorted(ran | {finding.id for finding in judged.findings})

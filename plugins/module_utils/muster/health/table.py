@@ -8,8 +8,9 @@ from ..verdict.finding import as_lines
 from ..verdict.words import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ..verdict.finding import Skipped
     from .cluster import Health
 
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
@@ -53,7 +54,7 @@ def links(network: Mapping[str, Any]) -> str:
     return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
 
 
-def not_looked_at(skipped: list[dict[str, str]]) -> list[str]:
+def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
     """One line: the reasons, of which a node without GPUs has many, are in the report."""
     kinds = len({entry["id"] for entry in skipped})
     do = "does" if kinds == 1 else "do"

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ..road.steps import STEPS
 from .firewall import port_range
 from .model import CLUSTER, Problem, join, shown
 from .torch_releases import nearest_release
@@ -16,41 +17,8 @@ if TYPE_CHECKING:
 
     from .model import Inventory
 
-# What all nodes of a cluster must agree on. The other options of roles/cluster are each node's own.
-CLUSTER_WIDE = (
-    "cluster_name",
-    "cluster_backend",
-    "cluster_master_port",
-    "cluster_torch_version",
-    "cluster_user",
-    "cluster_launch_nodes",
-    "cluster_artifacts_dir",
-    "cluster_run_root",
-    "cluster_run_keep",
-    "cluster_mirror",
-    "cluster_mirror_urls",
-    "cluster_http_proxy",
-    "cluster_https_proxy",
-    "cluster_no_proxy",
-    "cluster_extra_ca",
-    "cluster_offline_dir",
-    "gpu_stack_driver",
-    "gpu_stack_source",
-    "gpu_stack_modules",
-    "gpu_stack_build",
-    "gpu_stack_repository_keys",
-    "cuda_toolkit_versions",
-    "nccl_install",
-    "nccl_tests_version",
-    "nccl_tests_source",
-    "nccl_tests_sha256",
-    "container_toolkit_engine",
-    "dcgm_install",
-    "health_gate",
-    "health_throughput",
-    "health_collective",
-    "health_code",
-)
+# What all nodes of a cluster must agree on.
+CLUSTER_WIDE = tuple(option for step in STEPS for option in step.agree)
 PORTS = range(1024, 65536)
 # Linux's net.ipv4.ip_local_port_range, unless it was changed: any outgoing connection may hold one of these.
 EPHEMERAL_PORTS = range(32768, 61000)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, NoReturn
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 
 
 class Ending(Enum):
@@ -92,7 +93,7 @@ class Ending(Enum):
         "launch.detached",
         reads="the supervisor itself",
         fires="the launch goes on without it, so its result is not known yet (unknown)",
-        fix="Follow it with -e launch_attach and its id",
+        fix=f"Follow it with {playbook('playbooks/launch.yml', launch_attach='ID')}",
     )
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
+from ..verdict.commands import playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
 from ..verdict.words import plural
 from . import standstill
@@ -118,9 +119,9 @@ def detached(record: Record) -> Finding:
     return Ending.DETACHED.check.unknown(
         record.head,
         f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')} run detached, result unknown"
-        f" as yet (-e launch_stop={launch_id} ends them)",
+        f" as yet ({playbook('playbooks/launch.yml', launch_stop=launch_id)} ends them)",
         fix="Follow them with",
-        command=f"playbooks/launch.yml -e launch_attach={launch_id}",
+        command=playbook("playbooks/launch.yml", launch_attach=launch_id),
     )
 
 

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
+from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .messages import Facts, FileFacts, ProcessFacts
+
+BASELINE = playbook("site.yml", tags="baseline")
+PYTORCH = playbook("site.yml", tags="pytorch")
 
 READY = Check(
     "launch.preflight",
@@ -39,13 +43,13 @@ USER = Check(
     "launch.user",
     reads="the account of the training user (cluster_user)",
     fires="it does not exist, or is root (fail)",
-    fix="Make it with ansible-playbook site.yml --tags baseline",
+    fix=f"Make it with {BASELINE}",
 )
 TORCHRUN = Check(
     "launch.torchrun",
     reads="the file cluster_torchrun, as the training user",
     fires="it is not there, or may not be executed (fail)",
-    fix="Build the environment with ansible-playbook site.yml --tags pytorch",
+    fix=f"Build the environment with {PYTORCH}",
 )
 SCRIPT = Check(
     "launch.script",
@@ -143,8 +147,8 @@ def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
     return UNREACHABLE.fail(
         node,
         f"cannot be reached: {why}",
-        fix="Fix it, or leave it out with",
-        command=f"-e '{{\"cluster_launch_nodes\": [...]}}' without {node}",
+        fix="Fix it, or leave it out of cluster_launch_nodes. Look why with",
+        command=ping(node),
     )
 
 
@@ -170,8 +174,7 @@ def system(entry: dict[str, Any], facts: Facts) -> list[Finding]:
 def user(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     if facts["user"] is None:
         text = f"the training user {request.user} does not exist"
-        command = "ansible-playbook site.yml --tags baseline"
-        return [USER.fail(entry["node"], text, fix="Make it with", command=command)]
+        return [USER.fail(entry["node"], text, fix="Make it with", command=BASELINE)]
     if facts["user"]["uid"] == 0:
         text = f"{request.user} is root; jobs run unprivileged"
         return [USER.fail(entry["node"], text, fix="Set cluster_user to an ordinary user")]
@@ -182,9 +185,8 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
     node, found = entry["node"], []
     executable = facts["executable"]
     if not executable["exists"]:
-        command = "ansible-playbook site.yml --tags pytorch"
         text = f"{executable['path']} is not there"
-        found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=command))
+        found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=PYTORCH))
     elif facts["user"] and not executable["usable"]:
         text = f"{request.user} may not execute {executable['path']}"
         found.append(TORCHRUN.fail(node, text, fix="Make it readable and executable"))
@@ -268,7 +270,7 @@ def port(entry: dict[str, Any], facts: Facts) -> list[Finding]:
             entry["node"],
             f"port {seen['port']} is held by {holders}" + (f" (running launch: {others})" if others else ""),
             fix="Wait for it or stop it, or take another port",
-            command=f"-e cluster_master_port={seen['port'] + (1 if seen['port'] < LAST_PORT else -1)}",
+            command=again(cluster_master_port=seen["port"] + (1 if seen["port"] < LAST_PORT else -1)),
             observed=holders,
             expected=f"port {seen['port']} free on the head node",
             evidence=evidence("/proc/net/tcp", holders),

@@ -28,11 +28,6 @@ class Listener:
     interface: str = ""
 
     @property
-    def everywhere(self) -> bool:
-        """Whether it takes from every address of the node."""
-        return (self.address == "*" or _ip(self.address).is_unspecified) and not self.interface
-
-    @property
     def local_only(self) -> bool:
         """Whether only the node itself can reach it."""
         if self.interface == "lo":

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.commands import playbook
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,7 +29,7 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """A file in which it cannot be told where our block ends."""
+    """A file of which nobody knows where our block ends."""
 
 
 @dataclass(frozen=True)
@@ -200,9 +202,10 @@ def clashes(members: Iterable[Member]) -> dict[str, str]:
     for member in members:
         if member.key:
             holders.setdefault(member.key, []).append(member.name)
+    command = playbook("playbooks/network.yml", ssh_mesh_rotate="true")
     return {
         name: f"has the same private key as {', '.join(other for other in names if other != name)}, as copies of one"
-        f" disk have: run again with -e ssh_mesh_rotate=true, and every node gets a key of its own"
+        f" disk have: run {command}, and every node gets a key of its own"
         for names in holders.values()
         if len(names) > 1
         for name in names
@@ -219,24 +222,24 @@ def same_host_keys(members: Iterable[Member]) -> list[str]:
     return [
         f"{', '.join(names)} have the same ssh host key, as copies of a disk have: each of them passes as the others."
         " On all but one: sudo sh -c 'rm /etc/ssh/ssh_host_* && ssh-keygen -A && systemctl restart ssh', then"
-        f" playbooks/trust.yml -e trust_replace={','.join(names[1:])}"
+        f" {playbook('playbooks/trust.yml', trust_replace=','.join(names[1:]))}"
         for names in groups
     ]
 
 
-def sample(names: Sequence[str], own: str, limit: int = MAX_PEERS) -> list[str]:
-    """The peers that a node logs in on: all, or `limit` of them so that every node is somebody's.
+def sample(names: Sequence[str], own: str) -> list[str]:
+    """The peers that a node logs in on: all, or MAX_PEERS of them so that every node is somebody's.
 
     They begin behind the node itself, so that not every node begins with the same one: sshd drops connections
     when many come at once (MaxStartups).
     """
     if own not in names:
-        return list(names[:limit])
+        return list(names[:MAX_PEERS])
     here = list(names).index(own)
     ring = [*names[here + 1 :], *names[:here]]
-    if len(ring) <= limit:
+    if len(ring) <= MAX_PEERS:
         return ring
-    return [ring[place * len(ring) // limit] for place in range(limit)]
+    return [ring[place * len(ring) // MAX_PEERS] for place in range(MAX_PEERS)]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def broken(code: int, said: str) -> str:
 def refusals(account: Account, settings: Settings) -> list[str]:
     """Why the account cannot log in with a key: a sentence each, with what fixes it.
 
-    Only what is certain is told. Whether a login works is tried afterwards.
+    Only what is certain is reported. Whether a login works is tried afterwards.
     """
     name = account.name
     found = []
@@ -140,7 +140,7 @@ def _methods(settings: Settings) -> list[str]:
 
 
 def port_at(settings: Settings, address: str) -> int:
-    """The port at which sshd listens for connections to this address; 22 where its settings do not tell."""
+    """The port at which sshd listens for connections to this address; 22 where its settings do not say."""
     for entry in settings.get("listenaddress", []):
         host, _, port = entry.rpartition(":")
         if port.isdigit() and (host.strip("[]") == address or _is_any(host.strip("[]"))):

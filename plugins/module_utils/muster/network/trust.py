@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import playbook
 from .known_hosts import Entry, Key, key_of
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _not_the_inventorys(contact: Contact, key: Key) -> str:
     shown = given.fingerprint if given else wanted
     return (
         f"it shows {key.fingerprint}, and cluster_host_key is {shown}. Either another machine has its address,"
-        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub tells;"
+        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub shows it;"
         " correct cluster_host_key only if that is the key"
     )
 
@@ -153,8 +154,8 @@ def _changed(contact: Contact, changed: list[Entry]) -> str:
     )
     return (
         f"it was known by {old.key.fingerprint} ({old.file}){gone}. Either somebody stands between you and the node, or"
-        " another machine has its address, or it was installed anew. Only if you know that it was, type:"
-        f" {{command}} -e trust_replace={contact.node}"
+        " another machine has its address, or it was installed anew. Only if you know that it was, type: "
+        + playbook("playbooks/trust.yml", trust_replace=contact.node)
     )
 
 
@@ -188,11 +189,11 @@ def table(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def sentences(rows: Sequence[Row], project: str, command: str) -> list[str]:
+def sentences(rows: Sequence[Row], project: str) -> list[str]:
     """One sentence for each node that is refused."""
     return [
         # No str.format: a sentence may quote a value of the inventory, braces and all.
-        f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project).replace('{command}', command)}."
+        f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project)}."
         for row in rows
         if row.action == "refuse"
     ]

@@ -143,9 +143,9 @@ def parse(out: str, err: str, code: int) -> Answer:
     """Read what `apt-get --simulate` printed."""
     if code:
         lines = [line[3:].strip() for line in err.splitlines() if line.startswith("E: ")]
-        # Before its error apt tells on standard output what does not fit what.
-        told = [" ".join(line.split()) for line in out.splitlines() if re.match(r" \S+ : |   +\S", line)]
-        return Answer(errors=(*told, *lines) or (f"apt-get ended with {code}",))
+        # Before its error apt says on standard output what does not fit what.
+        said = [" ".join(line.split()) for line in out.splitlines() if re.match(r" \S+ : |   +\S", line)]
+        return Answer(errors=(*said, *lines) or (f"apt-get ended with {code}",))
     installs = dict(re.findall(r"^Inst (\S+)(?: \[[^\]]*\])? \((\S+)", out, re.MULTILINE))
     removes = tuple(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
     configures = tuple(name for name in re.findall(r"^Conf (\S+)", out, re.MULTILINE) if name not in installs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import persistence
 from .family import upstream
 from .model import NOT_OURS
 
 if TYPE_CHECKING:
+    from .facts import Holder, Unit
     from .model import Plan, Request, Seen
 
 FABRIC_UNIT = "nvidia-fabricmanager"
@@ -73,7 +74,7 @@ def busy(seen: Seen) -> str:
     return f"a GPU is in use by {', '.join(who)}" if who else ""
 
 
-def _holder(holder: dict[str, Any]) -> str:
+def _holder(holder: Holder) -> str:
     age = f", for {_duration(holder['age'])}" if holder["age"] is not None else ""
     return f"{holder['name']} (pid {holder['pid']}, user {holder['owner']}{age})"
 
@@ -98,12 +99,12 @@ def _reboots(plan: Plan, seen: Seen) -> None:
 
 def _evidence(seen: Seen) -> str:
     """What the kernel and dkms say of a driver that is installed and not loaded."""
-    told = seen.stack["evidence"]
+    evidence = seen.stack["evidence"]
     parts = []
-    if told["kernel_log"] and not seen.loaded:
-        parts.append(f"its kernel says: {' | '.join(told['kernel_log'].splitlines())}")
-    if told["dkms"].strip() and not seen.loaded:
-        parts.append(f"dkms says: {' | '.join(told['dkms'].split(chr(10))).strip(' |')}")
+    if evidence["kernel_log"] and not seen.loaded:
+        parts.append(f"its kernel says: {' | '.join(evidence['kernel_log'].splitlines())}")
+    if evidence["dkms"].strip() and not seen.loaded:
+        parts.append(f"dkms says: {' | '.join(evidence['dkms'].split(chr(10))).strip(' |')}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
@@ -111,14 +112,14 @@ def _signed(plan: Plan, request: Request, seen: Seen) -> None:
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
         if not request.driver and kernel["module"] not in ("", seen.installed):
-            told = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
-            plan.differs("broken", f"{told}: it will not work after the next boot")
+            said = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
+            plan.differs("broken", f"{said}: it will not work after the next boot")
         # Where validation is switched off in the firmware (mokutil --disable-validation) one was let in all the same.
         is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            told = f"its module for {name} is not signed, and Secure Boot lets no such module in"
+            said = f"its module for {name} is not signed, and Secure Boot lets no such module in"
             # What apt brings may be signed; otherwise the node must not be started with it.
-            plan.differs("disk" if request.driver else "broken", f"{told}: docs/gpu_driver.md tells the steps")
+            plan.differs("disk" if request.driver else "broken", f"{said}: docs/gpu_driver.md has the steps")
 
 
 def _answers(plan: Plan, seen: Seen) -> None:
@@ -129,11 +130,11 @@ def _answers(plan: Plan, seen: Seen) -> None:
     if smi["why"].endswith(NOT_THERE):
         plan.remarks.append("nvidia-smi is not there, so its GPUs were not asked")
     elif smi["why"]:
-        told = f": {smi['said']}" if smi["said"] else ""
-        plan.differs("broken", f"{smi['why']}{told}. What the kernel says of it: journalctl -k -g 'NVRM|Xid'")
+        said = f": {smi['said']}" if smi["said"] else ""
+        plan.differs("broken", f"{smi['why']}{said}. What the kernel says of it: journalctl -k -g 'NVRM|Xid'")
     elif len(smi["gpus"]) < wanted:
-        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi tells of {len(smi['gpus'])}"
-        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' tells why")
+        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi lists {len(smi['gpus'])}"
+        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' shows why")
 
 
 def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
@@ -161,9 +162,9 @@ def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
         elif not persistence.is_on(unit) or off:
             why.append("leaves persistence off")
     if why:
-        told = f"{persistence.UNIT} {' and '.join(why)}"
+        said = f"{persistence.UNIT} {' and '.join(why)}"
         plan.units.append({"name": f"{persistence.UNIT}.service", "restart": unit["active"] == "active", "start": True})
-        plan.differs("run", told, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
+        plan.differs("run", said, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
 
 
 def _fabric(plan: Plan, request: Request, seen: Seen) -> None:
@@ -179,18 +180,18 @@ def _fabric(plan: Plan, request: Request, seen: Seen) -> None:
             and upstream(package["version"]) not in ("", seen.loaded)
             and not request.driver
         ):
-            told = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
-            plan.differs("broken", told)
+            said = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
+            plan.differs("broken", said)
     why = _unready(unit)
     if not why:
         return
-    told = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
+    said = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
     if unit["load"] == "masked" or not request.driver:
         how = "unmask" if unit["load"] == "masked" else "enable --now"
-        plan.differs("broken", f"{told}: sudo systemctl {how} {FABRIC_UNIT}")
+        plan.differs("broken", f"{said}: sudo systemctl {how} {FABRIC_UNIT}")
         return
     plan.units.append({"name": f"{FABRIC_UNIT}.service", "restart": False, "start": True})
-    plan.differs("run", told, FABRIC_UNIT, ", ".join(why), "enabled, runs")
+    plan.differs("run", said, FABRIC_UNIT, ", ".join(why), "enabled, runs")
 
 
 def _enable(plan: Plan, request: Request, seen: Seen) -> None:
@@ -203,7 +204,7 @@ def _enable(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs("run", f"{name} does not start with the system", name, "not enabled", "enabled")
 
 
-def _unready(unit: dict[str, Any]) -> list[str]:
+def _unready(unit: Unit) -> list[str]:
     if unit["load"] == "masked":
         return ["is masked"]
     why = [] if unit["enabled"] in STARTED else ["does not start with the system"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .family import branch_of, is_part, keeps_step, upstream, user_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .facts import Gpus, Package, Stack
 
 NOT_OURS = ("nouveau", "nova", "nova_core", "NovaCore")
 BUILT_WITH = ("dkms", "linux-headers-")
@@ -55,20 +57,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Seen:
-    """The facts of a node (muster/inspect_facts.py), as far as they have to do with the driver."""
+    """The facts of a node, as far as they have to do with the driver."""
 
-    stack: Mapping[str, Any]
-    gpus: Mapping[str, Any]
+    stack: Stack
+    gpus: Gpus
     secure_boot: bool | None = None
 
     @property
-    def packages(self) -> Mapping[str, Mapping[str, Any]]:
-        found: Mapping[str, Mapping[str, Any]] = self.stack["packages"]
-        return found
+    def packages(self) -> Mapping[str, Package]:
+        return self.stack["packages"]
 
     @property
     def loaded(self) -> str:
-        return str(self.stack["loaded"])
+        return self.stack["loaded"]
 
     @property
     def installed(self) -> str:
@@ -118,9 +119,17 @@ class Difference:
     after: str = ""
 
 
+class UnitStep(TypedDict):
+    """What becomes of a unit, beside being enabled: started anew, started where it does not run, or neither."""
+
+    name: str
+    restart: bool
+    start: bool
+
+
 @dataclass
 class Plan:
-    """What to do. refusals: why nothing of it may be done; remarks: what is only told.
+    """What to do. refusals: why nothing of it may be done; remarks: what is only said.
 
     request: names for apt; keep: the version that they should have, if it is still to be had. build: kernels for which
     dkms shall build. reboot: the reasons for one. due: reasons that can wait.
@@ -139,7 +148,7 @@ class Plan:
     keep: str = ""
     build: list[str] = field(default_factory=list)
     initramfs: list[str] = field(default_factory=list)
-    units: list[dict[str, Any]] = field(default_factory=list)
+    units: list[UnitStep] = field(default_factory=list)
     reboot: list[str] = field(default_factory=list)
     due: list[str] = field(default_factory=list)
 

@@ -7,10 +7,10 @@ Ubuntu's unit switches persistence off and stops when nobody needs it; Debian's 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from .facts import Unit
 
 UNIT = "nvidia-persistenced"
 UNIT_FILE = f"/usr/lib/systemd/system/{UNIT}.service"
@@ -41,6 +41,6 @@ def drop_in(unit_text: str) -> str:
     return TEXT.format(command=" ".join([program, ON, *(option for option in options if option not in (OFF, ON))]))
 
 
-def is_on(unit: Mapping[str, Any]) -> bool:
+def is_on(unit: Unit) -> bool:
     """Whether the unit runs and keeps the GPUs initialised, which is what it does without any option."""
     return unit["active"] == "active" and OFF not in unit["argv"].split()

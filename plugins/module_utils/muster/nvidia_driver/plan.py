@@ -52,7 +52,7 @@ def forbids_reboot(request: Request) -> str:
 
 
 def requested_version(request: Request, seen: Seen) -> str:
-    """Return the version that every part shall have; "" while nothing that is installed tells it."""
+    """Return the version that every part shall have; "" while nothing that is installed has one."""
     return request.exact or (seen.installed if request.fits(seen.installed) else "")
 
 
@@ -85,8 +85,8 @@ def _dpkg(plan: Plan, request: Request, seen: Seen) -> None:
     plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, request, seen)]
     if plan.unhold:
         # A hold is left from earlier habits: with a pin it makes apt fail.
-        told = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
-        plan.differs("disk", told, "apt-mark hold", ", ".join(plan.unhold), "none")
+        said = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
+        plan.differs("disk", said, "apt-mark hold", ", ".join(plan.unhold), "none")
 
 
 def _moves(name: str, request: Request, seen: Seen) -> bool:
@@ -108,8 +108,8 @@ def _packages(plan: Plan, request: Request, seen: Seen) -> None:
     for name, version in seen.parts(request.source).items():
         if not request.fits(version) or (plan.keep and version != plan.keep):
             plan.apt = True
-            told = f"{name} is {version} and not {target}"
-            plan.differs("disk", told, f"package {name}", version, _becomes(name, request, seen, target))
+            said = f"{name} is {version} and not {target}"
+            plan.differs("disk", said, f"package {name}", version, _becomes(name, request, seen, target))
     if plan.apt and (not plan.keep or plan.keep != seen.loaded):
         plan.differs("disk", "", "reboot", "", "once it is installed")
     for name in leftovers(request, seen):
@@ -173,10 +173,10 @@ def _files(plan: Plan, request: Request, seen: Seen) -> None:
 
 def _requested_files(request: Request, seen: Seen) -> Iterator[File]:
     yield from request.files
-    unit = seen.stack["files"].get(persistence.UNIT_FILE, {}).get("text", "")
-    fragment = seen.stack["units"].get(persistence.UNIT, {}).get("fragment", "")
+    file, unit = seen.stack["files"].get(persistence.UNIT_FILE), seen.stack["units"].get(persistence.UNIT)
     # A unit that somebody put into /etc is the site's own: whether it does its work is judged, and nothing else.
-    text = "" if fragment.startswith("/etc/") else persistence.drop_in(unit)
+    of_the_site = unit is not None and unit["fragment"].startswith("/etc/")
+    text = persistence.drop_in(file.get("text", "")) if file and not of_the_site else ""
     if text:
         yield File(persistence.DROP_IN, text)
 
@@ -190,15 +190,15 @@ def _modules(plan: Plan, request: Request, seen: Seen) -> None:
         if kernel["module"] == plan.keep:
             continue
         found = f"its module is {kernel['module']}" if kernel["module"] else "it has no module"
-        told = f"of its kernel {name}: {found}, and the driver is {plan.keep}"
+        said = f"of its kernel {name}: {found}, and the driver is {plan.keep}"
         if request.build == "dkms" and kernel["headers"]:
             plan.build.append(name)
         else:
             plan.apt = True
             if request.build == "dkms":
                 plan.optional.append(f"linux-headers-{name}")
-                told += ", and without headers none can be built"
-        plan.differs("disk", told, f"module for {name}", kernel["module"] or "none", plan.keep)
+                said += ", and without headers none can be built"
+        plan.differs("disk", said, f"module for {name}", kernel["module"] or "none", plan.keep)
 
 
 def settle(plan: Plan, request: Request, stage: str) -> list[str]:

@@ -72,10 +72,6 @@ class Sources:
     offline: str = ""
     notes: tuple[str, ...] = ()
 
-    def torch_uri(self, variant: str) -> str:
-        """Where the wheels of one build of PyTorch are, such as cpu or cu130."""
-        return self.torch.uri.replace("{variant}", variant)
-
 
 def resolve(table: Mapping[str, Any], request: Request, system: str, machine: str = "x86_64") -> Sources:
     """Return where a node with this system (`ubuntu-24.04`) and machine (as uname has it) takes things from."""

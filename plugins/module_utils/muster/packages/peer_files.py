@@ -58,7 +58,7 @@ def known_peers(known_hosts: str) -> frozenset[str]:
 
 
 def remote_command(folder: str, names: Collection[str]) -> str:
-    """What the peer is told: a line to know the beginning by, then an archive of the files that it has."""
+    """What the peer is sent: a line to know the beginning by, then an archive of the files that it has."""
     tar = ["tar", "--create", "--file=-", "--no-recursion", f"--directory={folder}", "--", *names]
     return f"printf '%s\\n' '' {BEGIN.decode().strip()} && exec {shlex.join(tar)}"
 

@@ -1,4 +1,4 @@
-"""A package repository as apt has to be told of it: its files, and whether a key is the one that it is signed with."""
+"""A package repository as apt has to know it: its files, and whether a key is the one that it is signed with."""
 
 from __future__ import annotations
 

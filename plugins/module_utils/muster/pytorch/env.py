@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check
+from ..verdict.commands import playbook
+from ..verdict.finding import evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..verdict.finding import Finding
 
 PYTORCH_WHEELS = "https://download.pytorch.org/whl"
 INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
@@ -353,142 +357,127 @@ def variant_of(cuda: str | None) -> str:
     return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
 
 
-FINDINGS = {
-    "torch.import": Entry(
-        "the environment that cluster_torchrun belongs to",
-        "PyTorch cannot be imported there (fail)",
-        "Let the role pytorch build it: ansible-playbook site.yml --tags pytorch",
-    ),
-    "torch.version": Entry(
-        "the version that torch tells",
-        "it is not cluster_torch_version (fail)",
-        "Let the role pytorch build it",
-    ),
-    "torch.variant": Entry(
-        "the CUDA that torch is built for",
-        "it is not pytorch_variant (fail)",
-        "Look which builds the index offers, and set pytorch_variant",
-    ),
-    "torch.packages": Entry(
-        "the packages in the environment",
-        "one of pytorch_packages is missing, or has another version (fail)",
-        "Let the role pytorch build it",
-    ),
-    "torch.backends": Entry(
-        "torch.distributed",
-        "gloo is missing, or nccl on a node with GPUs (fail)",
-        "Choose another build with pytorch_variant",
-    ),
-    "torch.devices": Entry(
-        "torch.cuda.device_count()",
-        "torch sees fewer GPUs than cluster_gpus (warn)",
-        "Look at the driver with nvidia-smi",
-    ),
-    "torch.nccl": Entry(
-        "the NCCL that is loaded with torch",
-        "its version cannot be told (unknown)",
-        "Let the role pytorch build the environment",
-    ),
-}
+IMPORTED = Check(
+    "torch.import",
+    reads="the environment that cluster_torchrun belongs to",
+    fires="PyTorch cannot be imported there (fail)",
+    fix=f"Let the role pytorch build it: {playbook('site.yml', tags='pytorch')}",
+)
+VERSION = Check(
+    "torch.version",
+    reads="the version that torch tells",
+    fires="it is not cluster_torch_version (fail)",
+    fix="Let the role pytorch build it",
+)
+VARIANT = Check(
+    "torch.variant",
+    reads="the CUDA that torch is built for",
+    fires="it is not pytorch_variant (fail)",
+    fix="Look which builds the index offers, and set pytorch_variant",
+)
+PACKAGES = Check(
+    "torch.packages",
+    reads="the packages in the environment",
+    fires="one of pytorch_packages is missing, or has another version (fail)",
+    fix="Let the role pytorch build it",
+)
+BACKENDS = Check(
+    "torch.backends",
+    reads="torch.distributed",
+    fires="gloo is missing, or nccl on a node with GPUs (fail)",
+    fix="Choose another build with pytorch_variant",
+)
+DEVICES = Check(
+    "torch.devices",
+    reads="torch.cuda.device_count()",
+    fires="torch sees fewer GPUs than cluster_gpus (warn)",
+    fix="Look at the driver with nvidia-smi",
+)
+NCCL = Check(
+    "torch.nccl",
+    reads="the NCCL that is loaded with torch",
+    fires="its version cannot be told (unknown)",
+    fix="Let the role pytorch build the environment",
+)
+REBUILD = "Let the role build it with pytorch_mode=manage, or put it right there yourself"
+MISFIT = "Its packages do not fit this node, or each other: see the trace among the findings"
 
 
-def judge(request: Request, look: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Findings (without their node) about one look; see muster_node.look_torch for what it holds."""
-    findings: list[dict[str, Any]] = []
-
-    def conclude(check: str, status: str, summary: str, **more: Any) -> None:
-        findings.append({"id": f"torch.{check}", "status": status, "summary": summary, **more})
-
-    rebuild = {"text": "Let the role build it with pytorch_mode=manage, or put it right there yourself"}
-    misfit = {"text": "Its packages do not fit this node, or each other: see the trace among the findings"}
+def judge(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]:
+    """Findings about one look; see muster_node.looks.torch for what it holds."""
     if look.get("error"):
-        conclude(
-            "import",
-            "fail",
-            f"PyTorch cannot be used: {look['error']}",
-            expected=f"{request.torch} can be imported",
-            evidence=[{"source": "import torch", "text": look.get("trace", "")}],
-            fix={"text": look["fix"]} if look.get("fix") else misfit if look.get("trace") else rebuild,
-        )
-        return findings
+        trace = look.get("trace", "")
+        return [
+            IMPORTED.fail(
+                node,
+                f"PyTorch cannot be used: {look['error']}",
+                look.get("fix") or (MISFIT if trace else REBUILD),
+                expected=f"{request.torch} can be imported",
+                evidence=evidence("import torch", trace),
+            )
+        ]
+    found = [judge_version(node, request, look), judge_variant(node, request, look)]
+    found += judge_packages(node, request, look)
+    if not look["imported"]:
+        why = "nothing changed, so torch was not imported; pytorch_full_look=true does it"
+        return [*found, BACKENDS.not_looked(node, why)]
+    return [*found, *judge_imported(node, request, look["torch"])]
 
-    torch = look["torch"]
-    version, variant = torch["version"], variant_of(torch["cuda"])
-    if same_version(public_version(version), public_version(request.torch.version)):
-        conclude("version", "pass", f"torch {version}", observed=version, expected=request.torch.version)
-    else:
-        conclude(
-            "version",
-            "fail",
-            f"torch is {version}, and {request.torch.version} is wanted",
-            observed=version,
-            expected=request.torch.version,
-            fix=rebuild,
-        )
-    fits = variant == request.variant or (request.variant == "cuda" and variant != "cpu")
-    conclude(
-        "variant",
-        "pass" if fits else "fail",
-        f"the build is for {variant}" + ("" if fits else f", and {request.variant} is wanted"),
-        observed=variant,
-        expected=request.variant,
-        **(
-            {}
-            if fits
-            else {"fix": {"text": "Look which builds the index or the folder offers, and set pytorch_variant"}}
-        ),
+
+def judge_version(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    version, wanted = look["torch"]["version"], request.torch.version
+    more = {"observed": version, "expected": wanted}
+    if same_version(public_version(version), public_version(wanted)):
+        return VERSION.passed(node, f"torch {version}", **more)
+    return VERSION.fail(node, f"torch is {version}, and {wanted} is wanted", REBUILD, **more)
+
+
+def judge_variant(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    variant = variant_of(look["torch"]["cuda"])
+    more = {"observed": variant, "expected": request.variant}
+    if variant == request.variant or (request.variant == "cuda" and variant != "cpu"):
+        return VARIANT.passed(node, f"the build is for {variant}", **more)
+    return VARIANT.fail(
+        node,
+        f"the build is for {variant}, and {request.variant} is wanted",
+        "Look which builds the index or the folder offers, and set pytorch_variant",
+        **more,
     )
-    unmet = [str(pin) for pin in request.requirements[1:] if not pin.met_by(look["packages"])]
+
+
+def judge_packages(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]:
+    unmet = ", ".join(str(pin) for pin in request.requirements[1:] if not pin.met_by(look["packages"]))
     have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in request.requirements[1:])
     if unmet:
-        conclude(
-            "packages",
-            "fail",
-            f"{', '.join(unmet)} is wanted, and it has {have}",
-            observed=have,
-            expected=", ".join(unmet),
-            fix=rebuild,
-        )
-    elif have:
-        conclude("packages", "pass", have, observed=have)
+        return [PACKAGES.fail(node, f"{unmet} is wanted, and it has {have}", REBUILD, observed=have, expected=unmet)]
+    return [PACKAGES.passed(node, have, observed=have)] if have else []
 
-    if not look["imported"]:
-        conclude(
-            "backends",
-            "skipped",
-            "nothing changed, so torch was not imported; pytorch_full_look=true does it",
-        )
-        return findings
+
+def judge_imported(node: str, request: Request, torch: Mapping[str, Any]) -> Iterator[Finding]:
+    """What only shows when torch is imported."""
     needed = {"gloo", "nccl"} if request.gpus else {"gloo"}
-    missing = ", ".join(sorted(needed - set(torch["backends"])))
     have = ", ".join(torch["backends"])
-    conclude(
-        "backends",
-        "fail" if missing else "pass",
-        f"this build has no {missing}" if missing else f"backends {have}",
-        observed=have,
-        expected=", ".join(sorted(needed)),
-        **({"fix": {"text": "Choose another build with pytorch_variant"}} if missing else {}),
-    )
+    more = {"observed": have, "expected": ", ".join(sorted(needed))}
+    missing = ", ".join(sorted(needed - set(torch["backends"])))
+    if missing:
+        yield BACKENDS.fail(node, f"this build has no {missing}", **more)
+    else:
+        yield BACKENDS.passed(node, f"backends {have}", **more)
     if request.gpus:
         seen = torch["device_count"]
-        conclude(
-            "devices",
-            "pass" if seen >= request.gpus else "warn",
-            f"torch sees {seen} of {request.gpus} GPUs",
-            observed=str(seen),
-            expected=str(request.gpus),
-            **({} if seen >= request.gpus else {"fix": {"text": "Look at the driver", "command": "nvidia-smi"}}),
-        )
+        said = f"torch sees {seen} of {request.gpus} GPUs"
+        more = {"observed": str(seen), "expected": str(request.gpus)}
+        if seen >= request.gpus:
+            yield DEVICES.passed(node, said, **more)
+        else:
+            yield DEVICES.warn(node, said, "Look at the driver", "nvidia-smi", **more)
     if "nccl" in torch["backends"]:
         nccl = torch["nccl"]
-        conclude(
-            "nccl",
-            "pass" if nccl["version"] else "unknown",
-            f"NCCL {nccl['version'] or 'of unknown version'} from {nccl['file'] or 'inside torch'}",
-            observed=nccl["version"] or "",
-        )
-    return findings
+        said = f"NCCL {nccl['version'] or 'of unknown version'} from {nccl['file'] or 'inside torch'}"
+        if nccl["version"]:
+            yield NCCL.passed(node, said, observed=nccl["version"])
+        else:
+            yield NCCL.unknown(node, said, "")
 
 
 def explain_pip(output: str, request: Request) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.families import place
 from ..verdict.words import few
 from .words import WORST, anchor, mark
 
@@ -15,13 +16,12 @@ if TYPE_CHECKING:
 
 COLUMNS = 30  # more checks than these are not shown one by one
 FOLDED_FROM = 12  # nodes; a smaller cluster is shown whole
-ORDER = ("launch", "smoke", "net", "versions", "gpu", "nvlink", "fabric_manager", "pci", "sw", "rdma", "eth")
 SIGNS = {"pass": "·", "warn": "!", "fail": "✕", "unknown": "?", "skipped": "-", "": ""}
 MEANINGS = {
     "pass": "as it should be",
     "warn": "slower, or breaks later",
     "fail": "a launch breaks or computes wrongly",
-    "unknown": "could not be told",
+    "unknown": "could not be known",
     "skipped": "not looked at, see below",
 }
 
@@ -119,7 +119,7 @@ def _columns(statuses: Mapping[tuple[str, str], str], most: int = COLUMNS) -> li
         else:
             columns.append(Column(family, (name,)))
     columns += [Column(family, tuple(names)) for family, names in together.items()]
-    return sorted(columns, key=lambda column: (_place(column.family)[0], column.family, len(column.names)))
+    return sorted(columns, key=lambda column: (place(column.family), len(column.names)))
 
 
 def _cell(
@@ -155,6 +155,5 @@ def _heads(columns: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
-def _place(identity: str) -> tuple[int, str, str]:
-    family = identity.partition(".")[0]
-    return (ORDER.index(family) if family in ORDER else len(ORDER), family, identity)
+def _place(identity: str) -> tuple[tuple[int, str], str]:
+    return place(identity), identity

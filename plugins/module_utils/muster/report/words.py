@@ -172,7 +172,9 @@ def _sorted(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:
-    return Finding(found["id"], mark(found["status"]), found["node"], found["summary"], fix=fix_with(**(found.get("fix") or {})))
+    return Finding(
+        found["id"], mark(found["status"]), found["node"], found["summary"], fix=fix_with(**(found.get("fix") or {}))
+    )
 
 
 def _first_line(text: str) -> str:

@@ -6,7 +6,7 @@ import ast
 import ipaddress
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 LABEL = "muster.sandbox"
 LABEL_CHECKOUT = "muster.checkout"
@@ -49,6 +49,15 @@ class Found:
     free_mb: int
 
 
+class Specification(TypedDict):
+    """Everything that, when it differs, means that a node has to be made anew."""
+
+    image: str
+    address: str
+    environment: dict[str, str]
+    volumes: list[str]
+
+
 @dataclass
 class Plan:
     """The steps from what was found to what is wanted."""
@@ -59,7 +68,7 @@ class Plan:
     remove_network: bool = False
     remove: dict[str, str] = field(default_factory=dict)
     start: list[str] = field(default_factory=list)
-    create: dict[str, dict[str, Any]] = field(default_factory=dict)
+    create: dict[str, Specification] = field(default_factory=dict)
 
     @property
     def removal(self) -> str:
@@ -77,8 +86,7 @@ def container_name(sandbox: str, node: str) -> str:
     return f"{sandbox}-{node}"
 
 
-def specification(wanted: Wanted, node: str) -> dict[str, Any]:
-    """Everything that, when it differs, means that a node has to be made anew."""
+def specification(wanted: Wanted, node: str) -> Specification:
     return {
         "image": wanted.image,
         "address": wanted.nodes[node],
@@ -139,12 +147,12 @@ def _subnet_holder(wanted: Wanted, found: Found) -> str:
     return ""
 
 
-def _why_not_kept(container: dict[str, Any], spec: dict[str, Any]) -> str:
+def _why_not_kept(container: dict[str, Any], spec: Specification) -> str:
     try:
         had = json.loads(labels(container).get(LABEL_SPEC, ""))
     except ValueError:
         return "it was made by another version"
-    differing = [key for key in spec if had.get(key) != spec[key]]
+    differing = [key for key, value in spec.items() if had.get(key) != value]
     # A folder more than is needed does no harm: pip's settings may come from the environment of one shell only.
     if "volumes" in differing and set(spec["volumes"]) <= set(had.get("volumes", [])):
         differing.remove("volumes")

@@ -60,6 +60,10 @@ class Check:
     def passed(self, node: str, summary: str, **more: Any) -> Finding:
         return Finding(self.id, "pass", node, summary, **more)
 
+    def not_looked(self, node: str, why: str) -> Finding:
+        """A skip where only findings are handed back."""
+        return Finding(self.id, "skipped", node, why)
+
     def skip(self, why: str, node: str = "") -> Skipped:
         """One entry of a verdict's coverage: this was not looked for, and why. node: where several are judged."""
         return Skipped(id=self.id, why=why, node=node) if node else Skipped(id=self.id, why=why)
@@ -77,6 +81,11 @@ class Judged(NamedTuple):
 
     findings: list[Finding]
     skipped: list[Skipped]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing stands against what was looked at."""
+        return all(finding.status == "pass" for finding in self.findings)
 
 
 def collect(said: Iterable[Said]) -> Judged:

@@ -177,6 +177,3 @@ def with_fix(finding: Finding, nodes: str = "") -> str:
     if finding.fix.get("command"):
         line += f": {finding.fix['command']}"
     return line
-
-
-told = as_lines

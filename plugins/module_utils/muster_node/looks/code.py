@@ -15,10 +15,10 @@ SECONDS = 3.0
 LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".venv", "venv")
 
 
-def look(paths: list[str]) -> dict[str, Any]:
+def look(code: list[str]) -> dict[str, Any]:
     """Return {path: {digest, files, why}}; no digest where there is nothing, or too much to be read for a look."""
     deadline = time.monotonic() + SECONDS
-    return {path: fingerprint(path, deadline) for path in paths}
+    return {path: fingerprint(path, deadline) for path in code}
 
 
 def fingerprint(path: str, deadline: float) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools.run import names, read, run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NET = "/sys/class/net"
 BONDING = "/proc/net/bonding"
@@ -61,7 +64,12 @@ def link(name: str) -> dict[str, Any]:
 
 
 def counters(name: str) -> dict[str, int]:
-    """Since the interface was made. Read twice, they tell what grows."""
+    """Since the interface was made. Read twice, they show what grows."""
     folder = f"{NET}/{name}/statistics"
     seen = {each: read(f"{folder}/{each}").text.strip() for each in names(folder)}
     return {each: int(value) for each, value in seen.items() if value.isdigit()}
+
+
+def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Read the counters once more, to be compared with the first look; by interface."""
+    return {name: counters(name) for name in seen["links"]}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..tools.run import read, run
+from .bus import BUS
+from .bus import look as look_at_bus
 from .holders import look as look_at_holders
 from .holders import process
-from .pci import BUS
-from .pci import look as look_at_bus
 
 QUESTIONS = {
     "query": ("-q", "-x"),

@@ -7,19 +7,23 @@ import pwd
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools.run import names, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LAUNCH_UNIT = re.compile(r"muster-launch-(\S+?)\.service")
 MARKS = ("MUSTER_LAUNCH_ID", "TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT")
 AGENT = re.compile(r"(^|/)torchrun$|^torch\.distributed\.(run|launch)$")
 
 
-def look() -> dict[str, Any]:
+def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
+    """listeners: the look at them. port: that of the rendezvous, of which is said who holds it."""
     boot = time.time() - float((read("/proc/uptime").text.split() or ["0"])[0])
     found = [seen for pid in filter(str.isdigit, names("/proc")) if (seen := process(int(pid), boot))]
-    return {"processes": found, "saw_all": os.geteuid() == 0}
+    return {"processes": found, "saw_all": os.geteuid() == 0, "port_holders": holders(listeners["ss"], port)}
 
 
 def process(pid: int, boot: float) -> dict[str, Any] | None:

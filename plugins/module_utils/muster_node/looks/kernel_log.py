@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tools.run import read, run
 
-# What a line must have in it to be brought back at all; muster/health/kernel_log.py tells what it means.
+# What a line must have in it to be brought back at all; muster/health/kernel_log.py says what it means.
 WORTH = re.compile(
     r"NVRM|nvidia-nvswitch|SXid|AER:|PCIe Bus Error|pcieport.*error|available PCIe bandwidth|insufficient power|"
     r"Killed process|oom-kill:|I/O error|Remounting filesystem|failing array|nvme .*(timeout|Disabling|reset)|"

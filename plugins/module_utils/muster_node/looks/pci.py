@@ -1,4 +1,4 @@
-"""What NVIDIA made on the bus, read from sysfs: that works without a driver, and cannot hang as nvidia-smi can."""
+"""How GPUs and RDMA adapters hang on the bus: the bridges above them, their links, and what the bridges redirect."""
 
 from __future__ import annotations
 
@@ -8,32 +8,71 @@ from typing import Any
 from ..tools.run import names, read
 
 BUS = "/sys/bus/pci/devices"
+GROUPS = "/sys/kernel/iommu_groups"
 NVIDIA = "0x10de"
-# Debian's pci.ids package, and others'.
-PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+DISPLAY = ("0x0300", "0x0302")
+RDMA = "/sys/class/infiniband"
+# Root alone reads more than the first 64 bytes of a device's configuration.
+CONFIGURATION = 4096
 
 
 def look() -> dict[str, Any]:
-    devices = {}
-    slots = names(BUS)
-    for slot in slots:
-        folder = f"{BUS}/{slot}"
-        if read(f"{folder}/vendor").text.strip() != NVIDIA:
-            continue
+    gpus = [
+        slot
+        for slot in names(BUS)
+        if read(f"{BUS}/{slot}/vendor").text.strip() == NVIDIA
+        and read(f"{BUS}/{slot}/class").text.strip().startswith(DISPLAY)
+    ]
+    adapters = {}
+    for name in names(RDMA):
         try:
-            driver = Path(f"{folder}/driver").readlink().name
+            adapters[name] = Path(f"{RDMA}/{name}/device").resolve(strict=True).name
         except OSError:
-            driver = ""
-        devices[slot] = {
-            "device": read(f"{folder}/device").text.strip(),
-            "class": read(f"{folder}/class").text.strip(),
-            "driver": driver,
-        }
-    catalogue = next((text for path in PCI_IDS if devices and (text := read(path).text)), "")
+            continue
+    ends = [*gpus, *adapters.values()]
+    above = {slot: bridges(slot) for slot in ends if Path(BUS, slot).exists()}
     return {
-        "devices": devices,
-        "why": "" if slots else f"{BUS} is empty or cannot be read",
-        "catalogue": catalogue,
-        "driver_version": read("/proc/driver/nvidia/version").text,
-        "modules": read("/proc/modules").text,
+        "gpus": gpus,
+        "adapters": adapters,
+        "above": above,
+        "devices": {slot: device(slot) for slot in sorted({*above, *(one for each in above.values() for one in each)})},
+        "groups": {slot: group(slot) for slot in gpus},
+        "iommus": names("/sys/class/iommu"),
+        "command_line": read("/proc/cmdline").text.strip(),
     }
+
+
+def bridges(slot: str) -> list[str]:
+    """Return the bridges above a device, from the root on: sysfs nests its folders as the bus nests its devices."""
+    parts = Path(BUS, slot).resolve().parts
+    return [part for part in parts[:-1] if part.count(":") == 2 and Path(BUS, part).exists()]
+
+
+def device(slot: str) -> dict[str, Any]:
+    folder = f"{BUS}/{slot}"
+    keys = (
+        "current_link_speed",
+        "current_link_width",
+        "max_link_speed",
+        "max_link_width",
+        "numa_node",
+        "class",
+        "vendor",
+    )
+    said = {key: read(f"{folder}/{key}").text.strip() for key in keys}
+    errors = {kind: read(f"{folder}/aer_dev_{kind}").text for kind in ("correctable", "nonfatal", "fatal")}
+    try:
+        with Path(folder, "config").open("rb") as stream:
+            configuration = stream.read(CONFIGURATION)
+    except OSError:
+        configuration = b""
+    return {**said, "errors": errors, "configuration": configuration.hex()}
+
+
+def group(slot: str) -> str:
+    """Return how the IOMMU treats the device: identity, DMA, DMA-FQ, or nothing where it is not behind one."""
+    try:
+        number = Path(f"{BUS}/{slot}/iommu_group").resolve(strict=True).name
+    except OSError:
+        return ""
+    return read(f"{GROUPS}/{number}/type").text.strip()

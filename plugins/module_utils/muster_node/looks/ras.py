@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HOST, PORT = "localhost", 28028
 # It gathers from every process of the job, and gives the ones that do not answer 5 s.
@@ -12,9 +15,9 @@ SECONDS = 7.0
 MOST_CHARACTERS = 200_000
 
 
-def look(listeners: str) -> dict[str, Any]:
-    """Ask only where somebody listens there; listeners: what ss printed. {asked, why, text}."""
-    if f":{PORT} " not in listeners:
+def look(listeners: Mapping[str, str]) -> dict[str, Any]:
+    """Ask only where somebody listens there; listeners: the look at them. {asked, why, text}."""
+    if f":{PORT} " not in listeners["ss"]:
         return {"asked": False, "why": "", "text": ""}
     deadline = time.monotonic() + SECONDS
     text = b""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools.run import names, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEVICES = "/sys/class/infiniband"
 # The first ones are what an address or two make; a port can have 256.
@@ -64,10 +67,10 @@ def counters(folder: str) -> dict[str, int]:
     return found
 
 
-def all_counters() -> dict[str, dict[str, int]]:
-    """By "device/port": to be compared with an earlier look."""
+def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Read the counters once more, to be compared with the first look; by "device/port"."""
     return {
         f"{name}/{number}": counters(f"{DEVICES}/{name}/ports/{number}")
-        for name in names(DEVICES)
-        for number in names(f"{DEVICES}/{name}/ports")
+        for name, device in seen["devices"].items()
+        for number in device["ports"]
     }

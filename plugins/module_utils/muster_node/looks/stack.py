@@ -105,12 +105,12 @@ def _kernel(kernel: str) -> dict[str, Any]:
     """Look which module the kernel would load, and whether one could be built for it."""
     module = run("modinfo", "-k", kernel, *MODULES)
     return {
-        # It ends with 1 when one of the names is not there, and tells the rest.
+        # It ends with 1 when one of the names is not there, and names the rest.
         "modinfo": module.text,
         "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
         "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
         "initramfs": _time(Path(f"/boot/initrd.img-{kernel}"), "st_mtime"),
-        # dpkg keeps the time at which the package was built as that of the file: the inode tells when it came here.
+        # dpkg keeps the time at which the package was built as that of the file: the inode says when it came here.
         "installed": _time(Path(f"/boot/vmlinuz-{kernel}"), "st_ctime"),
     }
 
@@ -125,8 +125,8 @@ def _time(path: Path, which: str) -> float | None:
 def _evidence() -> dict[str, str]:
     """Look why a driver that is installed is not loaded."""
     lines = run("journalctl", "-k", "-b", "-o", "cat", "--no-pager", "-n", "5000").text.splitlines()
-    told = [line for line in lines if any(word in line.lower() for word in ("nvrm", "nvidia", "nouveau"))]
-    return {"kernel_log": "\n".join(told[-MOST_LINES:]), "dkms": run("dkms", "status").text}
+    said = [line for line in lines if any(word in line.lower() for word in ("nvrm", "nvidia", "nouveau"))]
+    return {"kernel_log": "\n".join(said[-MOST_LINES:]), "dkms": run("dkms", "status").text}
 
 
 def _file(path: Path) -> dict[str, Any]:

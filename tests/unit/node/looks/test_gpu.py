@@ -51,7 +51,7 @@ def test_the_four_answers_are_put_together(looked: Any) -> None:
     assert seen["topology"]["between"]["GPU0"]["GPU7"] == "NV18"
 
 
-def test_a_program_that_hangs_is_told_of_and_not_waited_for(looked: Any) -> None:
+def test_a_program_that_hangs_is_reported_and_not_waited_for(looked: Any) -> None:
     began = time.monotonic()
     seen = looked("#!/bin/sh\nexec sleep 60\n", 1.0)
     assert time.monotonic() - began < 3, "four questions, asked side by side"

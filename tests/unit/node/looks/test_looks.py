@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases import load_cases
-from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS, SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
@@ -27,12 +27,12 @@ KERNEL_LINES = [
 
 
 def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
-    patterns = [sign.pattern for sign in SIGNS] + [XID, SXID, LOADED, LINK_LOST, NFS]
+    patterns = [sign.pattern for sign in SIGNS] + [XID_LINE, SXID_LINE, LOADED, LINK_LOST, NFS_LINE]
     meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
     assert len(meant) > 30
     assert [text for text in meant if not kernel_log.WORTH.search(text)] == []
     # And every sign is in some case.
-    assert [sign.id for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
+    assert [sign.summary for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
 
 
 def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
@@ -161,7 +161,7 @@ def test_a_rank_that_hangs_is_named() -> None:
     assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
 
 
-def test_who_holds_a_port_is_told_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
@@ -190,12 +190,12 @@ def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, thread
 
 
 def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ras.look("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*") == {"asked": False, "why": "", "text": ""}
+    assert ras.look({"ss": "tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*"}) == {"asked": False, "why": "", "text": ""}
     listener, thread = a_server(b"Job summary\n===========\n")
     port = listener.getsockname()[1]
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     thread.join(5)
     listener.close()
     assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
@@ -207,7 +207,7 @@ def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
     monkeypatch.setattr(ras, "SECONDS", 0.3)
-    seen = ras.look(f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*")
+    seen = ras.look({"ss": f"tcp LISTEN 0 128 127.0.0.1:{port} 0.0.0.0:*"})
     listener.close()
     assert seen["asked"]
     assert seen["why"]
@@ -227,7 +227,7 @@ cuda = types.SimpleNamespace(
 DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
 
 
-def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path: Path) -> None:
     """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     site = next((tmp_path / "env/lib").glob("python*/site-packages"))

@@ -1,0 +1,34 @@
+"""Judges on the controller what was looked at on the node; documented in library/nccl_health.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from muster.health.node import judge_looks
+from muster_controller.documentation import argument_spec
+from muster_node.tools.packed import unpack
+
+
+class ActionModule(ActionBase):
+    """What was looked at is not kept: the facts hold what matters of it, without secrets."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, request = self.validate_argument_spec(argument_spec("nccl_health"))
+        result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
+        if "looks" in result:
+            try:
+                looks = unpack(result.pop("looks"))
+            except ValueError as error:
+                raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
+            result.update(judge_looks(looks, request))
+        return result

@@ -1,0 +1,34 @@
+"""The code that jobs run, which health_code names: whether it is there, and on every node the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from ..verdict.finding import Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+
+MISSING = Check(
+    "job.code.missing",
+    reads="the paths in health_code",
+    fires="fail: one is not there on this node",
+    fix="Copy it to the same path on every node",
+)
+CHECKS = (MISSING,)
+LOOKS = ("code",)
+
+
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    if not facts["code"]:
+        yield MISSING.skip("health_code names no code")
+    for path, seen in facts["code"].items():
+        if seen["digest"]:
+            continue
+        if seen["why"] == "it is not there":
+            yield MISSING.fail(request["node"], f"{path} (health_code) is not there")
+        else:
+            yield Skipped(id="versions.code", why=f"{path}: {seen['why']}")

@@ -1,0 +1,1 @@
+"""The steps from bare machines to a verified launch, in their order."""

@@ -1,0 +1,134 @@
+"""Commands for people to type.
+
+What decides knows neither where the user is nor which inventory this run was given. It writes a command in a plain
+form, with the functions here; where text leaves for people, on the screen or in an artifact, `Terminal` makes of it
+what can be typed as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
+# Only what the functions below write, and never what has its inventory already.
+COMMAND = re.compile(
+    rf"""(?<![\w./-])(?:
+    ansible-playbook\ (?P<again>\.\.\.)(?=\ -e\ )
+    | ansible-playbook\ (?P<books>{_BOOK}(?:\ {_BOOK})*)(?!\w|\ -i\ |\ {_BOOK})
+    | ansible\ (?P<node>'[^']+'|[^\s']+)(?=\ (?:--become\ )?-m\ ansible\.builtin\.(?:command|ping)\b)
+    | python\ (?P<tool>script/[a-z_]+\.py)
+    )""",
+    re.VERBOSE,
+)
+
+
+def playbook(path: str, tags: str = "", **variables: object) -> str:
+    """path: from the project's folder, such as site.yml or playbooks/health.yml. variables: as -e takes them."""
+    return shlex.join(["ansible-playbook", path, *(["--tags", tags] if tags else []), *_extra(variables)])
+
+
+def again(**variables: object) -> str:
+    """The command of this very run, with more variables."""
+    return shlex.join(["ansible-playbook", "...", *_extra(variables)])
+
+
+def _extra(variables: Mapping[str, object]) -> Iterator[str]:
+    for name, value in variables.items():
+        yield from ("-e", f"{name}={value}")
+
+
+def on_node(node: str, command: str, *, become: bool = False) -> str:
+    """Run a command on a node, or on each node of a group."""
+    return shlex.join(
+        ["ansible", node, *(["--become"] if become else []), "-m", "ansible.builtin.command", "-a", command]
+    )
+
+
+def ping(node: str) -> str:
+    """Log in on a node, and show how."""
+    return shlex.join(["ansible", node, "-m", "ansible.builtin.ping", "-vvv"])
+
+
+def tool(name: str) -> str:
+    """One of the Python programs in script/, which need the packages of the project's environment."""
+    return f"python script/{name}"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where commands are typed.
+
+    prefix: what stands before the programs of Ansible's environment, such as .venv/bin/; nothing where the PATH leads
+    to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
+    books, options: the playbooks of the run, and what was typed behind its inventories.
+    """
+
+    prefix: str = ""
+    inventories: tuple[str, ...] = ()
+    folder: str = ""
+    books: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def program(self, name: str) -> str:
+        return shlex.quote(f"{self.prefix}{name}")
+
+    @property
+    def inventory_arguments(self) -> str:
+        return "".join(f" -i {shlex.quote(inventory)}" for inventory in self.inventories)
+
+    @property
+    def command(self) -> str:
+        """What was typed to start this run."""
+        options = "".join(f" {shlex.quote(option)}" for option in self.options)
+        return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
+
+    def text(self, text: str, quoted: Iterable[str] = ()) -> str:
+        """The text with its commands as they are typed here. quoted: what in it a node said, which stays as it is."""
+        said = [re.escape(part) for part in sorted(quoted, key=len, reverse=True) if COMMAND.search(part)]
+        if not said:
+            return COMMAND.sub(self._typed, text)
+        parts = re.split(f"({'|'.join(said)})", text)
+        return "".join(part if number % 2 else COMMAND.sub(self._typed, part) for number, part in enumerate(parts))
+
+    def shapes(self, value: Any) -> Any:
+        """The value with the commands of all findings and verdicts in it as they are typed here, and nothing else."""
+        if isinstance(value, (list, tuple)):
+            return [self.shapes(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        shape = {key: self.shapes(one) for key, one in value.items()}
+        if "summary" in value and ("fix" in value or "coverage" in value):
+            shape["summary"] = self.text(str(value["summary"]), quotes(value))
+        if "summary" in value and isinstance(value.get("fix"), dict):
+            shape["fix"] = {key: self.text(str(one)) for key, one in value["fix"].items()}
+        return shape
+
+    def _typed(self, command: re.Match[str]) -> str:
+        if command["again"]:
+            return self.command if self.books else command[0]
+        if command["books"]:
+            books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
+            return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"
+        if command["node"]:
+            return f"{self.program('ansible')} {command['node']}{self.inventory_arguments}"
+        return f"{self.program('python')} {shlex.quote(self.folder + command['tool'])}"
+
+
+def quotes(value: Any) -> Iterator[str]:
+    """The texts of nodes that findings in a value give as their evidence."""
+    if isinstance(value, dict):
+        for proof in value.get("evidence") or ():
+            if isinstance(proof, dict):
+                yield str(proof.get("text", ""))
+        for name, one in value.items():
+            if name != "evidence":
+                yield from quotes(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from quotes(one)

@@ -1,0 +1,39 @@
+"""What NVIDIA made on the bus, read from sysfs: that works without a driver, and cannot hang as nvidia-smi can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..tools.run import names, read
+
+BUS = "/sys/bus/pci/devices"
+NVIDIA = "0x10de"
+# Debian's pci.ids package, and others'.
+PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+
+
+def look() -> dict[str, Any]:
+    devices = {}
+    slots = names(BUS)
+    for slot in slots:
+        folder = f"{BUS}/{slot}"
+        if read(f"{folder}/vendor").text.strip() != NVIDIA:
+            continue
+        try:
+            driver = Path(f"{folder}/driver").readlink().name
+        except OSError:
+            driver = ""
+        devices[slot] = {
+            "device": read(f"{folder}/device").text.strip(),
+            "class": read(f"{folder}/class").text.strip(),
+            "driver": driver,
+        }
+    catalogue = next((text for path in PCI_IDS if devices and (text := read(path).text)), "")
+    return {
+        "devices": devices,
+        "why": "" if slots else f"{BUS} is empty or cannot be read",
+        "catalogue": catalogue,
+        "driver_version": read("/proc/driver/nvidia/version").text,
+        "modules": read("/proc/modules").text,
+    }

@@ -1,0 +1,50 @@
+"""The looks that a node's health is judged from. Written by script/subjects.py from what the judges read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import (
+    clock,
+    code,
+    collective,
+    disk,
+    ethernet,
+    gpu,
+    host,
+    jobs,
+    kernel_log,
+    listeners,
+    pci,
+    published,
+    ras,
+    rdma,
+    services,
+    system,
+    unit,
+    users,
+)
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LOOKS: dict[str, ModuleType] = {
+    "clock": clock,
+    "code": code,
+    "collective": collective,
+    "disk": disk,
+    "ethernet": ethernet,
+    "gpu": gpu,
+    "host": host,
+    "jobs": jobs,
+    "kernel_log": kernel_log,
+    "listeners": listeners,
+    "pci": pci,
+    "published": published,
+    "ras": ras,
+    "rdma": rdma,
+    "services": services,
+    "system": system,
+    "unit": unit,
+    "users": users,
+}

@@ -1,0 +1,69 @@
+"""The command line of this run, as it may be kept and can be typed again: without its secrets.
+
+Each function takes the options as Ansible has them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.inventory.secrets import is_secret
+from muster.verdict.masking import MASK, SECRET_NAME, masked_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def inventories(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each -i; one with a comma is a list of hosts."""
+    return tuple(source if "," in source else short(source) for source in options.get("inventory") or ())
+
+
+def short(path: str) -> str:
+    """The path from here, where it lies below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def tags_of(options: Mapping[str, Any]) -> list[str]:
+    return [tag for tag in options.get("tags") or () if tag != "all"]
+
+
+def other_options(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What was typed behind the inventory, as far as it says what the run was about."""
+    words = ["--tags", ",".join(tags)] if (tags := tags_of(options)) else []
+    words += ["--limit", str(options["subset"])] if options.get("subset") else []
+    words += ["--check"] if options.get("check") else []
+    return (*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word))))
+
+
+def extra_word(word: str) -> list[str]:
+    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
+    if word.startswith("@"):
+        return ["-e", f"@{short(word[1:])}"]
+    try:
+        given = json.loads(word) if word.startswith("{") else dict(pair.split("=", 1) for pair in shlex.split(word))
+    except ValueError:
+        return []
+    return [] if MASK in json.dumps(shown("", given)) else ["-e", word]
+
+
+def shown(name: str, value: Any) -> Any:
+    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
+    if isinstance(value, bool) or value is None:
+        return value
+    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
+    if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
+        return MASK
+    if isinstance(value, dict):
+        return {str(key): shown(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(name, entry) for entry in value]
+    if isinstance(value, (int, float)):
+        return value
+    text = re.sub(r"\s+", " ", str(value))
+    return MASK if is_secret(name, text) else masked_url(text)[:200]

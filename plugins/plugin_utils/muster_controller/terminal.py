@@ -1,0 +1,51 @@
+"""Where the commands that this run prints are typed; see muster.verdict.commands."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import context
+
+from muster.verdict.commands import COMMAND, Terminal, quotes
+
+from .command_line import inventories, other_options, short
+from .variables import project_root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Parts of a result in which a node's programs speak for themselves.
+OUTPUT = ("stdout", "stderr")
+
+
+def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
+    """The terminal that this run was started from. options: the command line's, where they are not Ansible's own."""
+    given = context.CLIARGS if options is None else options
+    return Terminal(
+        prefix=_prefix(),
+        inventories=inventories(given),
+        folder="" if Path.cwd() == project_root() else f"{short(str(project_root()))}/",
+        books=tuple(short(str(book)) for book in given.get("args") or ()),
+        options=other_options(given),
+    )
+
+
+def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
+    """The text of a result with its commands as they can be typed; what the result quotes of nodes stays as it is."""
+    if not COMMAND.search(text):
+        return text
+    said = result or {}
+    return terminal().text(text, [*quotes(said), *(str(said[name]) for name in OUTPUT if said.get(name))])
+
+
+def _prefix() -> str:
+    program = Path(sys.argv[0]).absolute()
+    if not program.name.startswith("ansible"):
+        program = Path(sys.executable).with_name("ansible-playbook")  # started as a module, or within a test
+    found = shutil.which("ansible-playbook")
+    if found and Path(found).parent.resolve() == program.parent.resolve():
+        return ""
+    return f"{short(str(program.parent))}/" if program.exists() else ""

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Write the table of steps into README.md, from muster/road/steps.py.
+
+Run it with .venv/bin/python after a change there; a test holds README.md equal to what this prints with --show.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "README.md"
+HEAD = "| step | does |\n|---|---|\n"
+
+
+def readme() -> str:
+    """Return the text of README.md with the table of today's steps. Raises ValueError where it has no such table."""
+    sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+    steps = importlib.import_module("muster.road.steps").STEPS
+    rows = "".join(f"| `{step.tag}` | {step.does} |\n" for step in steps if step.does)
+    before, head, after = TARGET.read_text().partition(HEAD)
+    if not head:
+        raise ValueError(f"{TARGET.name} has no table that begins with {HEAD.splitlines()[0]}")
+    return before + head + rows + re.sub(r"\A(\|.*\n)*", "", after)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--show"]:
+        sys.stdout.write(readme())
+    else:
+        TARGET.write_text(readme())

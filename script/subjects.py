@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Write plugins/module_utils/muster_node/looks/subjects.py: the looks that a node's health is judged from.
+
+They come from the LOOKS of the files in muster/health. Ansible brings to a node only what is imported by name: hence a
+list. Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UTILS = ROOT / "plugins/module_utils"
+TARGET = UTILS / "muster_node/looks/subjects.py"
+TEXT = '''\
+"""The looks that a node's health is judged from. Written by script/subjects.py from what the judges read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import (
+{imports}
+)
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LOOKS: dict[str, ModuleType] = {{
+{entries}
+}}
+'''
+
+
+def listing() -> str:
+    """Return the text of the file."""
+    sys.path.insert(0, str(UTILS))
+    common = importlib.import_module("muster.health.facts").LOOKS
+    subjects = importlib.import_module("muster.health.subjects").subjects()
+    names = sorted({*common, *(look for subject in subjects.values() for look in subject.LOOKS)})
+    return TEXT.format(
+        imports="\n".join(f"    {name}," for name in names),
+        entries="\n".join(f'    "{name}": {name},' for name in names),
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--show"]:
+        sys.stdout.write(listing())
+    else:
+        TARGET.write_text(listing())

@@ -1,0 +1,60 @@
+"""The table of versions names where it is from, and what is derived from it is what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).parents[3]
+TABLE = yaml.safe_load((PROJECT / "roles/gpu_stack/files/versions.yml").read_text())
+# The sections whose rows lie deeper than the others'.
+DEEPER = (TABLE["cuda"]["floor"], TABLE["cuda"]["native"], TABLE["packages"]["nccl"])
+
+
+def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every row of the table, with its name."""
+    plain = ("architectures", "nvlink_rates", "gpus", "branches", "systems", "torch", "older_torch")
+    for section in (*(TABLE[name] for name in plain), *DEEPER):
+        yield from section.items()
+    for name, row in TABLE["gpus"].items():
+        yield from ((f"a board of {name}", board) for board in row.get("boards", []))
+    for name, builds in TABLE["builds"].items():
+        yield from ((name, build) for build in builds)
+    yield from ((name, row) for name, row in TABLE["packages"].items() if name != "nccl")
+
+
+def test_every_row_names_its_sources() -> None:
+    used = set()
+    for name, row in rows():
+        sources = [row["source"]] if isinstance(row["source"], str) else row["source"]
+        assert sources, name
+        assert set(sources) <= set(TABLE["sources"]), name
+        used |= set(sources)
+    assert used == set(TABLE["sources"])
+
+
+def test_what_is_derived_is_up_to_date() -> None:
+    wanted = subprocess.run(
+        [sys.executable, PROJECT / "script/known.py", "--show"], check=True, capture_output=True, text=True
+    )
+    derived = (PROJECT / "plugins/module_utils/muster/known/rows.py").read_text()
+    assert derived == wanted.stdout, "run .venv/bin/python script/known.py"
+
+
+def test_every_gpu_has_a_capability_of_an_architecture() -> None:
+    known = {capability for row in TABLE["architectures"].values() for capability in row["capabilities"]}
+    assert {row["capability"] for row in TABLE["gpus"].values()} == known - {"5.0"}
+
+
+def test_a_release_is_known_once() -> None:
+    older = [release for row in TABLE["older_torch"].values() for release in row["releases"]]
+    patches = [release for row in TABLE["torch"].values() for release in row.get("patches", [])]
+    releases = [*older, *patches, *TABLE["torch"]]
+    assert len(releases) == len(set(releases))

@@ -1,0 +1,95 @@
+"""A subject has one name: that of its look on the node, of its facts, and of its judge on the controller."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.health.node import judge_looks
+from muster.health.subjects import has_facts, subjects
+from muster.launch.unit import unit_properties
+from muster_node.looks.health import OPTIONS, look
+from muster_node.looks.subjects import LOOKS
+from muster_node.tools.packed import pack, unpack
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ON_NODES = sorted((ROOT / "plugins/module_utils/muster_node").rglob("*.py"))
+
+
+def test_what_is_looked_at_is_what_is_judged() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "script/subjects.py", "--show"], check=True, capture_output=True, text=True
+    )
+    path = ROOT / "plugins/module_utils/muster_node/looks/subjects.py"
+    assert path.read_text() == done.stdout, "run .venv/bin/python script/subjects.py"
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_a_look_has_the_name_of_its_judge(name: str) -> None:
+    path = ROOT / f"plugins/module_utils/muster_node/looks/{name}.py"
+    assert path.exists() == (name in subjects()[name].LOOKS)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, by its whole name."""
+    room = path.relative_to(ROOT / "plugins/module_utils").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield ".".join(
+                [*room[: len(room) + 1 - node.level], node.module or ""] if node.level else [node.module or ""]
+            )
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+@pytest.mark.parametrize("path", ON_NODES, ids=[path.stem for path in ON_NODES])
+def test_what_runs_on_nodes_brings_no_judge_along(path: Path) -> None:
+    assert not [name for name in imported(path) if name.partition(".")[0] == "muster"]
+
+
+def test_nccl_health_brings_looks_to_a_node_and_no_judge() -> None:
+    names = [
+        node.module or ""
+        for node in ast.walk(ast.parse((ROOT / "library/nccl_health.py").read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    own = [name.removeprefix("ansible.module_utils.") for name in names if ".muster" in name]
+    assert [name for name in own if not name.startswith("muster_node.")] == ["muster.launch.unit"]
+
+
+def request() -> dict[str, Any]:
+    given = {
+        "node": "node1",
+        "user": "nobody-of-this-name",
+        "address": "127.0.0.1",
+        "torchrun": "/nowhere/bin/torchrun",
+    }
+    return {**{name: option.get("default") for name, option in OPTIONS.items()}, **given}
+
+
+def test_this_machine_is_looked_at_and_judged() -> None:
+    """As a stranger's: what is not there is said, and all of it fits into JSON."""
+    looks = look(request(), unit_properties("root", "/", 5))
+    assert set(looks) == {*LOOKS, "later"}
+    assert looks["collective"]["skipped"] == "it was not asked for (health_collective)"
+    verdict = judge_looks(unpack(pack(looks)), request())
+    assert "job.user.missing" in [finding["id"] for finding in verdict["findings"]]
+    assert {name for name in subjects() if has_facts(name)} <= set(verdict["facts"])
+    assert json.loads(json.dumps(verdict)) == verdict
+
+
+def test_what_was_not_looked_at_is_skipped_and_not_passed() -> None:
+    looks = look(request(), unit_properties("root", "/", 5))
+    del looks["ras"]
+    coverage = judge_looks(looks, request())["verdict"]["coverage"]
+    assert {"id": "job.ras", "why": "it was not looked at"} in coverage["skipped"]
+    assert "job.ras" not in coverage["ran"]

@@ -1,0 +1,75 @@
+"""site.yml, the playbooks, the roles and README have the steps that are declared, in their order."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from muster.road.steps import STEPS
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.road.steps import Step
+
+# A role that belongs to no step: the sandbox is made before there is a cluster.
+OF_NO_STEP = {"sandbox"}
+
+
+def test_site_yml_takes_the_steps_in_their_order() -> None:
+    plays = yaml.safe_load((ROOT / "site.yml").read_text())
+    assert [(play["name"], play["ansible.builtin.import_playbook"]) for play in plays] == [
+        (step.name, step.playbook) for step in STEPS
+    ]
+
+
+def test_every_role_belongs_to_one_step() -> None:
+    roles = [role for step in STEPS for role in step.roles]
+    assert len(roles) == len(set(roles))
+    assert {path.name for path in (ROOT / "roles").iterdir()} - OF_NO_STEP == set(roles)
+
+
+def roles_named(tasks: Any) -> Iterator[str]:
+    """Every role that a playbook names, wherever it stands in it; not one that a variable names."""
+    if isinstance(tasks, list):
+        for task in tasks:
+            yield from roles_named(task)
+    elif isinstance(tasks, dict):
+        for key, value in tasks.items():
+            if key == "role" or key.endswith(("include_role", "import_role")):
+                name = value if isinstance(value, str) else value["name"]
+                yield from [] if "{{" in name else [name]
+            else:
+                yield from roles_named(value)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
+def test_a_steps_playbook_has_its_tag_and_brings_its_roles(step: Step) -> None:
+    plays = yaml.safe_load((ROOT / step.playbook).read_text())
+    own = [play for play in plays if "hosts" in play]
+    assert {play["name"] for play in own} <= {step.name, "Validate the inventory"}
+    # The inventory is judged whatever is asked for.
+    assert all(play["tags"] in ([step.tag], "always") for play in own)
+    earlier = {role for one in STEPS[: STEPS.index(step) + 1] for role in one.roles}
+    assert set(roles_named(plays)) <= earlier
+
+
+@pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
+def test_what_nodes_agree_on_are_options_of_the_steps_roles(step: Step) -> None:
+    options: set[str] = set()
+    for role in step.roles:
+        specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+        options |= set(next(iter(specs.values())).get("options", {}))
+    assert set(step.agree) <= options
+
+
+def test_readme_has_the_steps() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "script/road.py", "--show"], check=True, capture_output=True, text=True
+    )
+    assert (ROOT / "README.md").read_text() == done.stdout, "run .venv/bin/python script/road.py"

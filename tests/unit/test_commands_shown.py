@@ -1,0 +1,272 @@
+"""Every command that code, docs and comments of playbooks show can be typed: each is checked, or it is said why not.
+
+Of the code: each call of the functions in muster.verdict.commands, and each literal command beside them, which only
+YAML may hold. Of the docs: blocks of commands, and commands in backticks.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import yaml
+from ansible.cli.adhoc import AdHocCLI
+from ansible.cli.playbook import PlaybookCLI
+
+from muster.verdict import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+CODE = sorted(path for room in ("plugins", "library", "script") for path in (ROOT / room).rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+YAML = sorted([ROOT / "site.yml", *(ROOT / "playbooks").glob("*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml")])
+# What the docs put for what is the reader's own.
+PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
+# Programs that our commands run on nodes, and what brings them there: not this machine's to check.
+ON_NODES = {
+    "chronyc": "chrony, which the baseline installs",
+    "grep": "every Ubuntu and Debian",
+    "ip": "iproute2, of every Ubuntu and Debian server",
+    "ping": "iputils-ping, of every Ubuntu and Debian server",
+    "ss": "iproute2, of every Ubuntu and Debian server",
+    "tc": "iproute2, of every Ubuntu and Debian server",
+    "tracepath": "iputils-tracepath, of Ubuntu servers",
+}
+# Variables of -e that no role declares, and who reads them.
+OF_PLAYBOOKS = {
+    "report_run": "playbooks/report.yml",
+    "trust_confirmed": "playbooks/trust.yml",
+    "trust_replace": "playbooks/trust.yml",
+}
+UNCHECKED = {
+    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py 2 4 8 16": (
+        "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
+    ),
+}
+
+
+class Shown(NamedTuple):
+    """A command, and where it is shown."""
+
+    where: str
+    command: str
+
+
+def constants(call: ast.Call) -> str:
+    """The plain form of a call's command; X stands for what only a run knows."""
+    positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
+    named = {str(word.arg): word.value.value if isinstance(word.value, ast.Constant) else "X" for word in call.keywords}
+    assert isinstance(call.func, ast.Name)
+    written: str = getattr(commands, call.func.id)(*positional, **named)
+    return written
+
+
+def shape_of(value: ast.expr) -> str:
+    """The text of an f-string with X in its places."""
+    if isinstance(value, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in value.values)
+    return "X"
+
+
+def calls() -> Iterator[Shown]:
+    for path in CODE:
+        tree = ast.parse(path.read_text())
+        imported = {
+            name.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("verdict.commands")
+            for name in node.names
+        } & {"playbook", "again", "on_node", "ping", "tool"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported:
+                yield Shown(f"{path.relative_to(ROOT)}:{node.lineno}", constants(node))
+
+
+def in_yaml() -> Iterator[Shown]:
+    """Commands in the texts and in the comments of playbooks and roles."""
+    for path in YAML:
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if found := re.search(r"(?:(?<=\s)\.venv/bin/)?(?<![\w/.-])ansible-playbook \S+\.yml.*", line):
+                yield Shown(f"{path.relative_to(ROOT)}:{number}", found[0])
+
+
+def in_pages() -> Iterator[Shown]:
+    fence = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+    for path in PAGES:
+        name, text = str(path.relative_to(ROOT)), path.read_text()
+        for block in fence.findall(text):
+            for line in block.replace("\\\n", " ").splitlines():
+                if found := re.search(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv/bin/|script/)\S+.*)", line):
+                    yield Shown(name, found[1])
+        for inline in re.findall(r"`([^`]+)`", fence.sub("", text)):
+            if re.match(r"(ansible(-playbook)? |script/|\.venv/bin/)", inline):
+                yield Shown(name, " ".join(inline.split()))
+
+
+def words_of(command: str) -> list[str]:
+    for placeholder, value in PLACEHOLDERS.items():
+        command = command.replace(placeholder, value)
+    return shlex.split(command, comments=True)
+
+
+@cache
+def declared() -> frozenset[str]:
+    """Every option of every role."""
+    return frozenset(
+        name
+        for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
+        for spec in yaml.safe_load(path.read_text())["argument_specs"].values()
+        for name in spec.get("options", {})
+    )
+
+
+@cache
+def known_tags() -> frozenset[str]:
+    """The tags that Ansible itself finds in site.yml."""
+    done = subprocess.run(
+        [str(BIN / "ansible-playbook"), "site.yml", "-i", "inventory/sandbox", "--list-tags"],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return frozenset(tag.strip() for tags in re.findall(r"TAGS: \[([^]]*)\]", done.stdout) for tag in tags.split(","))
+
+
+def check_playbook(words: list[str], *, typed: bool) -> None:
+    cli = PlaybookCLI(["ansible-playbook", *words])
+    cli.init_parser()
+    options = cli.parser.parse_args(words)
+    for book in options.args if options.args != ["..."] else ():  # those of the run itself
+        assert (ROOT / book).is_file(), f"there is no playbook {book}"
+    assert not typed or options.inventory, "no inventory is named"
+    for inventory in options.inventory or ():
+        assert (ROOT / inventory).is_dir(), f"there is no inventory {inventory}"
+    for tag in ",".join(options.tags).split(",") if options.tags and options.tags != ["all"] else ():
+        assert tag in known_tags(), f"there is no tag {tag}"
+    for given in options.extra_vars:
+        names = yaml.safe_load(given) if given.startswith("{") else dict(pair.split("=", 1) for pair in given.split())
+        for name in names:
+            book = OF_PLAYBOOKS.get(name, "")
+            assert name in declared() or name in (ROOT / book / "").read_text(), f"nothing reads {name}"
+
+
+def check_ad_hoc(words: list[str], *, typed: bool) -> None:
+    cli = AdHocCLI(["ansible", *words])
+    cli.init_parser()
+    options = cli.parser.parse_args(words)
+    assert not typed or options.inventory, "no inventory is named"
+    if options.module_name == "ansible.builtin.command":
+        assert options.module_args.split()[0] in ON_NODES
+    elif options.module_name != "ansible.builtin.ping":
+        text = (ROOT / f"library/{options.module_name}.py").read_text()
+        for name in dict(pair.split("=", 1) for pair in shlex.split(options.module_args)):
+            assert re.search(rf"^  {name}:", text, re.MULTILINE), f"{options.module_name} has no option {name}"
+
+
+def check_pytest(words: list[str]) -> None:
+    """Paths and names of tests or of their case files."""
+    *paths, name = words if "-k" in words else [*words, ""]
+    for path in paths:
+        assert path == "-k" or (ROOT / path).exists(), f"there is no {path}"
+    assert any(name in path.name for path in (ROOT / "tests").rglob("*.*")), f"no test is called {name}"
+
+
+def check_script(words: list[str]) -> None:
+    path = ROOT / words[0]
+    assert path.is_file(), f"there is no {words[0]}"
+    text = path.read_text()
+    if "-k" in words:
+        check_pytest(words[(rest := words.index("-k")) :])
+        words = words[:rest]
+    for word in words[1 : words.index("--") if "--" in words else None]:
+        assert word.isdigit() or re.search(rf"(?<![\w-]){re.escape(word)}(?!\w)", text), f"{words[0]} knows no {word}"
+    if "--" in words:
+        # The demo hands these on to ansible-playbook, behind its own inventory.
+        check_playbook(["site.yml", *words[words.index("--") + 1 :]], typed=False)
+
+
+def check(shown: Shown, *, typed: bool) -> None:
+    """typed: the command is shown as it is, and not still to be typed by the one function that does."""
+    words = words_of(shown.command)
+    if shown.command in UNCHECKED:
+        assert all((ROOT / word).exists() for word in words if "/" in word and "=" not in word)
+        return
+    program, *arguments = words
+    if typed and not program.startswith("script/"):
+        assert program.startswith(".venv/bin/"), "without .venv/bin/ it is typed in an activated environment alone"
+    name = program.removeprefix(".venv/bin/")
+    if name == "ansible-playbook":
+        check_playbook(arguments, typed=typed)
+    elif name == "ansible":
+        check_ad_hoc(arguments, typed=typed)
+    elif arguments[:2] == ["-m", "pytest"]:
+        check_pytest(arguments[2:])
+    elif name == "python":
+        check_script(arguments)
+    else:
+        check_script(words)
+        assert os.access(ROOT / words[0], os.X_OK)
+
+
+@pytest.mark.parametrize("shown", sorted({*calls(), *in_yaml()}), ids=" ".join)
+def test_a_command_of_the_code_is_one(shown: Shown) -> None:
+    check(shown, typed=shown.command.startswith("."))
+
+
+@pytest.mark.parametrize("shown", sorted(set(in_pages())), ids=" ".join)
+def test_a_command_of_the_docs_is_one(shown: Shown) -> None:
+    check(shown, typed=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_docs_show_commands_as_they_are_typed(page: Path) -> None:
+    found = [found[0] for found in commands.COMMAND.finditer(page.read_text())]
+    assert not found, "these lack .venv/bin/ and -i, as people would read them on the screen"
+
+
+def test_python_builds_its_commands_in_one_place() -> None:
+    """A literal command in a text that is no documentation was not built, and is not found by the tests above."""
+    found = []
+    for path in CODE:
+        tree = ast.parse(path.read_text())
+        documentation = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        documentation |= {
+            id(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("DOCUMENTATION", "EXAMPLES", "RETURN")
+        }
+        found += [
+            f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+            if re.search(
+                r"ansible-playbook (site|playbooks)|[Rr]un playbooks/|playbooks/\w+\.yml -|ansible \S* ?-m ", node.value
+            )
+            or commands.COMMAND.search(node.value)
+        ]
+    assert not found, "\n".join(found)
+
+
+def test_what_is_not_checked_is_still_shown() -> None:
+    shown = {one.command for one in in_pages()}
+    assert UNCHECKED.keys() <= shown
+    assert all(name in text for name, book in OF_PLAYBOOKS.items() for text in [(ROOT / book).read_text()])
+    used = {words_of(one.command)[-1].split()[0] for one in calls() if "ansible.builtin.command" in one.command}
+    assert used == ON_NODES.keys()

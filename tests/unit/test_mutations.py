@@ -1,0 +1,25 @@
+"""Every mutation of tests/slow/mutations.yml still fits: its text is in its file once, and its tests are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+MUTATIONS = [
+    mutation
+    for of_role in yaml.safe_load((ROOT / "tests/slow/mutations.yml").read_text()).values()
+    for mutation in of_role
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation["what"] for mutation in MUTATIONS])
+def test_it_fits(mutation: dict[str, Any]) -> None:
+    assert (ROOT / mutation["file"]).read_text().count(mutation["find"]) == 1
+    for place in mutation["tests"]:
+        file, _, name = place.partition("::")
+        text = (ROOT / "tests" / file).read_text()
+        assert not name or f"def {name.partition('[')[0]}(" in text, place

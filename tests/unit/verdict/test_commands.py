@@ -1,0 +1,149 @@
+"""What people read of a command that the code has written in its plain form."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible import context
+from ansible.module_utils.common.collections import ImmutableDict
+
+from cases import cases
+from muster.verdict.check import Check
+from muster.verdict.commands import COMMAND, Terminal, again, on_node, ping, playbook, tool
+from muster.verdict.finding import add_up, evidence
+from muster_controller import terminal
+
+WRITTEN = (
+    playbook("site.yml", tags="pytorch"),
+    playbook("playbooks/health.yml"),
+    playbook("playbooks/trust.yml", trust_replace="node1,node2"),
+    playbook("site.yml", tags="baseline", cluster_user="a b"),
+    on_node("node1", "ip route get 10.0.0.2"),
+    on_node("node[1:2]", "ss -ltnp", become=True),
+    ping("node1"),
+    tool("torch_rows.py"),
+)
+TERMINALS = (
+    Terminal(),
+    Terminal(".venv/bin/", ("inventory/lab",)),
+    Terminal("/opt/my tools/bin/", ("my lab", "more,", "inventory/lab"), "/opt/my tools/"),
+)
+
+
+def terminal_of(case: dict[str, Any]) -> Terminal:
+    return Terminal(case.get("prefix", ".venv/bin/"), tuple(case.get("inventories", ["inventory/lab"])))
+
+
+@cases(__file__, "text")
+def test_text(case: dict[str, Any]) -> None:
+    assert terminal_of(case).text(case["text"], case.get("quoted", ())) == case["typed"]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("here", TERMINALS, ids=["activated", "lab", "spaces"])
+def test_a_command_is_found_and_typed_once(written: str, here: Terminal) -> None:
+    assert COMMAND.match(written)
+    once = here.text(written)
+    assert here.text(once) == once
+    for place in ("Run {}.", "({})", "first: {}, then again", '"{}"', "{}\nand more"):
+        assert here.text(place.format(written)) == place.format(once)
+
+
+def test_what_is_written_is_what_a_shell_takes() -> None:
+    assert WRITTEN[0] == "ansible-playbook site.yml --tags pytorch"
+    assert WRITTEN[3] == "ansible-playbook site.yml --tags baseline -e 'cluster_user=a b'"
+    assert WRITTEN[4] == "ansible node1 -m ansible.builtin.command -a 'ip route get 10.0.0.2'"
+    assert WRITTEN[5] == "ansible 'node[1:2]' --become -m ansible.builtin.command -a 'ss -ltnp'"
+
+
+def test_findings_and_verdicts_are_typed_wherever_they_are_and_what_nodes_said_is_not() -> None:
+    said = "run ansible-playbook site.yml --tags pytorch"
+    check = Check("torch.import", "", "", fix="Build it with", command=playbook("site.yml", tags="pytorch"))
+    finding = check.fail("node1", f"torch says: {said}", observed=said, expected=said, evidence=evidence("log", said))
+    kept = {"node": "node1", "facts": {"motd": said, "lines": [said]}, "verdict": add_up([finding])}
+    typed = Terminal(".venv/bin/", ("inventory/lab",)).shapes(kept)
+    (shape,) = typed["verdict"]["findings"]
+    command = ".venv/bin/ansible-playbook site.yml -i inventory/lab --tags pytorch"
+    assert shape["fix"] == {"text": "Build it with", "command": command}
+    assert typed["verdict"]["summary"] == f"node1: torch says: {said}. Build it with: {command}"
+    assert shape["summary"] == finding.summary
+    assert (shape["observed"], shape["expected"], shape["evidence"]) == (said, said, evidence("log", said))
+    assert typed["facts"] == kept["facts"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with an environment that no PATH leads to, and a run in it with two inventories."""
+    program = tmp_path / "my lab/.venv/bin/ansible-playbook"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    folder = tmp_path / "my lab"
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(terminal, "project_root", lambda: folder)
+    monkeypatch.setattr(sys, "argv", [".venv/bin/ansible-playbook"])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    # As Ansible has it: absolute, but for a list of hosts.
+    inventories = (str(folder / "inventory/rack"), "/etc/other racks", "a,b")
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=inventories))
+    return folder
+
+
+SITE = "ansible-playbook site.yml -i inventory/rack -i '/etc/other racks' -i a,b"
+
+
+def test_an_environment_that_is_not_activated_is_named(project: Path) -> None:
+    assert project == Path.cwd()
+    assert terminal.typed("Run ansible-playbook site.yml.") == f"Run .venv/bin/{SITE}."
+
+
+def test_in_an_activated_one_the_name_alone_is_enough(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{project}/.venv/bin:/usr/bin")
+    assert terminal.typed("ansible-playbook site.yml") == SITE
+
+
+def test_another_ansible_on_the_path_is_another(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = project.parent / "bin/ansible-playbook"
+    other.parent.mkdir()
+    other.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
+    assert terminal.typed("ansible-playbook site.yml") == f".venv/bin/{SITE}"
+
+
+def test_from_elsewhere_everything_has_its_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{project}/.venv/bin/ansible-playbook"])
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=(str(project / "inventory"),)))
+    (project.parent / "here").mkdir()
+    monkeypatch.chdir(project.parent / "here")
+    there = f"-i '{project}/inventory'"
+    assert terminal.typed(WRITTEN[1]) == (
+        f"'{project}/.venv/bin/ansible-playbook' '{project}/playbooks/health.yml' {there}"
+    )
+    assert terminal.typed(WRITTEN[7]) == f"'{project}/.venv/bin/python' '{project}/script/torch_rows.py'"
+
+
+def test_the_run_itself_is_typed_again_without_its_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ImmutableDict(
+        args=(f"{project}/playbooks/launch.yml",),
+        inventory=(f"{project}/inventory/rack",),
+        tags=("all",),
+        subset="node1,node2",
+        extra_vars=("launch_script=train.py", "hf_token=hf_abc"),
+    )
+    monkeypatch.setattr(context, "CLIARGS", given)
+    run = ".venv/bin/ansible-playbook playbooks/launch.yml -i inventory/rack --limit node1,node2"
+    text = f"take another port: {again(cluster_master_port=29501)}."
+    assert terminal.typed(text) == f"take another port: {run} -e launch_script=train.py -e cluster_master_port=29501."
+
+
+def test_output_and_evidence_within_a_message_stay_as_they_were(project: Path) -> None:
+    said = "hint: ansible-playbook site.yml"
+    for result in (
+        {"stderr": said},
+        {"findings": [{"id": "x", "evidence": [{"source": "log", "text": said}]}]},
+        {"verdict": {"findings": [{"id": "x", "evidence": [{"source": "log", "text": said}]}]}},
+    ):
+        message = f"Run ansible-playbook site.yml. The log:\n{said}"
+        assert terminal.typed(message, result) == f"Run .venv/bin/{SITE}. The log:\n{said}"
