@@ -79,7 +79,10 @@ class Machine:
     def inside(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in the container as root, past ssh and firewall."""
         argv = ["podman", "exec", self.container, *command]
-        return subprocess.run(argv, check=check, capture_output=True, text=True)
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        if check and done.returncode:
+            raise RuntimeError(f"{self.name}: {command} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command as the controller would: over ssh, as the administrator."""
