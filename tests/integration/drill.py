@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import ansible_runner
 
+from machines import never
 from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Drill:
             envvars=ENVIRONMENT,
             extravars=self.request(*arguments),
             quiet=True,
+            cancel_callback=never,
         )
         return self
 

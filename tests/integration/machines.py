@@ -104,6 +104,11 @@ class Machine:
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
 
 
+def never() -> bool:
+    """Whether a run is to end: without an answer ansible-runner would take Ctrl-C and SIGTERM away from pytest."""
+    return False
+
+
 def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
     check = ["--check", "--diff"] if requested.pop("check", False) else []
     cmdline = " ".join([*check, requested.pop("cmdline", "")])
@@ -115,6 +120,7 @@ def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
         envvars=ENVIRONMENT,
         cmdline=cmdline or None,
         quiet=True,
+        cancel_callback=never,
         **{name: value for name, value in requested.items() if value is not None},
     )
     return Result(run.rc, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout.read()), run.stats or {}, list(run.events))
