@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the training user's ssh files on a node. What they hold is decided in module_utils/muster/ssh_mesh.py."""
+"""Writes the training user's ssh files on a node. What they hold is decided in muster/network/ssh_mesh.py."""
 
 from __future__ import annotations
 
