@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROOT = "/opt/muster-test"
 WHEELS = "/srv/muster-test-wheels"
 LOOK = "Look at PyTorch"
+FETCH = "Get the wheels on one node, for all that need the same"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 
@@ -58,8 +59,8 @@ def provide(
             **wishes,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
-        looked, done = (result.results(task).get(machine.name, {}) for task in (LOOK, TASK))
-        return result, {**looked, **done, "diff": looked.get("diff")}
+        looked, fetched, done = (result.results(task).get(machine.name, {}) for task in (LOOK, FETCH, TASK))
+        return result, {**looked, **fetched, **done, "diff": looked.get("diff")}
 
     return run
 

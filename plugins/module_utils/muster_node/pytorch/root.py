@@ -17,7 +17,8 @@ from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.pytorch import env as domain
+from ansible.module_utils.muster.pytorch import plan as planning
+from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
 
@@ -105,27 +106,27 @@ class PytorchRoot:
             return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
         return answer
 
-    def environment(self, name: str) -> domain.Environment:
+    def environment(self, name: str) -> planning.Environment:
         look = self.looks[name] = self.look(self.envs / name, "files")
         if "packages" not in look:
-            return domain.Environment(faults=(look["error"],))
-        return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
+            return planning.Environment(faults=(look["error"],))
+        return planning.Environment(look["python"], look["packages"], tuple(look["faults"]))
 
-    def observe(self, request: domain.Request, keep: int) -> domain.Observed:
+    def observe(self, request: Request, keep: int) -> planning.Observed:
         link = str(self.link.readlink()) if self.link.is_symlink() else ""
         leads_to = Path(os.path.normpath(self.root / link)) if link else None
         names = self.names()
         current = leads_to.name if leads_to and leads_to.parent == self.envs else ""
         if current not in names:
             current = ""
-        looked: dict[str, domain.Environment | None] = dict.fromkeys(names)
+        looked: dict[str, planning.Environment | None] = dict.fromkeys(names)
         if current:
             looked[current] = self.environment(current)
-        observed = domain.Observed(link, current, looked)
-        if domain.plan(request, observed, keep).changed:
+        observed = planning.Observed(link, current, looked)
+        if planning.plan(request, observed, keep).changed:
             # Now it matters what the others are, and who uses them.
             looked |= {name: self.environment(name) for name in names if name != current}
-            observed = domain.Observed(link, current, looked, self.in_use())
+            observed = planning.Observed(link, current, looked, self.in_use())
         return observed
 
     def names(self) -> list[str]:
@@ -133,7 +134,7 @@ class PytorchRoot:
         if not self.envs.is_dir():
             return []
         with os.scandir(self.envs) as entries:
-            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and domain.is_environment(e.name)]
+            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and is_environment(e.name)]
         return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
 
     def in_use(self) -> frozenset[str]:

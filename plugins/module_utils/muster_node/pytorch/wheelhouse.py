@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.packages import peer_files as peer_domain
-from ansible.module_utils.muster.pytorch import env as domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..packages import peer_files
 from .root import Interpreter, PytorchError, PytorchRoot, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ansible.module_utils.muster.pytorch.request import Request
 
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
@@ -29,7 +31,7 @@ DOWNLOAD = (*PIP, "--no-cache-dir")
 class Wheelhouse:
     """Folders of wheels below the root, each named by the digest of its section of the lock."""
 
-    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: domain.Request, python: Interpreter) -> None:
+    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: Request, python: Interpreter) -> None:
         self.root = root
         self.folder: Path = root.root / "wheels"
         self.params = params
@@ -102,9 +104,9 @@ class Wheelhouse:
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
                 return
-            if not domain.torch_not_found(done.stdout):
+            if not pip_words.torch_not_found(done.stdout):
                 break
-        why, fix = domain.explain_pip(done.stdout, self.request)
+        why, fix = pip_words.explain_pip(done.stdout, self.request)
         raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
 
     def _new(self, name: str) -> Path:
@@ -134,7 +136,7 @@ class Wheelhouse:
                 return
             done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
         if done.returncode != 0:
-            why, fix = domain.explain_pip(done.stdout, self.request)
+            why, fix = pip_words.explain_pip(done.stdout, self.request)
             raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
 
     def tidy(self, keep: str) -> None:
@@ -167,8 +169,8 @@ def wheel_of(path: Path) -> pytorch_lock.Wheel:
     return pytorch_lock.Wheel(str(head["Name"]), str(head["Version"]), peer_files.sha256_of(path), path.name)
 
 
-def sources_of(request: domain.Request, params: dict[str, Any]) -> list[list[str]]:
+def sources_of(request: Request, params: dict[str, Any]) -> list[list[str]]:
     names = ("index_url", "extra_index_urls", "find_links", "offline_dir", "mirror")
     where = {name: params[name] for name in names}
-    sources: list[list[str]] = domain.pip_sources(request.variant, **where)
+    sources: list[list[str]] = pip_words.pip_sources(request.variant, **where)
     return sources
