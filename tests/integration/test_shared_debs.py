@@ -27,7 +27,7 @@ BIG, SMALL = (
     for name, version in (("muster-test-big", "1:2.0-1"), ("muster-test-small", "1.0"))
 )
 MEGABYTE = 1 << 20
-TASK = "Get the packages, each once for all nodes"
+TASKS = ("Download each package on one node", "Get the packages from there, each downloaded once for all nodes")
 PLAY = [
     {
         "name": "Install packages",
@@ -36,18 +36,16 @@ PLAY = [
         "roles": ["cluster"],
         "tasks": [
             {
-                "name": TASK,
-                "shared_debs": {
-                    "node": "{{ inventory_hostname }}",
-                    "user": "{{ cluster_user }}",
-                    "packages": "{{ wanted }}",
-                },
+                "name": "Have the packages there",
+                "ansible.builtin.include_role": {"name": "gpu_stack", "tasks_from": "debs"},
+                "vars": {"_gpu_stack_debs": "{{ wanted }}"},
                 "when": "shares | bool",
             },
             {"name": "Install", "ansible.builtin.apt": {"name": "{{ wanted }}", "lock_timeout": 300}},
         ],
     }
 ]
+PARTS = ("downloaded", "fetched", "tried")
 WANTED = [f"{BIG['name']}=1:2.0-*", SMALL["name"]]
 
 
@@ -91,8 +89,8 @@ def install(play: Play, tmp_path: Path) -> Callable[..., Result]:
     playbook = tmp_path / "install.yml"
     playbook.write_text(yaml.safe_dump(PLAY))
 
-    def run(*, shares: bool = True, limit: str | None = None) -> Result:
-        result = play(str(playbook), extravars={"wanted": WANTED, "shares": shares}, limit=limit)
+    def run(*, shares: bool = True, limit: str | None = None, wanted: list[str] | str = WANTED) -> Result:
+        result = play(str(playbook), extravars={"wanted": wanted, "shares": shares}, limit=limit)
         assert result.rc == 0, result.stdout
         return result
 
@@ -135,8 +133,13 @@ def has_both(machine: Machine) -> bool:
     return shown.stdout.split() == ["ii", "ii"]
 
 
-def told(result: Result) -> dict[str, Any]:
-    return result.results(TASK)
+def said(result: Result) -> dict[str, Any]:
+    """What each node downloaded or fetched, which every node does in one of the steps, or in both."""
+    answers = [result.results(task) for task in TASKS]
+    return {
+        name: {part: [each for answer in answers for each in answer.get(name, {}).get(part, [])] for part in PARTS}
+        for name in {*answers[0], *answers[1]}
+    }
 
 
 def test_each_deb_is_downloaded_once_for_all_nodes(
@@ -156,12 +159,23 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     assert all(map(has_both, fresh))
     assert one_node <= repository.count(".deb") <= 1.1 * one_node
     assert len({request.client for request in repository.requests if request.target.endswith(".deb")}) == 1
-    came = told(result)
+    came = said(result)
     assert sum(bool(answer["downloaded"]) for answer in came.values()) == 1
     assert sum(len(answer["fetched"]) == 2 for answer in came.values()) == len(fresh) - 1
     # On nodes that have the packages nothing is left to do.
     again = install()
     assert again.changed == []
+
+
+def test_nodes_that_need_different_packages_download_what_nobody_before_them_does(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    first, second, *others = fresh
+    # Not by a list, which would be the same on all nodes.
+    install(wanted=f"{{{{ ['{BIG['name']}'] if inventory_hostname == '{first.name}' else {WANTED} }}}}")
+    sent = {request.client: request.target.rpartition("/")[2] for request in repository.requests}
+    assert sent == {first.address: name_of(BIG), second.address: name_of(SMALL)}
+    assert all(has_both(machine) for machine in (second, *others))
 
 
 @pytest.mark.slow
@@ -174,7 +188,7 @@ def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
     result = install(limit=fresh[-1].name)
     assert has_both(fresh[-1])
     assert repository.count(".deb") == 0
-    assert told(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
+    assert said(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
 
 
 def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
@@ -188,7 +202,7 @@ def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     repository.requests.clear()
     result = install(limit=last.name)
     assert has_both(last)
-    assert f"its {name} is not what it should be (sha256)" in str(told(result)[last.name]["tried"])
+    assert f"its {name} is not what it should be (sha256)" in str(said(result)[last.name]["tried"])
     assert {request.client for request in repository.requests} == {last.address}
 
 
@@ -206,4 +220,4 @@ def test_nodes_that_cannot_reach_each_other_download_for_themselves(
             machine.inside("sh", "-c", f"mv {home}.away {home}")
     assert all(map(has_both, fresh))
     assert {request.client for request in repository.requests} == {machine.address for machine in fresh}
-    assert "the ssh mesh is not there" in str(told(result))
+    assert "the ssh mesh is not there" in str(said(result))
