@@ -76,26 +76,32 @@ told:
 
 import ipaddress
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "conf": {"type": "raw", "default": "auto"},
+    "interface": {"type": "str", "default": ""},
+    "address": {"type": "str", "default": ""},
+}
+
+
 DEVICES = "/sys/class/infiniband"
-
-
-class ConfError(Exception):
-    """What stands in the way and what to do, in one sentence or two."""
+FIX = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
 
 
 def look_at_interfaces() -> list[dict[str, Any]]:
     answer = run("ip", "-json", "addr")
     if answer.why:
-        raise ConfError(f"its interfaces cannot be looked at: {answer.why}")
+        raise RefusedError(f"its interfaces cannot be looked at: {answer.why}")
     found: list[dict[str, Any]] = json.loads(answer.text)
     return [each for each in found if each.get("ifname")]
 
@@ -156,19 +162,14 @@ def read_conf() -> str | None:
 def write_conf(text: str) -> None:
     path = Path(domain.PATH)
     if path.is_symlink():
-        raise ConfError(
+        raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. Replace the link by a file, or let "
             'that tool write the lines and set nccl_conf to "off"'
         )
-    if not text:
+    if text:
+        files.replace(domain.PATH, text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True)
+    else:
         path.unlink()
-        return
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
-    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".nccl.conf.", delete=False) as stream:
-        stream.write(text.encode("utf-8", "surrogateescape"))
-        os.fchmod(stream.fileno(), mode)
-        os.fsync(stream.fileno())
-    Path(stream.name).replace(path)
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -176,18 +177,15 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     seen = look(module.params["interface"], module.params["address"])
     wrong = [f"{what}. {fix}" for what, fix in domain.request_problems(conf)]
     wrong += filter(None, [domain.contradiction(conf, seen.training)])
-    if wrong:
-        raise ConfError("; ".join(wrong))
+    refuse(wrong)
     before = read_conf()
     want = domain.wanted(conf, seen)
     after = domain.rewrite(before, want, seen.training)
     told = [*after.told, *want.undecided]
-    for sentence in told:
-        module.warn(f"{module.params['node']}: {sentence}.")
+    warn(module, told)
     changed = bool(after.differences)
-    if changed and module.params["mode"] == "verify":
-        fix = "To change it, run ansible-playbook site.yml --tags gpu_stack with nccl_mode=manage"
-        raise ConfError(f"{'; '.join(after.differences)}. {fix}")
+    if module.params["mode"] == "verify":
+        refuse((), after.differences, FIX)
     if changed and not module.check_mode:
         write_conf(after.text)
     return {
@@ -196,32 +194,14 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "reasons": list(want.reasons),
         "differences": list(after.differences),
         "told": told,
-        "diff": {
-            "before_header": domain.PATH,
-            "after_header": domain.PATH,
-            "before": before or "",
-            "after": after.text,
-        },
+        "diff": diff(domain.PATH, before or "", after.text),
     }
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "conf": {"type": "raw", "default": "auto"},
-            "interface": {"type": "str", "default": ""},
-            "address": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    try:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    with one_sentence(module):
         module.exit_json(**run_module(module))
-    except ConfError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except OSError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
 
 
 if __name__ == "__main__":

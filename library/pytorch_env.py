@@ -285,7 +285,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages.peer_files import PeerFilesError
 from ansible.module_utils.muster.pytorch.request import RequestError
 from ansible.module_utils.muster_node.pytorch.manager import Manager, verify
-from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchError, PytorchRoot
+from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
+from ansible.module_utils.muster_node.tools.result import one_sentence
 
 SEVERAL = {"type": "list", "elements": "str", "default": []}
 SPEC = {
@@ -326,20 +327,13 @@ def main() -> None:
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    try:
+    with one_sentence(module, params["root"], (RequestError, PeerFilesError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":
-            result = verify(root, params)
-        else:
-            manager = Manager(root, params, check=module.check_mode)
-            result = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]()
-    except (RequestError, PeerFilesError) as problem:
-        module.fail_json(msg=f"{params['node']}: {problem}")
-    except PytorchError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem}", **problem.more)
-    except OSError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem.filename or params['root']}: {problem.strerror}")
-    module.exit_json(**result)
+            module.exit_json(**verify(root, params))
+        manager = Manager(root, params, check=module.check_mode)
+        step = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]
+        module.exit_json(**step())
 
 
 if __name__ == "__main__":

@@ -72,21 +72,18 @@ import contextlib
 import os
 import pwd
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAMES = ("authorized_keys", "config", ssh_mesh.KNOWN_HOSTS)
-
-
-class FilesError(Exception):
-    """One sentence about what stands in the way and what to do."""
 
 
 @contextlib.contextmanager
@@ -113,42 +110,24 @@ class Folder:
 
     def read(self, name: str) -> str:
         """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+        path = str(self.path / name)
         try:
-            with (self.path / name).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-                status = os.fstat(file.fileno())
-                if status.st_uid != self.entry.pw_uid:
-                    raise FilesError(
-                        f"{self.path / name} belongs to {owner(status.st_uid)}, and is left alone:"
-                        f' sudo chown {self.entry.pw_name} {self.path / name}, or set ssh_mesh_mode to "off"'
-                    )
-                return file.read()
+            content: bytes = files.read(path, links=True, owner=self.entry.pw_uid)
         except FileNotFoundError:
             return ""
+        except files.ForeignError as foreign:
+            raise RefusedError(
+                f"{path} {foreign.strerror}, and is left alone:"
+                f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
+            ) from None
+        return content.decode("utf-8", "surrogateescape")
 
     def write(self, name: str, text: str) -> None:
         """At once or not at all. A link stays a link, and the file keeps its mode."""
         self.path.mkdir(mode=0o700, exist_ok=True)
-        target = Path(os.path.realpath(self.path / name))
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-        handle, path = tempfile.mkstemp(dir=target.parent, prefix=f".{name}-")
-        temporary = Path(path)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(mode)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink()
-            raise
-
-
-def owner(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
+        path = self.path / name
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+        files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=mode, links=True)
 
 
 def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
@@ -157,7 +136,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         entry: pwd.struct_passwd | None = pwd.getpwnam(user)
     except KeyError:
         if not check:
-            raise FilesError(f"has no user {user}: run playbooks/baseline.yml, or correct cluster_user") from None
+            raise RefusedError(f"has no user {user}: run playbooks/baseline.yml, or correct cluster_user") from None
         entry = None
     with acting_as(entry) if entry else contextlib.nullcontext():
         folder = Folder(entry) if entry else None
@@ -168,7 +147,9 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         changed = [name for name in NAMES if before[name] != after[name]]
         if params["mode"] == "verify" and changed:
             found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
-            raise FilesError(f"in ~{user}/.ssh, {'; '.join(found)}: run playbooks/network.yml -e ssh_mesh_mode=manage")
+            raise RefusedError(
+                f"in ~{user}/.ssh, {'; '.join(found)}: run playbooks/network.yml -e ssh_mesh_mode=manage"
+            )
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):
@@ -177,15 +158,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     return {
         "changed": bool(changed),
         "strangers": list(wanted.strangers),
-        "diff": [
-            {
-                "before": before[name],
-                "after": after[name],
-                "before_header": f"~{user}/.ssh/{name}",
-                "after_header": f"~{user}/.ssh/{name}",
-            }
-            for name in changed
-        ],
+        "diff": [diff(f"~{user}/.ssh/{name}", before[name], after[name]) for name in changed],
     }
 
 
@@ -201,14 +174,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = keep(module.params, check=module.check_mode)
-    except (FilesError, ssh_mesh.BlockError) as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except OSError as problem:
-        module.fail_json(
-            msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}, as {module.params['user']}."
-        )
+    with one_sentence(module, refusals=(ssh_mesh.BlockError,)):
+        try:
+            result = keep(module.params, check=module.check_mode)
+        except OSError as problem:
+            raise RefusedError(f"{problem.filename}: {problem.strerror}, as {module.params['user']}") from None
     if result["strangers"]:
         module.warn(
             f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"

@@ -103,7 +103,7 @@ class ActionModule(ActionBase):
         look = registered(self.vars, name, self.looks)
         return Need(**look["needs"]) if "needs" in look and not look.get("failed") else None
 
-    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, dict[str, Any]] | None:
+    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]] | None:
         """The node that has got these wheels in this run, and what it reported."""
         for name in (name for name, need in needs.items() if need.key == key):
             for register in self.earlier:

@@ -13,7 +13,8 @@ from ansible.module_utils.muster.pytorch.choice import Ask, choose
 from ansible.module_utils.muster.pytorch.downloads import Need
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
-from .root import Interpreter, PytorchError, PytorchRoot, ask_python
+from ..tools.result import RefusedError
+from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Manager:
 
     def fetch(self) -> dict[str, Any]:
         """Get the wheels here, for this node and for others; find out which ones they are."""
-        section, tried = self.choice.section, []
+        section, tried = self.choice.section, list[Any]()
         holders, came_from = [self.params["node"]], ["here"]
         with self._alone() as lock:
             if section is None:
@@ -138,7 +139,7 @@ class Manager:
     def _build(self, plan: planning.Plan, lock: int) -> dict[str, Any]:
         section = self.choice.section
         if section is None:
-            raise PytorchError("its request is another one than before", "Run again")
+            raise RefusedError("its request is another one than before", "Run again")
         missing, tried = self.house.fetch(section, self.params["peers"])
         self.root.build(
             plan.target,
@@ -164,7 +165,7 @@ class Manager:
     def _need_venv(self) -> None:
         # In a check the baseline may not have been there yet.
         if not self.python.ensurepip:
-            raise PytorchError(
+            raise RefusedError(
                 f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
                 "Run the baseline first: ansible-playbook site.yml --tags baseline",
             )
@@ -204,4 +205,4 @@ def _refuse_failures(findings: list[Finding], result: dict[str, Any]) -> None:
     for finding in findings:
         if finding.status == "fail":
             sentence = with_fix(finding).removeprefix(f"{finding.node}: ")
-            raise PytorchError(sentence, **result)
+            raise RefusedError(sentence, **result)

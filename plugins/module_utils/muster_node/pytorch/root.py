@@ -21,20 +21,13 @@ from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
+from ..tools.result import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 LOOK_TIMEOUT = {"files": 60, "import": 300}
-
-
-class PytorchError(Exception):
-    """One sentence about what stands in the way and what to do, and what belongs into the result with it."""
-
-    def __init__(self, what: str, fix: str = "", **more: Any) -> None:
-        super().__init__(f"{what}. {fix}" if fix else what)
-        self.more = more
 
 
 def last_line(text: str) -> str:
@@ -63,7 +56,7 @@ class LookedAs:
                 entry = pwd.getpwnam(name)
                 groups = os.getgrouplist(name, entry.pw_gid)
                 return cls(name, {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups})
-        raise PytorchError(f"there is neither a user {wanted} nor a user nobody to look as")
+        raise RefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
 
 
 class PytorchRoot:
@@ -170,7 +163,7 @@ class PytorchRoot:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise PytorchError(
+                        raise RefusedError(
                             f"another run has been at work in {self.root} for more than {timeout} s",
                             "Wait for it, or look on the node what its pip does",
                         ) from None
@@ -184,7 +177,7 @@ class PytorchRoot:
 
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
-            raise PytorchError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
+            raise RefusedError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
         beside = self.root / ".current.new"
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")
@@ -196,7 +189,7 @@ class PytorchRoot:
         try:
             self.make_venv(path, python, lock)
             install(path)
-        except PytorchError:
+        except RefusedError:
             # Gigabytes that nobody can use; with a full disk they are the cause.
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -204,7 +197,7 @@ class PytorchRoot:
     def make_venv(self, path: Path, python: str, lock: int, *options: str) -> None:
         made = self.run([python, "-m", "venv", *options, str(path)], lock)
         if made.returncode != 0:
-            raise PytorchError(f"no virtual environment can be made ({last_line(made.stdout)})")
+            raise RefusedError(f"no virtual environment can be made ({last_line(made.stdout)})")
 
     @staticmethod
     def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -232,7 +225,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
     try:
         bundle = base.read_text() + "\n" + Path(extra_ca).read_text()
     except OSError as problem:
-        raise PytorchError(
+        raise RefusedError(
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
@@ -267,5 +260,5 @@ def ask_python(python: str) -> Interpreter:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as problem:
-        raise PytorchError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
+        raise RefusedError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
     return Interpreter(*done.stdout.splitlines())

@@ -15,7 +15,8 @@ from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..packages import peer_files
-from .root import Interpreter, PytorchError, PytorchRoot, trusted
+from ..tools.result import RefusedError
+from .root import Interpreter, PytorchRoot, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +100,7 @@ class Wheelhouse:
         """Try one source after the other, as long as they have no such torch."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise PytorchError(f"there is no folder {offline}", "See pytorch_offline_dir")
+            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
@@ -107,7 +108,7 @@ class Wheelhouse:
             if not pip_words.torch_not_found(done.stdout):
                 break
         why, fix = pip_words.explain_pip(done.stdout, self.request)
-        raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
+        raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
 
     def _new(self, name: str) -> Path:
         path = self.folder / f"{NEW}{name}"
@@ -137,7 +138,7 @@ class Wheelhouse:
             done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
         if done.returncode != 0:
             why, fix = pip_words.explain_pip(done.stdout, self.request)
-            raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
+            raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
 
     def tidy(self, keep: str) -> None:
         """Remove all wheels but those of the section with this digest."""
