@@ -86,6 +86,9 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster_node.packages.repositories import set_up
 from ansible.module_utils.muster_node.tools.result import one_sentence
+from ansible.module_utils.urls import open_url
+
+KEY_SECONDS = 30
 
 # The keys are public ones.
 TEXT = {"type": "str", "default": "", "no_log": False}
@@ -105,11 +108,16 @@ SPEC = {
 }
 
 
+def fetch(url: str) -> bytes:
+    content: bytes = open_url(url, timeout=KEY_SECONDS).read()
+    return content
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     os.environ.update(module.params["environment"])
     with one_sentence(module):
-        module.exit_json(**set_up(module.params["repositories"], check=module.check_mode))
+        module.exit_json(**set_up(module.params["repositories"], fetch, check=module.check_mode))
 
 
 if __name__ == "__main__":

@@ -47,9 +47,11 @@ GROUPS = {
     "firewall": "Firewall",
 }
 
-from muster.verdict.check import Check
-
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from muster.verdict.check import Check
     from muster.verdict.entry import Entry
 
 
@@ -57,19 +59,24 @@ def declared() -> dict[str, tuple[str, Check | Entry]]:
     """By id: the module that declares it, and what it says. Raises ValueError where two declare the same."""
     found: dict[str, tuple[str, Check | Entry]] = {}
     for path in sorted((UTILS / "muster").rglob("*.py")):
-        if "FINDINGS" not in path.read_text() and "Check(" not in path.read_text():
+        if not any(word in path.read_text() for word in ("FINDINGS", "CHECKS", "Check(")):
             continue
         name = ".".join(path.relative_to(UTILS).with_suffix("").parts)
-        module = importlib.import_module(name)
-        entries: dict[str, Check | Entry] = {
-            **getattr(module, "FINDINGS", {}),
-            **{value.id: value for value in vars(module).values() if isinstance(value, Check)},
-        }
-        for finding, entry in entries.items():
+        for finding, entry in _of_module(importlib.import_module(name)):
             if finding in found and found[finding][1] is not entry:
                 raise ValueError(f"{finding} is declared by {found[finding][0]} and by {name}")
             found.setdefault(finding, (name, entry))
     return found
+
+
+def _of_module(module: ModuleType) -> Iterator[tuple[str, Check | Entry]]:
+    """What can be found by the names of a module, or by what it lists in CHECKS."""
+    check = importlib.import_module("muster.verdict.check").Check
+    for value in (*vars(module).values(), *getattr(module, "CHECKS", ())):
+        if isinstance(value, check):
+            yield value.id, value
+    # Where Check has not been taken up yet.
+    yield from getattr(module, "FINDINGS", {}).items()
 
 
 def catalogue() -> str:
@@ -83,11 +90,16 @@ def catalogue() -> str:
 def _group(group: str, entries: dict[str, Check | Entry]) -> str:
     lines = [f"## {GROUPS[group]}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
     lines += [
-        f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(entry.fix)} |"
+        f"| `{finding}` | {_cell(entry.reads)} | {_cell(entry.fires)} | {_cell(_fix(entry))} |"
         for finding, entry in sorted(entries.items())
         if finding.partition(".")[0] == group
     ]
     return "\n".join(lines) + "\n"
+
+
+def _fix(entry: Check | Entry) -> str:
+    command = getattr(entry, "command", "")
+    return f"{entry.fix}: {command}" if command else entry.fix
 
 
 def _cell(text: str) -> str:

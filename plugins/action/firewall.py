@@ -17,7 +17,7 @@ from muster.firewall import judge, model, table
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
-from muster.verdict.finding import Finding, told
+from muster.verdict.finding import Finding, as_lines
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
 from muster_controller.variables import node_variables, value_of_nodes
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from muster.firewall.look import Look
     from muster.firewall.plan import Plan
+    from muster.verdict.finding import FindingShape
 
 PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
 WHAT = "firewall"
@@ -77,13 +78,16 @@ class ActionModule(ActionBase):
         failed = [finding for finding in findings if finding.status == "fail"]
         result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
         if failed:
-            lines = told(failed)
+            lines = as_lines(failed)
             return {
                 **result,
                 "failed": True,
                 "msg": lines[0] if len(lines) == 1 else "\n".join(f"- {x}" for x in lines),
             }
-        return {**result, "warnings": told([finding for finding in findings if finding.status in ("warn", "unknown")])}
+        return {
+            **result,
+            "warnings": as_lines(one for one in findings if one.status in ("warn", "unknown")),
+        }
 
     def manage(self, request: Request, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         node = connect(self, request.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
@@ -100,11 +104,11 @@ class ActionModule(ActionBase):
         findings = judge.judge(request, look, planned)
         blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
         if blocked:
-            lines = [*told(blocked), f"{request.node}: nothing was changed."]
+            lines = [*as_lines(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
         if plan.steps or plan.packages:
             findings += judge.judge_cut_off(request, look, planned)
-        notes = told([finding for finding in findings if finding.status != "pass"])
+        notes = as_lines([finding for finding in findings if finding.status != "pass"])
         result: dict[str, Any] = {
             "changed": bool(plan.steps or plan.packages or settled or look.guarded),
             "backend": plan.backend,
@@ -152,7 +156,7 @@ class ActionModule(ActionBase):
             raise RequestError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
 
 
-def as_dicts(findings: list[Finding]) -> list[dict[str, Any]]:
+def as_dicts(findings: list[Finding]) -> list[FindingShape]:
     return [finding.as_dict() for finding in findings]
 
 

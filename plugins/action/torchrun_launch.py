@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.launch import outcome as judging
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
-from muster.verdict.finding import Finding, told
+from muster.verdict.finding import Finding, as_lines
 from muster.verdict.words import plural
 from muster_controller.connection import connect
 from muster_controller.logs import LogBook, point_latest
@@ -217,7 +217,7 @@ def judge(ended: Outcome, folder: Path) -> dict[str, Any]:
 def failure_text(verdict: dict[str, Any]) -> str:
     """The summary; below it every reason where there are several, and what proves them."""
     findings = [Finding(**finding) for finding in verdict["findings"] if finding["status"] != "pass"]
-    reasons = told(findings)
+    reasons = as_lines(findings)
     parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]
     for finding in findings:
         parts += [f"\n{proof['source']}:\n{proof['text']}" for proof in finding.evidence]

@@ -44,6 +44,7 @@ from muster.health import facts as health_facts
 from muster.health import gpus, node
 from muster.launch import smoke
 from muster.launch.unit import unit_properties
+from muster.verdict.check import collect
 from muster.verdict.finding import Finding, with_fix
 from muster_node.looks import gpu as look_gpu
 from muster_node.looks import health
@@ -140,7 +141,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     else:
         record(look, facts, out)
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = gpus.judge(facts, request)
+    found, skipped = collect(gpus.judge(facts, request))
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")

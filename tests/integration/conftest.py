@@ -1,7 +1,9 @@
-"""The sandbox is up while the integration tests run."""
+"""The sandbox is up while the integration tests run; those that break something that runs can be repeated."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +11,10 @@ import pytest
 
 from gpu_cluster import bring_up, look_up
 from machines import NODES, find_machine, list_nodes, run_playbook
+from races import table
 
 # The steps of the road before the first driver or wheel is installed.
-GROUND = "inspect,baseline,network"
+UP_TO_NETWORK = "inspect,baseline,network"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,11 +27,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nodes", help="look at these nodes as they are: nothing is made or played for it")
     parser.addoption("--driver", default="580.178.04", help="what the GPU nodes have")
     parser.addoption("--sandbox-is-up", action="store_true", help="another checkout has brought the sandbox up")
+    parser.addoption("--count", type=int, default=1, help="how often a test with the mark moment is run")
+    parser.addoption("--busy", action="store_true", help="something else keeps one processor busy meanwhile")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    count = metafunc.config.getoption("--count")
+    if count > 1 and metafunc.definition.get_closest_marker("moment"):
+        if "turn" not in metafunc.fixturenames:
+            metafunc.fixturenames.append("turn")
+        turns = range(1, count + 1)
+        metafunc.parametrize("turn", turns, indirect=True, scope="module", ids=[f"turn{turn}" for turn in turns])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--count") > 1:
+        terminalreporter.section("races")
+        for line in table(terminalreporter.stats):
+            terminalreporter.line(line)
+
+
+@pytest.fixture(scope="module")
+def turn(request: pytest.FixtureRequest) -> int:
+    """Which repetition this is. What a module makes once is made anew for each when it asks for this."""
+    return getattr(request, "param", 1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def busy(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Somebody else needs one processor meanwhile, if that is wanted; it ends with the tests, however they end."""
+    if not request.config.getoption("--busy"):
+        yield
+        return
+    program = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        yield
+        process.kill()
 
 
 @pytest.fixture(scope="session")
 def as_they_are(request: pytest.FixtureRequest) -> list[str]:
-    """The nodes that are only looked at, by the wish of whoever runs the tests."""
+    """The nodes that are only looked at, at the request of whoever runs the tests."""
     return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
 
@@ -46,8 +85,8 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def play(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> Play:
     """Run a playbook of the repository on the sandbox."""
 
-    def run(playbook: str, **wishes: Any) -> Result:
-        return run_playbook(tmp_path_factory.mktemp(Path(playbook).stem), playbook, **wishes)
+    def run(playbook: str, **requested: Any) -> Result:
+        return run_playbook(tmp_path_factory.mktemp(Path(playbook).stem), playbook, **requested)
 
     return run
 
@@ -59,10 +98,10 @@ def node(sandbox: None) -> Callable[[str], Machine]:
 
 
 @pytest.fixture(scope="session")
-def ground(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
-    """The nodes, with the ground on them."""
+def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Machine]:
+    """The nodes, with all steps up to network done."""
     if not as_they_are:
-        result = request.getfixturevalue("play")("site.yml", tags=GROUND)
+        result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
     return [find_machine(name) for name in as_they_are or NODES]
 

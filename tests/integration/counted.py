@@ -31,7 +31,7 @@ class CountedCluster:
         self.index = index
         self.lock = folder / "pytorch.lock.txt"
 
-    def provide(self, *names: str, version: str = "2.0.0", **wishes: Any) -> tuple[Result, int]:
+    def provide(self, *names: str, version: str = "2.0.0", **requested: Any) -> tuple[Result, int]:
         """Run the step on these nodes, or on all; return how it ended, and the bytes of wheels that the index sent."""
         self.index.take_count()
         extravars = {
@@ -42,7 +42,7 @@ class CountedCluster:
             "pytorch_extra_ca": "",
             "pytorch_packages": [],
             "pytorch_lock": str(self.lock),
-            **wishes,
+            **requested,
         }
         limit = ",".join(names or [machine.name for machine in self.machines])
         result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)

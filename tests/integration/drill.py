@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import threading
 import time
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +24,13 @@ import ansible_runner
 from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
 
+    from machines import Machine
+
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
-STARTED = 60.0  # seconds until all ranks of a launch must be in step
+# Seconds. What is waited for stays as it is once it is so, and a machine may be busy: this only ends what went wrong.
+PATIENCE = 120.0
 
 
 def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -39,23 +44,57 @@ def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 
-def environ(pid: int) -> dict[str, str]:
+def read_proc(pid: int, name: str) -> str:
+    """Read a file of a process; nothing of one that has ended meanwhile."""
     try:
-        items = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
     except OSError:
-        return {}
-    return dict(item.split("=", 1) for item in items if "=" in item)
+        return ""
+
+
+def environ(pid: int) -> dict[str, str]:
+    return dict(item.split("=", 1) for item in read_proc(pid, "environ").split("\0") if "=" in item)
+
+
+def fields(pid: int) -> list[str]:
+    """What the kernel says of a process behind its name: its state, its parent, ...; nothing of one that has ended."""
+    return read_proc(pid, "stat").rpartition(")")[2].split()
+
+
+def all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def processes(launch_id: str) -> dict[int, dict[str, str]]:
     """Every process of a launch on any node: {pid here: environment}."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            env = environ(int(entry.name))
-            if env.get("MUSTER_LAUNCH_ID") == launch_id:
-                found[int(entry.name)] = env
+    found = {pid: environ(pid) for pid in all_pids()}
+    return {pid: env for pid, env in found.items() if env.get("MUSTER_LAUNCH_ID") == launch_id}
+
+
+def family(pid: int) -> set[int]:
+    """The process and all below it."""
+    parents = {one: int(shown[1]) for one in all_pids() if (shown := fields(one))}
+    found, new = set[int](), {pid}
+    while new:
+        found |= new
+        new = {one for one, parent in parents.items() if parent in new} - found
     return found
+
+
+def stop_family(pid: int) -> set[int]:
+    """Hold the process and all below it still: none of them ends or begins another one any more."""
+    stopped: set[int] = set()
+    while new := family(pid) - stopped:
+        for one in new:
+            with suppress(ProcessLookupError):
+                hit(one, signal.SIGSTOP)
+        stopped.update(new)
+        until(lambda: not any(moves(one) for one in stopped), PATIENCE, "they stand still")
+    return {one for one in stopped if fields(one)[:1] == ["T"]}
+
+
+def moves(pid: int) -> bool:
+    return fields(pid)[:1] not in ([], ["T"], ["Z"])
 
 
 def listening(container: str) -> set[int]:
@@ -83,6 +122,8 @@ class Drill:
     gone_at: float = 0.0
     frozen: str = ""
     thread: threading.Thread | None = None
+    # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
+    gate: str = field(default_factory=lambda: f"/run/muster-test-gate-{uuid.uuid4().hex}")
 
     def begin(self, *arguments: str) -> Drill:
         """Launch through ansible-runner."""
@@ -92,7 +133,7 @@ class Drill:
             playbook="playbooks/launch.yml",
             inventory=str(self.inventory),
             envvars=ENVIRONMENT,
-            extravars=self.wishes(*arguments),
+            extravars=self.request(*arguments),
             quiet=True,
         )
         return self
@@ -102,10 +143,19 @@ class Drill:
         master, slave = pty.openpty()
         self.terminal = master
         self.shown = bytearray()
-        wishes = json.dumps(self.wishes(*arguments))
+        variables = json.dumps(self.request(*arguments))
         process = subprocess.Popen(
             # --ctty makes the terminal the new session's own, so that a key pressed there is a signal.
-            ["setsid", "--ctty", BIN / "ansible-playbook", "playbooks/launch.yml", "-i", self.inventory, "-e", wishes],
+            [
+                "setsid",
+                "--ctty",
+                BIN / "ansible-playbook",
+                "playbooks/launch.yml",
+                "-i",
+                self.inventory,
+                "-e",
+                variables,
+            ],
             cwd=ROOT,
             env={**os.environ, **ENVIRONMENT},
             stdin=slave,
@@ -123,10 +173,10 @@ class Drill:
         except OSError:
             return  # the other end has closed
 
-    def wishes(self, *arguments: str) -> dict[str, Any]:
+    def request(self, *arguments: str) -> dict[str, Any]:
         return {
             "launch_script_src": str(PAYLOAD),
-            "launch_args": list(arguments),
+            "launch_args": [f"--until={self.gate}", *arguments],
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
@@ -151,7 +201,7 @@ class Drill:
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 
-        until(stepped, STARTED, "all ranks in step")
+        until(stepped, PATIENCE, "all ranks in step")
         return self
 
     def pid(self, rank: int) -> int:
@@ -162,15 +212,16 @@ class Drill:
         found = [
             pid
             for pid, env in processes(self.launch_id).items()
-            if env.get("MUSTER_NODE") == node
-            and "RANK" not in env
-            and b"torchrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if env.get("MUSTER_NODE") == node and "RANK" not in env and "torchrun" in read_proc(pid, "cmdline")
         ]
         assert len(found) == 1, found
         return found[0]
 
     def runs(self) -> bool:
         return bool(processes(self.launch_id))
+
+    def open_gate(self, machine: Machine) -> None:
+        machine.inside("touch", self.gate)
 
     def has_verdict(self) -> bool:
         return (self.run / "verdict.json").exists()
@@ -182,7 +233,7 @@ class Drill:
         """Do the damage, prove that it is on, and note the time."""
         self.fault_at = time.time()
         act()
-        until(proof, 5, "the fault is on")
+        until(proof, PATIENCE, "the fault is on")
         self.watch_the_end()
         return self
 

@@ -29,17 +29,19 @@ class GpuCluster:
     served: Served
     folder: Path
 
-    def play(self, playbook: str = "playbooks/gpu_stack.yml", **wishes: Any) -> Result:
-        return play(self.folder, playbook, **wishes)
+    def play(self, playbook: str = "playbooks/gpu_stack.yml", **requested: Any) -> Result:
+        return play(self.folder, playbook, **requested)
 
 
-def play(folder: Path, playbook: str, variables: tuple[str, ...] = ("own_sandbox", "cluster"), **wishes: Any) -> Result:
+def play(
+    folder: Path, playbook: str, variables: tuple[str, ...] = ("own_sandbox", "cluster"), **requested: Any
+) -> Result:
     """Run a playbook in the sandbox of the GPU nodes."""
     files = [f"--extra-vars=@{ROOT}/tests/standins/{name}.yml" for name in variables]
-    cmdline = " ".join([*files, wishes.pop("cmdline", "")])
+    cmdline = " ".join([*files, requested.pop("cmdline", "")])
     run = folder / str(time.monotonic_ns())
     run.mkdir()
-    return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **wishes)
+    return run_playbook(run, playbook, inventory=INVENTORY / "hosts.yml", cmdline=cmdline, **requested)
 
 
 def bring_up(folder: Path) -> GpuCluster:

@@ -11,21 +11,20 @@ import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drill import environ, until
+from drill import PATIENCE, all_pids, environ, read_proc, until
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from machines import Machine
 
 # Two nodes and the outsider, whatever stands in hosts_more.yml beside it.
 HOSTS = INVENTORY / "hosts.yml"
 MARK = "MUSTER_TEST_RUN"
-PROC = Path("/proc")
 
 
 class Run:
@@ -78,8 +77,8 @@ class Run:
         self.process.wait(timeout=10)
 
     def pids(self) -> list[int]:
-        """Return its processes: a variable of their environment tells, and of a shared connection the path it shows."""
-        return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and self.has(int(entry.name))]
+        """Return its processes: by a variable of their environment, a shared connection by the path it shows."""
+        return [pid for pid in all_pids() if self.has(pid)]
 
     def has(self, pid: int) -> bool:
         shown = command(pid)
@@ -106,10 +105,7 @@ class Run:
 
 def command(pid: int) -> str:
     """Return the command line of a process; nothing for one that is dead and not yet buried."""
-    try:
-        return (PROC / f"{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
+    return read_proc(pid, "cmdline").replace("\0", " ")
 
 
 @dataclass
@@ -150,7 +146,7 @@ def logins(machines: Sequence[Machine]) -> Iterator[Logins]:
     for thread in threads:
         thread.start()
     try:
-        until(lambda: found.good >= len(machines), 10, "the first logins")
+        until(lambda: found.good >= len(machines), PATIENCE, "the first logins")
         yield found
     finally:
         stop.set()

@@ -92,23 +92,27 @@ class Machine:
     def ssh_answers(self) -> bool:
         return self.ssh("true", check=False).returncode == 0
 
+    def restart_sshd(self) -> None:
+        """Have sshd read its files anew: its port is open again when this returns, which a reload does not wait for."""
+        self.inside("systemctl", "restart", "ssh")
+
     def podman(self, verb: str, *arguments: str) -> None:
         """Do something to the container itself, such as stop, start, pause or unpause."""
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
 
 
-def run_playbook(folder: Path, playbook: str, **wishes: Any) -> Result:
-    check = ["--check", "--diff"] if wishes.pop("check", False) else []
-    cmdline = " ".join([*check, wishes.pop("cmdline", "")])
+def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
+    check = ["--check", "--diff"] if requested.pop("check", False) else []
+    cmdline = " ".join([*check, requested.pop("cmdline", "")])
     run = ansible_runner.run(
         private_data_dir=str(folder),
         project_dir=str(ROOT),
         playbook=playbook,
-        inventory=str(wishes.pop("inventory", INVENTORY)),
+        inventory=str(requested.pop("inventory", INVENTORY)),
         envvars=ENVIRONMENT,
         cmdline=cmdline or None,
         quiet=True,
-        **{name: value for name, value in wishes.items() if value is not None},
+        **{name: value for name, value in requested.items() if value is not None},
     )
     return Result(run.rc, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout.read()), run.stats or {}, list(run.events))
 

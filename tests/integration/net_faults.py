@@ -6,9 +6,7 @@ Rules of the packet filter go into a table of their own: what the role firewall 
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drill import until
@@ -32,6 +30,18 @@ time.time = lambda: right() + {seconds}
 code = sys.argv[sys.argv.index("-c") + 1]
 sys.argv = ["-c", *sys.argv[sys.argv.index("-c") + 2 :]]
 exec(code, {{"__name__": "__main__"}})
+"""
+# A Python that holds its answer back, as long as the gate is there, once it has probed.
+HELD_PYTHON = "/usr/local/bin/muster-test-held-python"
+GATE = "/run/muster-test-gate"
+HELD_ANSWER = f"""\
+#!/bin/sh
+for verb; do :; done
+[ "$verb" = probe ] || exec /usr/bin/python3 "$@"
+answer=$(/usr/bin/python3 "$@")
+echo called >{GATE}
+while [ -e {GATE} ]; do sleep 0.1; done
+echo "$answer"
 """
 
 
@@ -84,7 +94,7 @@ def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
 
 @contextmanager
 def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterator[None]:
-    """Larger packets from these vanish, and nobody is told."""
+    """Larger packets from these vanish, and nobody says so."""
     addresses = ", ".join(caller.address for caller in callers)
     with rules(machine, f"ip saddr {{ {addresses} }} meta length > {largest} counter drop"):
         for size, arrives in ((largest, True), (largest + 1, False)):
@@ -99,14 +109,12 @@ def echoes(caller: Machine, machine: Machine, size: int) -> bool:
 
 
 @contextmanager
-def loss(machine: Machine, callers: list[Machine], percent: int) -> Iterator[None]:
-    """Some packets from these are lost, by chance."""
-    addresses = ", ".join(caller.address for caller in callers)
-    with rules(machine, f"ip saddr {{ {addresses} }} numgen random mod 100 < {percent} counter drop"):
-        caller = callers[0]
+def loss(machine: Machine, callers: list[Machine], every: int) -> Iterator[None]:
+    """Of the packets from each of these one in so many is lost: not by chance, so that no call can be spared."""
+    with rules(machine, *(f"ip saddr {caller.address} numgen inc mod {every} 0 counter drop" for caller in callers)):
         flood = ["ping", "-q", "-c", "400", "-i", "0.002", "-W", "1", machine.address]
-        received = caller.inside(*flood, check=False).stdout.split(" received")[0].rpartition(" ")[2]
-        assert 300 < int(received) < 400
+        received = callers[0].inside(*flood, check=False).stdout.split(" received")[0].rpartition(" ")[2]
+        assert abs(400 - int(received) - 400 / every) <= 1
         yield
 
 
@@ -137,6 +145,24 @@ def hosts_line(machine: Machine, name: str, address: str) -> Iterator[None]:
         yield
     finally:
         write(machine, "/etc/hosts", before)
+
+
+@contextmanager
+def held_answers(machines: list[Machine]) -> Iterator[str]:
+    """A Python for these machines that calls all others for a probe, and keeps the answer to itself: its path."""
+    try:
+        for machine in machines:
+            write(machine, HELD_PYTHON, HELD_ANSWER)
+            machine.inside("sh", "-c", f"chmod 755 {HELD_PYTHON}; touch {GATE}; chmod 666 {GATE}")
+        yield HELD_PYTHON
+    finally:
+        for machine in machines:
+            machine.inside("rm", "--force", HELD_PYTHON, GATE)
+
+
+def has_called(machine: Machine) -> bool:
+    """Whether the machine has called all others, and holds its answer back."""
+    return machine.inside("cat", GATE).stdout == "called\n"
 
 
 def write(machine: Machine, path: str, text: str) -> None:
@@ -172,20 +198,6 @@ def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
         yield CLOCK
     finally:
         machine.inside("rm", CLOCK)
-
-
-def inside_pid(machine: Machine) -> int:
-    """The machine's first process, as this one counts."""
-    argv = ["podman", "inspect", "--format", "{{.State.Pid}}", machine.container]
-    return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
-
-
-def called(pid: int) -> bool:
-    """Whether somebody is connected to the master port of the machine."""
-    lines = [
-        line for table in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
-    ]
-    return any(line.split()[1].endswith(f":{PORT:04X}") and line.split()[3] == "01" for line in lines)
 
 
 def nothing_left(machines: list[Machine]) -> None:

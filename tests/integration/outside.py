@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drill import listening, until
+from drill import PATIENCE, listening, until
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}", "python3", "-c", program]
     machine.inside(*unit, *map(str, ports))
     try:
-        until(lambda: set(ports) <= listening(machine.container), 5, f"{machine.name} listens on {ports}")
+        until(lambda: set(ports) <= listening(machine.container), PATIENCE, f"{machine.name} listens on {ports}")
         yield
     finally:
         machine.inside("systemctl", "stop", LISTENER)
@@ -58,7 +58,7 @@ def conversation(caller: Machine, machine: Machine, port: int) -> Iterator[Calla
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}-echo", "python3", "-c", program]
     machine.inside(*unit, "serve", str(port))
     try:
-        until(lambda: port in listening(machine.container), 5, f"{machine.name} listens on {port}")
+        until(lambda: port in listening(machine.container), PATIENCE, f"{machine.name} listens on {port}")
         argv = ["podman", "exec", "--interactive", caller.container]
         argv += ["python3", "-c", program, "call", machine.address, str(port)]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as call:

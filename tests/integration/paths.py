@@ -17,7 +17,7 @@ ARTIFACTS = ROOT / "artifacts" / ("sandbox" if NAME == "muster" else NAME)
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-    # Unless it is told so, ansible-runner does not check host keys, whatever ansible.cfg says.
+    # Unless that is asked for, ansible-runner does not check host keys, whatever ansible.cfg says.
     "ANSIBLE_HOST_KEY_CHECKING": "True",
     # It also takes its own folder of callbacks instead of that of ansible.cfg.
     "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins/callback"),

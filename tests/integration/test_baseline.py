@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import until
+from drill import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,10 @@ PLAYBOOK = "playbooks/baseline.yml"
 LOOK = "Look at the node"
 LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
-# Holds dpkg's lock as apt does, until it is told to stop.
+# Holds dpkg's lock as apt does, from when it says so until its input ends.
 HOLD = (
     "import fcntl, sys; lock = open('/var/lib/dpkg/lock-frontend', 'w');"
-    "fcntl.lockf(lock, fcntl.LOCK_EX); sys.stdin.read()"
+    "fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
 )
 
 
@@ -69,11 +69,11 @@ def test_check_mode_finds_nothing_to_change(again: Result) -> None:
     assert again.changed == []
 
 
-def test_what_a_container_cannot_do_is_told(again: Result) -> None:
+def test_what_a_container_cannot_do_is_reported(again: Result) -> None:
     for name in NODES:
-        told = {each["id"]: each["why"] for each in again.results(LOOK)[name]["left_out"]}
-        assert "CAP_SYS_TIME" in told["chrony.service"]
-        assert "CAP_SYS_RESOURCE" in told["/etc/security/limits.d/90-muster.conf"]
+        left_out = {each["id"]: each["why"] for each in again.results(LOOK)[name]["left_out"]}
+        assert "CAP_SYS_TIME" in left_out["chrony.service"]
+        assert "CAP_SYS_RESOURCE" in left_out["/etc/security/limits.d/90-muster.conf"]
 
 
 def test_systemd_gives_units_the_limits_of_a_training(nodes: list[Machine]) -> None:
@@ -100,9 +100,9 @@ def test_the_training_user_can_be_logged_in_as_and_is_nobody_special(nodes: list
 
 def test_upgrades_leave_the_gpu_stack_and_reboot_nothing(nodes: list[Machine]) -> None:
     for machine in nodes:
-        told = machine.inside("apt-config", "dump").stdout
-        assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in told
-        assert 'Unattended-Upgrade::Automatic-Reboot "false";' in told
+        dumped = machine.inside("apt-config", "dump").stdout
+        assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in dumped
+        assert 'Unattended-Upgrade::Automatic-Reboot "false";' in dumped
 
 
 def test_needrestart_never_asks_nor_touches_a_launch(nodes: list[Machine]) -> None:
@@ -147,15 +147,16 @@ def test_what_was_written_and_never_read_is_read_by_the_next_run(
     assert on_first().changed == []
 
 
+@pytest.mark.moment
 def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
-    # A setting of somebody else that comes after ours, and is then taken back without logind being told.
+    # A setting of somebody else that comes after ours, and is then taken back without logind reading it.
     first.inside("sh", "-ec", "printf '[Login]\\nRemoveIPC=yes\\n' >/etc/systemd/logind.conf.d/99-test.conf")
     first.inside("systemctl", "restart", "systemd-logind")
     first.inside("rm", "-f", "/etc/systemd/logind.conf.d/99-test.conf", "/run/go")
     with ThreadPoolExecutor() as pool:
         login = pool.submit(first.ssh, "sudo touch /run/in; until test -e /run/go; do sleep 0.2; done; echo lives")
-        until(lambda: first.inside("rm", "/run/in", check=False).returncode == 0, 10, "the login is open")
+        until(lambda: first.inside("rm", "/run/in", check=False).returncode == 0, PATIENCE, "the login is open")
         try:
             assert changed_tasks(on_first()) == {"Start units"}
         finally:
@@ -164,7 +165,7 @@ def test_a_login_outlives_the_restart_of_logind(nodes: list[Machine], on_first: 
     assert not removes_ipc(first)
 
 
-def test_what_stands_against_it_is_told(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_what_stands_against_it_is_reported(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     theirs = "/etc/systemd/logind.conf.d/99-test.conf"
     first.inside("sh", "-ec", f"printf '[Login]\\nRemoveIPC=yes\\n' >{theirs}; systemctl restart systemd-logind")
@@ -206,10 +207,13 @@ def test_verify_says_what_is_wrong_and_changes_nothing(nodes: list[Machine], on_
     assert changed_tasks(on_first()) == {"Write files", "Set kernel settings"}
 
 
+@pytest.mark.moment
 def test_who_holds_the_package_tools_is_named(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     argv = ["podman", "exec", "--interactive", nodes[0].container, "python3", "-c", HOLD]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as holder:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         try:
+            assert holder.stdout
+            assert holder.stdout.readline() == "held\n"
             # What is there already needs no package tools, and nothing is waited for.
             assert on_first().rc == 0
             result = on_first(node_baseline_extra_packages=["hello"], node_baseline_wait=2)

@@ -151,12 +151,12 @@ def test_a_node_that_left_the_inventory_is_forgotten(first: Machine, names: Name
     assert addresses(first, "node9") == set()
 
 
-def test_cloud_init_is_told_and_its_template_carries_the_names(first: Machine, names: Names) -> None:
+def test_cloud_init_leaves_them_alone_and_its_template_carries_the_names(first: Machine, names: Names) -> None:
     first.inside("mkdir", "-p", "/etc/cloud/templates", "/etc/cloud/cloud.cfg.d")
     write(first, "/etc/cloud/templates/hosts.debian.tmpl", CLOUD_TEMPLATE)
     assert names(limit="node1").rc == 0
-    told = first.inside("cat", "/etc/cloud/cloud.cfg.d/99-muster-hosts.cfg", check=False).stdout
-    assert "manage_etc_hosts: false" in told
+    written = first.inside("cat", "/etc/cloud/cloud.cfg.d/99-muster-hosts.cfg", check=False).stdout
+    assert "manage_etc_hosts: false" in written
     template = read(first, "/etc/cloud/templates/hosts.debian.tmpl")
     assert template.startswith("## template:jinja\n127.0.0.1 localhost\n# BEGIN muster")
     assert f"{first.address} node1\n" in template

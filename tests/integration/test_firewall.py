@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from drill import until
+from drill import PATIENCE, until
 from machines import find_machine
 from outside import EVERY_PORT, Scan, conversation, listeners, scan
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
@@ -74,6 +74,7 @@ TRAP = "-A ufw-before-input -p tcp --dport 22 -m conntrack --ctstate NEW -m leng
 FRESH = {"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
 GUARD = "/var/lib/muster/guard/firewall/state.json"
 SECONDS = 30
+LONG = 600  # it is not waited for
 BOOT = 90  # a second on a machine that has nothing else to do
 
 
@@ -123,7 +124,7 @@ def of_others(machine: Machine) -> list[str]:
     return [line for line in saved.splitlines() if "ufw" not in line and not line.startswith(("#", *builtin))]
 
 
-def told(result: Result, name: str) -> str:
+def message_of(result: Result, name: str) -> str:
     return str(result.results(TASK)[name].get("msg", ""))
 
 
@@ -135,7 +136,7 @@ def rules(machine: Machine) -> list[str]:
     return [line.strip() for line in machine.inside("ufw", "show", "added").stdout.splitlines()[1:]]
 
 
-def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
+def test_a_look_in_check_mode_reports_all_and_changes_nothing(play: Play, serving: list[Machine]) -> None:
     before = [state(machine) for machine in serving]
     result = play(PLAYBOOK, check=True)
     assert result.rc == 0, result.stdout
@@ -143,8 +144,8 @@ def test_a_look_in_check_mode_tells_all_and_changes_nothing(play: Play, serving:
     diff = result.results(TASK)["node1"]["diff"]
     assert diff["before"].startswith("ufw: inactive\n")
     assert f"allow every port from {serving[1].address} on eth0  # muster: peer node2" in diff["after"]
-    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in told(result, "node1")
-    assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in told(result, "node1")
+    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in message_of(result, "node1")
+    assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in message_of(result, "node1")
 
 
 def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], outsider: Machine) -> None:
@@ -160,7 +161,7 @@ def test_peers_come_in_and_strangers_do_not(play: Play, serving: list[Machine], 
             assert scan(peer, machine.address, *PORTS).open == sorted(PORTS)
         # Nobody serves the port that the site lets in itself; the rest is silent.
         assert every.result() == Scan([22], refused=1)
-    # ufw shows what it was told by others as before, and ours behind it.
+    # ufw shows what others gave it as before, and ours behind it.
     assert rules(first)[: len(foreign)] == foreign
     assert "ufw allow in on eth0 from " + second.address + " comment 'muster: peer node2'" in rules(first)
     assert play(PLAYBOOK).changed == []
@@ -287,10 +288,10 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
             result = play(PLAYBOOK, extravars={"firewall_mode": mode})
             assert result.rc != 0
             assert [state(machine) for machine in nodes] == before
-            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in told(result, "node1")
-            assert "ufw delete 1" in told(result, "node1")
-            assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in told(result, "node2")
-            assert "nft insert rule inet site in iifname eth0 ip saddr" in told(result, "node2")
+            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in message_of(result, "node1")
+            assert "ufw delete 1" in message_of(result, "node1")
+            assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in message_of(result, "node2")
+            assert "nft insert rule inet site in iifname eth0 ip saddr" in message_of(result, "node2")
             assert result.changed == []
     finally:
         nodes[0].inside("ufw", "delete", "1", check=False)
@@ -299,7 +300,7 @@ def test_a_rule_of_others_that_blocks_a_launch_is_named(play: Play, nodes: list[
     assert play(PLAYBOOK, extravars={"firewall_mode": "verify"}).rc == 0
 
 
-def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machine]) -> None:
+def test_what_a_container_engine_publishes_is_reported(play: Play, nodes: list[Machine]) -> None:
     rule = [
         "DOCKER",
         "!",
@@ -318,7 +319,9 @@ def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machi
     nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
     try:
         result = play(PLAYBOOK, limit="node1")
-        assert "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER" in told(result, "node1")
+        assert "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER" in message_of(
+            result, "node1"
+        )
         assert result.changed == []
     finally:
         nodes[0].inside("iptables", "-t", "nat", "-F", "DOCKER")
@@ -326,7 +329,7 @@ def test_what_a_container_engine_publishes_is_told(play: Play, nodes: list[Machi
 
 
 def test_the_ports_of_ssh_are_those_that_the_node_has(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """What the inventory says may lead elsewhere, and sshd may listen where nobody told: all of it stays open."""
+    """What the inventory says may lead elsewhere, and sshd may listen where nobody says: all of it stays open."""
     machine = nodes[1]
     bare(machine)
     same_key = f"{FRESH['ansible_ssh_args']} -o HostKeyAlias={machine.address}"
@@ -378,7 +381,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
         assert scan(serving[0], machine.address, DROPPED, *PORTS).open == sorted(PORTS)
         assert play(PLAYBOOK, limit=machine.name).changed == []
         machine.inside("systemctl", "restart", "nftables")
-        until(lambda: "muster" in machine.inside("nft", "list", "tables").stdout, 5, "the table is back")
+        until(lambda: "muster" in machine.inside("nft", "list", "tables").stdout, PATIENCE, "the table is back")
         machine.inside("nft", "insert", "rule", "inet", "muster", "input", "tcp", "dport", str(SERVICE), "accept")
         assert scan(outsider, machine.address, *PORTS).open == [22, SERVICE]
         assert play(PLAYBOOK, limit=machine.name).changed == [f"{machine.name}: {TASK}"]
@@ -393,6 +396,7 @@ def test_without_ufw_a_table_of_our_own(play: Play, serving: list[Machine], outs
     assert play(PLAYBOOK, limit=machine.name).changed == []
 
 
+@pytest.mark.moment
 def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
     play: Play, nodes: list[Machine], tmp_path: Path
 ) -> None:
@@ -407,6 +411,7 @@ def test_many_peers_take_no_more_tasks_and_round_trips_than_few(
         assert result.rc == 0, result.stdout
         assert sum("peer" in line for line in rules(machine)) == count + 2, "the nodes of the sandbox are peers as well"
         # Every call of the node is one command of sudo, which the node itself writes down.
+        machine.inside("journalctl", "--sync")
         journal = machine.inside("journalctl", "--quiet", f"--since=@{began}", "--identifier=sudo", "--output=cat")
         commands = [line for line in journal.stdout.splitlines() if "COMMAND=" in line]
         tasks = [event for event in result.events if event["event"] == "playbook_on_task_start"]
@@ -435,20 +440,20 @@ def trapped_while_on(machine: Machine) -> None:
     machine.inside("sed", "-i", f"s/^# End required lines/&\\n{TRAP}/", "/etc/ufw/before.rules")
 
 
-def begin(name: str) -> subprocess.Popen[bytes]:
+def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
     argv = [str(BIN / "ansible-playbook"), PLAYBOOK, "-i", str(INVENTORY), "--limit", name]
-    argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": SECONDS})]
+    argv += ["-e", json.dumps({**FRESH, "firewall_confirm_seconds": seconds})]
     environment = {**os.environ, **ENVIRONMENT}
     return subprocess.Popen(
         argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
-def killed_when_armed(machine: Machine, outsider: Machine) -> None:
-    """A run whose controller dies with the node cut off."""
-    with begin(machine.name) as run:
+def killed_when_armed(machine: Machine, outsider: Machine, seconds: int) -> None:
+    """A run whose controller dies with the node cut off, which the node undoes after so many seconds."""
+    with begin(machine.name, seconds) as run:
         try:
-            until(lambda: not answers(outsider, machine), 20, f"{machine.name} is cut off")
+            until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is cut off")
             assert machine.inside("ls", GUARD, check=False).returncode == 0
         finally:
             os.killpg(run.pid, signal.SIGKILL)
@@ -470,15 +475,16 @@ def is_as_before(machine: Machine) -> bool:
 
 def abandoned(machine: Machine, outsider: Machine) -> None:
     """A controller that dies while the node is cut off: a restart opens it again, and so does waiting."""
-    killed_when_armed(machine, outsider)
+    killed_when_armed(machine, outsider, LONG)
     power_cut(machine)
     until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")
-    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
-    killed_when_armed(machine, outsider)
+    until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
+    killed_when_armed(machine, outsider, SECONDS)
     until(lambda: answers(outsider, machine), SECONDS + 5, f"{machine.name} answers again by itself")
-    until(lambda: is_as_before(machine), 5, f"{machine.name} is as before")
+    until(lambda: is_as_before(machine), PATIENCE, f"{machine.name} is as before")
 
 
+@pytest.mark.moment
 def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
     live, orphan = nodes
     trapped(orphan)
@@ -487,11 +493,11 @@ def test_a_change_that_cuts_ssh_is_undone_by_the_node(play: Play, nodes: list[Ma
     with ThreadPoolExecutor() as pool:
         left_alone = pool.submit(abandoned, orphan, outsider)
         failing = pool.submit(play, PLAYBOOK, limit=live.name, extravars={"firewall_confirm_seconds": SECONDS})
-        until(lambda: not answers(outsider, live), 20, f"{live.name} is cut off")
+        until(lambda: not answers(outsider, live), PATIENCE, f"{live.name} is cut off")
         result = failing.result()
         left_alone.result()
     assert result.rc != 0
-    said = told(result, live.name)
+    said = message_of(result, live.name)
     assert "the change of the firewall was undone, because a new connection could not be made" in said, result.stdout
     assert "The node answers and is as it was before" in said
     assert answers(outsider, live)

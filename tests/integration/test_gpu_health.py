@@ -76,8 +76,8 @@ def said(gpu_cluster: GpuCluster, tmp_path_factory: pytest.TempPathFactory) -> C
     folder = tmp_path_factory.mktemp("artifacts")
 
     def look() -> dict[str, set[str]]:
-        wishes = {"health_gate": "warn", "cluster_artifacts_dir": str(folder)}
-        result = gpu_cluster.play("playbooks/health.yml", extravars=wishes)
+        requested = {"health_gate": "warn", "cluster_artifacts_dir": str(folder)}
+        result = gpu_cluster.play("playbooks/health.yml", extravars=requested)
         assert result.rc == 0, result.stdout
         return {node.name: of_gpus(folder / FOLDER.name / "latest", node.name) for node in gpu_cluster.nodes}
 

@@ -81,7 +81,7 @@ def node(gpu_cluster: GpuCluster) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def wishes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def requested(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     source = tmp_path_factory.mktemp("source") / "nccl-tests.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
         text = b"# A stand-in of Muster's tests\n"
@@ -111,18 +111,18 @@ def bring(gpu_cluster: GpuCluster, node: Machine) -> Callable[..., Result]:
 
 
 @pytest.fixture(scope="module")
-def before(node: Machine, bring: Callable[..., Result], wishes: dict[str, Any]) -> dict[str, Any]:
+def before(node: Machine, bring: Callable[..., Result], requested: dict[str, Any]) -> dict[str, Any]:
     """What there was, and what check mode said, before anything came."""
     there = {"packages": packages(node), "docker": of_unit(node, "docker.service", "MainPID")}
-    planned = bring(check=True, **wishes)
+    planned = bring(check=True, **requested)
     assert planned.rc == 0, planned.stdout
     assert packages(node) == there["packages"]
     return {**there, "planned": planned}
 
 
 @pytest.fixture(scope="module")
-def brought(before: dict[str, Any], bring: Callable[..., Result], wishes: dict[str, Any]) -> Result:
-    result = bring(**wishes)
+def brought(before: dict[str, Any], bring: Callable[..., Result], requested: dict[str, Any]) -> Result:
+    result = bring(**requested)
     assert result.rc == 0, result.stdout
     return result
 
@@ -150,8 +150,8 @@ def test_check_mode_says_what_would_come(before: dict[str, Any]) -> None:
     assert "+/usr/local/cuda-12.8" in planned.stdout
 
 
-def test_a_second_run_changes_nothing(brought: Result, bring: Callable[..., Result], wishes: dict[str, Any]) -> None:
-    again = bring(**wishes)
+def test_a_second_run_changes_nothing(brought: Result, bring: Callable[..., Result], requested: dict[str, Any]) -> None:
+    again = bring(**requested)
     assert again.rc == 0, again.stdout
     assert again.changed == []
 
@@ -170,8 +170,8 @@ def test_toolkits_lie_side_by_side_and_brought_no_driver(
         not {name for name in new if name.startswith(("nvidia-driver", "nvidia-open", "cuda-drivers", "libnvidia-c"))}
         - HELD
     )
-    told = brought.results("Look at the toolkits")["node1"]["told"]
-    assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in told
+    notes = brought.results("Look at the toolkits")["node1"]["told"]
+    assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
 
 
 def test_each_part_has_one_version_and_no_upgrade_moves_it(brought: Result, node: Machine) -> None:
@@ -196,10 +196,12 @@ def test_docker_knows_the_runtime_and_nothing_in_it_ended(
     assert '"log-driver": "journald"' in settings
 
 
-def test_nccl_tests_are_made_and_started_without_rights(brought: Result, node: Machine, wishes: dict[str, Any]) -> None:
+def test_nccl_tests_are_made_and_started_without_rights(
+    brought: Result, node: Machine, requested: dict[str, Any]
+) -> None:
     folder = brought.results("Build nccl-tests (some minutes)")["node1"]["folder"]
     # The newest toolkit of NCCL's CUDA, although the default is another.
-    assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{wishes['nccl_tests_sha256'][:8]}/build")
+    assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{requested['nccl_tests_sha256'][:8]}/build")
     said = node.inside(f"{folder}/all_reduce_perf").stdout
     assert said.startswith(f"stand-in, made by {USER} with")
     assert "release 13.0" in said
@@ -213,7 +215,7 @@ def test_dcgm_runs_and_a_plain_node_has_no_nccl_conf(brought: Result, node: Mach
 
 
 def test_what_was_cut_off_is_finished(
-    brought: Result, node: Machine, bring: Callable[..., Result], wishes: dict[str, Any]
+    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     # As runs leave it that are killed between a package and its hold, a file and who reads it, a build and its name.
     inside(
@@ -227,7 +229,7 @@ def test_what_was_cut_off_is_finished(
         update-alternatives --set cuda /usr/local/cuda-13.0 >/dev/null
         """,
     )
-    result = bring(**wishes)
+    result = bring(**requested)
     assert result.rc == 0, result.stdout
     assert changed_tasks(result) == [
         "Let /usr/local/cuda lead to the default",
@@ -242,12 +244,12 @@ def test_what_was_cut_off_is_finished(
 
 @pytest.mark.slow
 def test_verify_names_what_differs_and_changes_nothing(
-    brought: Result, node: Machine, bring: Callable[..., Result], wishes: dict[str, Any]
+    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     modes = {f"{role}_mode": "verify" for role in ROLES}
-    assert bring(**wishes, **modes).changed == []
+    assert bring(**requested, **modes).changed == []
     node.inside("mv", "/usr/local/cuda-13.0/bin/nvcc", "/run/nvcc")
-    result = bring(**wishes, **modes)
+    result = bring(**requested, **modes)
     node.inside("mv", "/run/nvcc", "/usr/local/cuda-13.0/bin/nvcc")
     assert result.rc != 0
     message = result.results("Look at the toolkits")["node1"]["msg"]
@@ -272,7 +274,7 @@ def test_docker_that_does_not_listen_is_never_restarted(
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 
 
-def test_nccl_is_told_what_it_cannot_know(brought: Result, node: Machine, bring: Callable[..., Result]) -> None:
+def test_nccl_gets_what_it_cannot_know(brought: Result, node: Machine, bring: Callable[..., Result]) -> None:
     theirs = "# of the site\nNCCL_IB_TC=106\nNCCL_DEBUG=INFO\n"
     put(node.container, "/etc/nccl.conf", theirs)
     inside(
@@ -289,14 +291,14 @@ def test_nccl_is_told_what_it_cannot_know(brought: Result, node: Machine, bring:
     finally:
         node.inside("ip", "link", "delete", "other")
     assert result.rc == 0, result.stdout
-    assert changed_tasks(result) == ["Tell NCCL what it cannot know"]
+    assert changed_tasks(result) == ["Write down for NCCL what it cannot know"]
     interface = node.inside("sh", "-c", "ip -brief -4 addr show scope global | sed 's/@.*//; s/ .*//'").stdout.strip()
     lines = node.inside("cat", "/etc/nccl.conf").stdout
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
     assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
     # The other interface is gone, and with it the reason; what is not ours stays.
-    assert changed_tasks(bring(nccl_install=True)) == ["Tell NCCL what it cannot know"]
+    assert changed_tasks(bring(nccl_install=True)) == ["Write down for NCCL what it cannot know"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
 
 
@@ -362,9 +364,9 @@ def test_what_is_held_moves_with_the_table_and_stays_held(
 
 @pytest.mark.slow
 def test_source_that_is_another_file_is_not_unpacked(
-    brought: Result, node: Machine, bring: Callable[..., Result], wishes: dict[str, Any]
+    brought: Result, node: Machine, bring: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
-    result = bring(**{**wishes, "nccl_tests_sha256": "0" * 64})
+    result = bring(**{**requested, "nccl_tests_sha256": "0" * 64})
     assert result.rc != 0
     assert (
         "it is another file. Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]

@@ -44,7 +44,7 @@ def test_a_stack_is_printed_with_its_reasons(tmp_path: Path) -> None:
     assert result.changed == []
 
 
-def test_an_impossible_wish_is_refused_once_for_all_nodes(tmp_path: Path) -> None:
+def test_an_impossible_request_is_refused_once_for_all_nodes(tmp_path: Path) -> None:
     result = plan(tmp_path, "B200", "B200", cluster_torch_version="2.6.0")
     assert result.rc != 0
     assert (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from drill import PATIENCE, until
 from gpu_cluster import boot, loaded, versions
 from package_list import read_packages, renamed
 
@@ -31,13 +32,13 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def older(driver: str) -> dict[str, str]:
-    """The wish for an older driver of the branch, for which both nodes need a reboot."""
+    """The request for an older driver of the branch, for which both nodes need a reboot."""
     return {"gpu_stack_driver": OLDER[driver]}
 
 
 @pytest.fixture(scope="module")
 def same(driver: str) -> dict[str, str]:
-    """The wish for the branch that the nodes have."""
+    """The request for the branch that the nodes have."""
     return {"gpu_stack_driver": driver.partition(".")[0]}
 
 
@@ -60,7 +61,10 @@ def hold_a_gpu(machine: Machine) -> str:
     """Have a process of the administrator's keep a GPU open, and return its pid."""
     held = "exec sleep 1000 </dev/nvidia0"
     machine.inside("systemd-run", f"--unit={HOLDER}", "--uid=admin", "sh", "-c", held)
-    return machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
+    pid = machine.inside("systemctl", "show", "--value", "--property=MainPID", HOLDER).stdout.strip()
+    look = ["test", f"/proc/{pid}/fd/0", "-ef", "/dev/nvidia0"]
+    until(lambda: machine.inside(*look, check=False).returncode == 0, PATIENCE, "the GPU is held")
+    return pid
 
 
 def test_nothing_is_rebooted_when_nothing_differs(gpu_cluster: GpuCluster, same: dict[str, str]) -> None:

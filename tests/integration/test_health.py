@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import until
+from drill import PATIENCE, until
 from machines import NODES
 from outside import PAYLOADS, listeners
 from paths import ARTIFACTS
@@ -165,7 +165,7 @@ class Visit:
 
 
 class Clinic:
-    """Nodes with the ground and a stand-in of PyTorch on them, and where what is found of them is kept."""
+    """Nodes that are done up to network, with a stand-in of PyTorch, and where what is found of them is kept."""
 
     def __init__(self, play: Play, folder: Path) -> None:
         self.play = play
@@ -180,15 +180,15 @@ class Clinic:
     def look(self, *, check: bool = False, limit: str | None = None, **variables: Any) -> Visit:
         return self.take("playbooks/health.yml", variables, check=check, limit=limit)
 
-    def take(self, playbook: str, variables: dict[str, Any], **wishes: Any) -> Visit:
+    def take(self, playbook: str, variables: dict[str, Any], **requested: Any) -> Visit:
         extravars = {**self.variables, **variables}
-        result = self.play(playbook, extravars=extravars, **wishes)
+        result = self.play(playbook, extravars=extravars, **requested)
         return Visit(result, (self.folder / ARTIFACTS.name / "latest").resolve())
 
 
 @pytest.fixture(scope="module")
-def nodes(ground: list[Machine]) -> dict[str, Machine]:
-    return dict(zip(NODES, ground, strict=True))
+def nodes(networked: list[Machine]) -> dict[str, Machine]:
+    return dict(zip(NODES, networked, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def healthy(clinic: Clinic) -> Visit:
 
 
 @pytest.fixture(scope="module")
-def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine]) -> Visit:
+def sick(clinic: Clinic, healthy: Visit, nodes: dict[str, Machine], turn: int) -> Visit:
     """Every fault is on at the same time."""
     late = f"{{{{ '{LATE}' if inventory_hostname == 'node3' else '/usr/bin/python3' }}}}"
     with ExitStack() as on:
@@ -252,16 +252,18 @@ def test_a_look_is_no_change(healthy: Visit, sick: Visit) -> None:
     assert sick.result.changed == []
 
 
+@pytest.mark.moment
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named_on_its_node(name: str, sick: Visit) -> None:
     assert sick.bad[name] == {NAMED[name]}
 
 
+@pytest.mark.moment
 def test_nothing_else_is_named(sick: Visit) -> None:
     assert sick.bad.keys() == NAMED.keys()
 
 
-def test_what_fails_is_told_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
+def test_what_fails_is_reported_and_no_more_where_the_gate_is_open(sick: Visit) -> None:
     assert sick.result.rc == 0, sick.result.stdout
     assert sick.verdict["status"] == "degraded"
 
@@ -279,17 +281,18 @@ def test_healthy_again_it_yields_no_finding(sick: Visit, clinic: Clinic, nodes: 
     assert "node.disk.small" not in metrics(nodes["node1"])
 
 
+@pytest.mark.moment
 def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     head = nodes["node1"]
     before = take(head)
     with listeners(head, [PORT]):
         checked = clinic.look(check=True)
         refused = clinic.look()
-        told = clinic.look(health_gate="warn")
+        warned = clinic.look(health_gate="warn")
         road = clinic.take("site.yml", {}, tags="health,ddp_smoke")
     assert differences(before, take(head)) == []
-    visits = (checked, refused, told, road)
-    assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], told.result.stdout
+    visits = (checked, refused, warned, road)
+    assert [visit.result.rc == 0 for visit in visits] == [True, False, True, False], warned.result.stdout
     for visit in visits:
         assert visit.bad.keys() & {"job.port.held", "net.master_port.foreign"} == visit.bad.keys() != set()
         assert set.union(*visit.bad.values()) == {"node1"}, visit.bad
@@ -297,11 +300,12 @@ def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict
     assert refused.verdict["status"] == "failed"
     assert f"{PORT}" in refused.refusal
     assert refused.refusal.startswith("node1")
-    assert told.verdict["status"] == "degraded"
+    assert warned.verdict["status"] == "degraded"
     assert road.refusal == refused.refusal
     assert not (road.run / "plan.json").exists(), "it was launched"
 
 
+@pytest.mark.moment
 def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     dead = nodes["node3"]
     dead.podman("stop", "--time=0")
@@ -309,7 +313,7 @@ def test_a_node_that_cannot_be_reached_is_named(clinic: Clinic, nodes: dict[str,
         visit = clinic.look()
     finally:
         dead.podman("start")
-        until(dead.ssh_answers, 40, f"{dead.name} is back")
+        until(dead.ssh_answers, PATIENCE, f"{dead.name} is back")
     assert visit.result.rc != 0
     assert visit.bad["node.unreachable"] == {"node3"}
     assert set.union(*visit.bad.values()) == {"node3"}, visit.bad

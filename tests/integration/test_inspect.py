@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from drill import PATIENCE, until
 from paths import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ def state_of(machine: Machine) -> list[list[str]]:
     return [machine.inside("sh", "-c", command).stdout.splitlines() for command in (FILES, PROCESSES, PACKAGES)]
 
 
+@contextmanager
+def without_timers(machine: Machine) -> Iterator[None]:
+    """Nothing begins on the machine by itself: what differs afterwards is the look's."""
+    shown = machine.inside("systemctl", "list-units", "--type=timer", "--plain", "--no-legend").stdout
+    timers = [line.split()[0] for line in shown.splitlines()]
+    machine.inside("systemctl", "stop", *timers)
+    try:
+        begun = ["systemctl", "list-units", "--state=activating", "--plain", "--no-legend"]
+        until(lambda: not machine.inside(*begun).stdout, PATIENCE, "what timers have begun has ended")
+        yield
+    finally:
+        machine.inside("systemctl", "start", *timers)
+
+
 def only_for(node: str, value: str, otherwise: str = "") -> str:
     """Return a value for one node, as a variable of the command line."""
     return f"{{{{ '{value}' if inventory_hostname == '{node}' else '{otherwise}' }}}}"
@@ -43,22 +58,25 @@ def facts_on_disk() -> dict[str, Any]:
     return content
 
 
+@pytest.mark.moment
 @pytest.mark.parametrize(
-    "wishes",
+    "requested",
     [{}, {"extravars": {"ansible_become": False}}, {"check": True}],
     ids=["as root", "as an ordinary user", "check mode"],
 )
-def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], wishes: dict[str, Any]) -> None:
+def test_a_look_changes_nothing(play: Play, node: Callable[[str], Machine], requested: dict[str, Any]) -> None:
     node1 = node("node1")
-    before = state_of(node1)
-    result = play("playbooks/inspect.yml", **wishes)
+    with without_timers(node1):
+        before = state_of(node1)
+        result = play("playbooks/inspect.yml", **requested)
+        after = state_of(node1)
     assert result.rc == 0, result.stdout
-    for now, then in zip(state_of(node1), before, strict=True):
+    for now, then in zip(after, before, strict=True):
         assert set(now) ^ set(then) == set()
     assert not result.changed
     assert not result.results(REFUSE)
     assert all(entry["facts"]["system"]["container"] for entry in result.results(LOOK).values())
-    root = "extravars" not in wishes
+    root = "extravars" not in requested
     facts = facts_on_disk()["nodes"]["node1"]
     assert facts["looked_as"] == {"user": "root" if root else "admin", "root": root}
     sshd = next(listener for listener in facts["listeners"] if listener["port"] == 22)
@@ -80,8 +98,8 @@ def test_a_look_asks_each_node_once(play: Play) -> None:
 
 
 def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None:
-    wishes = {"cluster_interface": only_for("node2", "ib7")}
-    result = play("playbooks/inspect.yml", extravars=wishes)
+    requested = {"cluster_interface": only_for("node2", "ib7")}
+    result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node2"]
     assert "node2: it has no interface ib7 (cluster_interface), only eth0" in refused["node2"]["msg"]
@@ -91,12 +109,12 @@ def test_an_interface_that_is_not_there_stops_its_node_alone(play: Play) -> None
 def test_an_address_that_the_node_does_not_have(play: Play, node: Callable[[str], Machine]) -> None:
     address = node("node1").address
     elsewhere = f"{address.rpartition('.')[0]}.77"
-    wishes = {
+    requested = {
         "cluster_address": only_for("node1", elsewhere, "{{ ansible_host }}").replace(
             "'{{ ansible_host }}'", "ansible_host"
         )
     }
-    result = play("playbooks/inspect.yml", extravars=wishes)
+    result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
     assert list(refused) == ["node1"]
     assert f"none of its interfaces has the address {elsewhere}" in refused["node1"]["msg"]
@@ -142,6 +160,7 @@ def test_a_system_that_muster_does_not_know(play: Play, node: Callable[[str], Ma
     assert "it runs Fedora Linux 40, which Muster does not know" in refused["node2"]["msg"]
 
 
+@pytest.mark.moment
 def test_a_dead_node_is_listed_and_stops_nobody(play: Play, node: Callable[[str], Machine]) -> None:
     node3 = node("node3")
     node3.podman("pause")
@@ -156,6 +175,7 @@ def test_a_dead_node_is_listed_and_stops_nobody(play: Play, node: Callable[[str]
     assert facts_on_disk()["nodes"]["node3"] is None
 
 
+@pytest.mark.moment
 def test_a_tool_that_hangs_and_one_that_shouts(play: Play, node: Callable[[str], Machine]) -> None:
     node1 = node("node1")
     # The folder comes first in the path that the look gives to its programs.

@@ -12,19 +12,22 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import Drill, hit, listening, processes, until
+from drill import PATIENCE, Drill, all_pids, fields, hit, listening, processes, read_proc, stop_family, until
 from paths import ARTIFACTS, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 NOTICED = 8.0  # 2 to 4 s on a machine that has nothing else to do
 SILENCE = 8.0  # a node that does not answer is given up after this long
@@ -44,14 +47,15 @@ def provisioned(play: Play) -> None:
 def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
     drill = Drill(tmp_path)
     yield drill
-    if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
-        for machine in nodes:
+    for machine in nodes:
+        if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
             machine.inside("systemctl", "stop", drill.unit(), check=False)
+        machine.inside("rm", "--force", drill.gate)
 
 
 @pytest.fixture
 def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any]], None]:
-    """Collect the rows of the drill table; script/drill-table prints them for docs/launch.md."""
+    """Collect the rows of the drill table; drill_table.py writes them into docs/launch.md."""
     path = ROOT / "artifacts/drills.json"
 
     def add(fault: str, drill: Drill, verdict: dict[str, Any]) -> None:
@@ -109,8 +113,8 @@ def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
 def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any, arguments: tuple[str]) -> None:
-    drill.begin("--fault=raise", "--rank=3", "--at=30", *arguments).in_step()
-    drill.fault(lambda: None, lambda: "sample 17" in stderr_on_the_node(drill, nodes[1], 1))
+    drill.begin("--fault=raise", "--rank=3", *arguments).in_step()
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "sample 17" in log_on_the_node(drill, nodes[1], 1, "stderr"))
     drill.fault_at = written_at(drill, nodes[1], 1)
     verdict = drill.end()
     finding = only_failure(verdict)
@@ -125,16 +129,17 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
     table("exception on rank 3" + (" under @record" if arguments else ""), drill, verdict)
 
 
-def stderr_on_the_node(drill: Drill, node: Machine, local_rank: int) -> str:
-    return node.inside("sh", "-c", f"cat {stderr_path(drill, local_rank)}", check=False).stdout
+def log_path(drill: Drill, local_rank: int, stream: str) -> str:
+    return f"/var/lib/muster/launches/{drill.launch_id}/torchrun/*/attempt_0/{local_rank}/{stream}.log"
+
+
+def log_on_the_node(drill: Drill, node: Machine, local_rank: int, stream: str) -> str:
+    return node.inside("sh", "-c", f"cat {log_path(drill, local_rank, stream)}", check=False).stdout
 
 
 def written_at(drill: Drill, node: Machine, local_rank: int) -> float:
-    return float(node.inside("sh", "-c", f"stat --format=%.Y {stderr_path(drill, local_rank)}").stdout)
-
-
-def stderr_path(drill: Drill, local_rank: int) -> str:
-    return f"/var/lib/muster/launches/{drill.launch_id}/torchrun/*/attempt_0/{local_rank}/stderr.log"
+    path = log_path(drill, local_rank, "stderr")
+    return float(node.inside("sh", "-c", f"stat --format=%.Y {path}").stdout)
 
 
 @pytest.mark.slow
@@ -167,8 +172,7 @@ def test_a_stopped_rank_ends_a_launch_without_progress(
     drill.variables["launch_stall_timeout"] = 4
     drill.begin().in_step()
     pid = drill.pid(1)
-    stat = Path(f"/proc/{pid}/stat")
-    drill.fault(lambda: hit(pid, signal.SIGSTOP), lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    drill.fault(lambda: hit(pid, signal.SIGSTOP), lambda: fields(pid)[0] == "T")
     verdict = drill.end()
     finding = only_failure(verdict)
     assert finding["id"] == "launch.stalled"
@@ -186,9 +190,8 @@ def test_a_rank_that_waits_elsewhere_holds_up_the_others(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
     drill.variables["launch_stall_timeout"] = 4
-    drill.begin("--fault=sleep", "--rank=2", "--at=20").in_step()
-    log = drill.run / "logs/node1/rank0.stdout.log"
-    drill.fault(lambda: until(lambda: "step 19\n" in log.read_text(), 20, "the last common step"), lambda: True)
+    drill.begin("--fault=sleep", "--rank=2").in_step()
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "waits\n" in log_on_the_node(drill, nodes[1], 0, "stdout"))
     drill.fault_at = time.time()
     verdict = drill.end()
     finding = only_failure(verdict)
@@ -264,7 +267,7 @@ def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
     code = f"import socket, sys; s = socket.create_server(('', {PORT})); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[0].container, "/usr/bin/python3", "-c", code]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        until(lambda: PORT in listening(nodes[0].container), 10, "the port is held")
+        until(lambda: PORT in listening(nodes[0].container), PATIENCE, "the port is held")
         yield process
 
 
@@ -298,7 +301,7 @@ def test_a_node_stopped_before(drill: Drill, nodes: tuple[Machine, Machine]) -> 
 def wait_for_ssh(machine: Machine) -> None:
     until(
         lambda: machine.ssh("systemctl is-system-running --wait", check=False).stdout.strip() == "running",
-        40,
+        PATIENCE,
         "it is back",
     )
 
@@ -329,9 +332,10 @@ def small_disk(machine: Machine, size: str) -> Iterator[None]:
 def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     with small_disk(nodes[1], "72m"):
         drill.variables["cluster_run_root"] = "/srv/small/launches"
-        drill.begin("--fault=fill", "--rank=3", "--at=20").in_step()
+        drill.begin("--fault=fill", "--rank=3").in_step()
         drill.fault(
-            lambda: None, lambda: nodes[1].inside("df", "--output=avail", "/srv/small").stdout.split()[-1] == "0"
+            lambda: drill.open_gate(nodes[1]),
+            lambda: nodes[1].inside("df", "--output=avail", "/srv/small").stdout.split()[-1] == "0",
         )
         verdict = drill.end()
         finding = only_failure(verdict)
@@ -416,7 +420,7 @@ def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> Non
     drill.fault(lambda: os.write(drill.terminal, b"\x03"), lambda: b"^C" in drill.shown)
     assert drill.seconds_to_clean() < CLEAN
     assert process.wait(20) != 0
-    until(drill.has_verdict, 10, "the verdict is written")
+    until(drill.has_verdict, PATIENCE, "the verdict is written")
     verdict = drill.verdict()
     assert verdict["status"] == "unknown"
     assert "ended early" in verdict["summary"]
@@ -429,7 +433,7 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
     drill.in_step()
     drill.fault(process.kill, lambda: process.poll() == -signal.SIGKILL)
     assert drill.seconds_to_clean() < CLEAN
-    until(drill.has_verdict, 10, "the verdict is written")
+    until(drill.has_verdict, PATIENCE, "the verdict is written")
     assert "ansible-playbook was killed" in drill.verdict()["summary"]
     nothing_is_left(drill, *nodes)
     table("kill -9 of ansible-playbook", drill, drill.verdict())
@@ -439,10 +443,9 @@ def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machin
     """Every process of ansible-playbook is killed at once: only the leases are left to end the launch."""
     process = drill.begin_in_terminal()
     drill.in_step()
-    family = descendants(process.pid)
 
     def kill_all() -> None:
-        for pid in family:
+        for pid in stop_family(process.pid):
             hit(pid, signal.SIGKILL)
 
     drill.fault(kill_all, lambda: process.poll() is not None)
@@ -451,21 +454,6 @@ def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machin
     for machine in nodes:
         assert PORT not in listening(machine.container)
     table("the whole controller gone; the leases end it", drill, {"summary": "(none: nobody is left to write one)"})
-
-
-def descendants(pid: int) -> list[int]:
-    """The process and all below it, parents first."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
 
 
 # ---------------------------------------------------------------- several, uneven, limited
@@ -477,11 +465,13 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
         folder = tmp_path / name
         folder.mkdir()
         one = Drill(folder, {"cluster_launch_nodes": members, "cluster_nproc_per_node": 1})
-        drills.append(one.begin("--steps=60"))
+        drills.append(one.begin())
     drills[0].in_step(1)
     drills[1].in_step(2)
     assert processes(drills[0].launch_id)  # both at the same time
     assert processes(drills[1].launch_id)
+    for one, machine in zip(drills, nodes, strict=True):
+        one.open_gate(machine)
     # The one may end while the other still holds its port.
     assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
     for one in drills:
@@ -523,20 +513,33 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
 def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     drill: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
-    drill.variables.update(launch_detached=True, launch_time_limit=300)
-    verdict = drill.begin("--steps=150").end()
+    drill.variables.update(launch_detached=True, launch_time_limit=600)
+    verdict = drill.begin().end()
     assert verdict["status"] == "unknown"
     assert drill.runner.rc == 0
     launch_id = drill.launch_id
-    time.sleep(LEASE + 2)
+    # A step takes a tenth of a second or more: after these, a lease would be over.
+    later = f"step {steps_on_the_node(drill, nodes[1]) + int(LEASE + 2) * 10}\n"
+    until(lambda: later in log_on_the_node(drill, nodes[1], 1, "stdout"), PATIENCE, "it goes on")
     assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
     kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
-    result = play("playbooks/launch.yml", extravars=kept)
+    log = drill.run / "logs/node2/rank3.stdout.log"
+    with ThreadPoolExecutor() as pool:
+        attached = pool.submit(play, "playbooks/launch.yml", extravars=kept)
+        try:
+            until(lambda: log.exists() and later in log.read_text(), PATIENCE, "its logs come to the controller again")
+        finally:
+            drill.open_gate(nodes[1])
+        result = attached.result()
     assert result.rc == 0, result.stdout
     assert drill.verdict()["status"] == "healthy"
-    log = drill.run / "logs/node2/rank3.stdout.log"
-    assert log.read_text() == "".join(f"step {step}\n" for step in range(150))
+    steps = log.read_text().splitlines()
+    assert steps == [f"step {step}" for step in range(len(steps))]
     nothing_is_left(drill, *nodes)
+
+
+def steps_on_the_node(drill: Drill, node: Machine) -> int:
+    return log_on_the_node(drill, node, 1, "stdout").count("\n")
 
 
 def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
@@ -552,24 +555,23 @@ def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machin
 @pytest.mark.slow
 def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_time_limit"] = 25
-    finding = only_failure(drill.begin().in_step().end())
+    finding = only_failure(drill.begin().end(120))
     assert finding["id"] == "launch.limit"
     nothing_is_left(drill, *nodes)
 
 
 def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
-    drill.begin("--steps=60").in_step()
-    rank = drill.pid(0)
-    assert b"HF_TOKEN=hf-3141592653" in Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
-    argv = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists())
-    assert b"hf-3141592653" not in argv
+    drill.begin().in_step()
+    assert "HF_TOKEN=hf-3141592653" in read_proc(drill.pid(0), "environ").split("\0")
+    assert not [pid for pid in all_pids() if "hf-3141592653" in read_proc(pid, "cmdline")]
     shown = nodes[0].inside("systemctl", "show", drill.unit()).stdout + nodes[0].inside("journalctl", "--quiet").stdout
     assert "hf-3141592653" not in shown
     stranger = nodes[0].inside(
         "su", "-s", "/bin/sh", "nobody", "-c", "cat /run/muster/launches/*/spec.json", check=False
     )
     assert "Permission denied" in stranger.stderr
+    drill.open_gate(nodes[0])
     assert drill.end()["status"] == "healthy"
     played = drill.runner.stdout.read().encode()
     assert b"hf-3141592653" not in played

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import net_faults
-from drill import listening, until
+from drill import PATIENCE, listening, until
 from killable import Run
 from machines import NODES, find_machine
 from net_faults import EPHEMERAL, PORT
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 PLAYBOOK = "tests/integration/payloads/net_probe.yml"
 TASK = "Probe every link between two nodes"
@@ -32,18 +35,18 @@ class Network:
         self.machines = [find_machine(name) for name in NODES]
         self.node1, self.node2, self.node3 = self.machines
 
-    def probe(self, **wishes: Any) -> dict[str, Any]:
-        result = self.play(PLAYBOOK, **wishes)
+    def probe(self, **requested: Any) -> dict[str, Any]:
+        result = self.play(PLAYBOOK, **requested)
         assert result.rc == 0, result.stdout
         assert not result.changed
         return result.results(TASK)["localhost"]
 
     def found(self, **variables: Any) -> set[str]:
         """What was found, but for what passed, as "status id node" and the peer where there is one."""
-        return told(self.probe(extravars=variables))
+        return named(self.probe(extravars=variables))
 
 
-def told(probed: dict[str, Any]) -> set[str]:
+def named(probed: dict[str, Any]) -> set[str]:
     return {
         " ".join(filter(None, (one["status"], one["id"], one["node"], one.get("peer"))))
         for one in probed["findings"]
@@ -57,7 +60,7 @@ def for_node(name: str, value: str, others: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def network(ground: list[Machine], play: Play) -> Iterator[Network]:
+def network(networked: list[Machine], play: Play) -> Iterator[Network]:
     network = Network(play)
     yield network
     net_faults.nothing_left(network.machines)
@@ -71,10 +74,10 @@ def nothing_stays(network: Network) -> Iterator[None]:
 
 def test_a_healthy_network_has_no_finding_ten_times_in_a_row(network: Network) -> None:
     # What the nodes' number of forks is does not matter: the probe talks to all of them by itself.
-    wishes: list[dict[str, Any]] = [{"cmdline": "--forks 1"}, {"check": True}, *[{}] * (HEALTHY - 2)]
-    for wish in wishes:
-        probed = network.probe(**wish)
-        assert told(probed) == set()
+    requested: list[dict[str, Any]] = [{"cmdline": "--forks 1"}, {"check": True}, *[{}] * (HEALTHY - 2)]
+    for one in requested:
+        probed = network.probe(**one)
+        assert named(probed) == set()
         assert probed["verdict"]["status"] == "healthy"
         assert [one["node"] for one in probed["findings"]] == list(NODES)
         links = probed["network"]["links"]
@@ -91,7 +94,7 @@ def test_a_dropped_master_port_stops_a_launch_on_the_head_node(network: Network)
         assert network.found(net_throughput=False) == {"fail net.master_port.dropped node1"}
 
 
-def test_a_rejected_master_port_elsewhere_is_told(network: Network) -> None:
+def test_a_rejected_master_port_elsewhere_is_reported(network: Network) -> None:
     with net_faults.shut(network.node2, network.node1, PORT, str(PORT), "reject with tcp reset", refused=True):
         assert network.found(net_throughput=False) == {"warn net.master_port.refused node2"}
 
@@ -116,21 +119,21 @@ def test_one_direction_of_one_link(network: Network) -> None:
 def test_a_black_hole(network: Network) -> None:
     with net_faults.black_hole(network.node2, [network.node1, network.node3], 1237):
         probed = network.probe(extravars={"net_throughput": False})
-    assert told(probed) == {"fail net.path_mtu.black_hole node2"}
+    assert named(probed) == {"fail net.path_mtu.black_hole node2"}
     sizes = {(link["from"], link["to"]): link["path_mtu"] for link in probed["network"]["links"]}
     assert sizes["node1", "node2"] == sizes["node3", "node2"] == 1237
     assert sizes["node2", "node1"] == sizes["node1", "node3"] == 1500
 
 
 def test_losses(network: Network) -> None:
-    with net_faults.loss(network.node2, [network.node1, network.node3], 8):
+    with net_faults.loss(network.node2, [network.node1, network.node3], 12):
         assert network.found(net_throughput=False) == {"warn net.loss node2"}
 
 
 def test_a_slow_link(network: Network) -> None:
     with net_faults.slow(network.node3, "100mbit"):
         probed = network.probe()
-    assert told(probed) == {"warn net.throughput.slow node3"}
+    assert named(probed) == {"warn net.throughput.slow node3"}
     rates = {(link["from"], link["to"]): link["gbps"] for link in probed["network"]["links"]}
     assert rates["node3", "node1"] < 0.2
     assert rates["node1", "node3"] > 3 * rates["node3", "node1"]
@@ -179,7 +182,7 @@ def test_a_clock_that_is_ahead(network: Network) -> None:
     with net_faults.wrong_clock(network.node2, 7.5) as python:
         interpreter = for_node("node2", python, "/usr/bin/python3")
         probed = network.probe(extravars={"net_throughput": False, "ansible_python_interpreter": interpreter})
-    assert told(probed) == {"warn net.clock.offset node2"}
+    assert named(probed) == {"warn net.clock.offset node2"}
     [finding] = [one for one in probed["findings"] if one["status"] == "warn"]
     assert "7.5 s ahead" in finding["summary"]
 
@@ -188,16 +191,21 @@ def test_a_foreign_process_on_the_port(network: Network) -> None:
     with listeners(network.node1, [PORT]):
         assert scan(network.node2, network.node1.address, PORT).open == [PORT]
         probed = network.probe(extravars={"net_throughput": False})
-    assert told(probed) == {"fail net.master_port.foreign node1"}
+    assert named(probed) == {"fail net.master_port.foreign node1"}
     ports = {(link["from"], link["to"]): link["ports"][str(PORT)] for link in probed["network"]["links"]}
     assert ports["node2", "node1"] == "foreign"
     assert ports["node1", "node2"] == "ok"
 
 
 def test_a_probe_that_is_killed_leaves_nothing_and_the_next_one_waits_for_it(network: Network, tmp_path: Path) -> None:
-    killed = Run(tmp_path, PLAYBOOK)
-    callers = [net_faults.inside_pid(network.node1), net_faults.inside_pid(network.node2)]
-    until(lambda: all(net_faults.called(pid) for pid in callers), 30, "the nodes call each other")
-    killed.kill()
-    assert PORT in listening(network.node1.container)
+    # Of the two nodes that this run knows.
+    probed = network.machines[:2]
+    with net_faults.held_answers(probed) as python:
+        interpreter = f"{{{{ {python!r} if inventory_hostname != 'localhost' else ansible_playbook_python }}}}"
+        killed = Run(tmp_path, PLAYBOOK, "-e", json.dumps({"ansible_python_interpreter": interpreter}))
+        try:
+            until(lambda: all(map(net_faults.has_called, probed)), PATIENCE, "the nodes have called each other")
+        finally:
+            killed.kill()
+        assert PORT in listening(network.node1.container)
     assert network.found(net_throughput=False) == set()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from conftest import GROUND
-from drill import Drill, processes, until
+from conftest import UP_TO_NETWORK
+from drill import PATIENCE, Drill, processes, until
 from machines import NODES, find_machine
 from outside import scan
 from paths import INVENTORY
@@ -22,14 +22,14 @@ from snapshot import differences, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 NEW, DEAD = "node4", "node3"
 AT_WORK = ("node1", "node2")
 MASTER_PORT = 29500
-END = "/run/muster-test-end"
 LISTED = INVENTORY / "hosts_more.yml"
 # Where names, keys and the firewall are: nothing else of a node that was there before may become another one.
 MAY_CHANGE = (
@@ -44,19 +44,17 @@ MAY_CHANGE = (
 class Story:
     """What was done, and what the nodes at work were like before and after."""
 
-    def __init__(self, play: Play, folder: Path) -> None:
+    def __init__(self, play: Play, drill: Drill) -> None:
         self.nodes = [find_machine(name) for name in AT_WORK]
-        self.ready = play("site.yml", tags=f"{GROUND},pytorch")
+        self.ready = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
         self.plan = ranks(play)
-        self.nodes[0].inside("rm", "--force", END)
-        variables = {"cluster_launch_nodes": list(AT_WORK), "cluster_nproc_per_node": 1}
-        self.drill = Drill(folder, variables).begin(f"--until={END}", "--steps=100000").in_step(2)
+        self.drill = drill.begin().in_step(2)
         self.take_up(play)
         self.before = [take(machine) for machine in self.nodes]
         self.at_work = processes(self.drill.launch_id)
         self.step = self.steps()
         find_machine(DEAD).podman("stop", "--time=0")
-        self.added = play("site.yml", tags=GROUND)
+        self.added = play("site.yml", tags=UP_TO_NETWORK)
         self.after = [take(machine) for machine in self.nodes]
         self.still_at_work = processes(self.drill.launch_id)
         self.later_step = self.steps()
@@ -84,17 +82,20 @@ def ranks(play: Play) -> dict[str, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(play: Play, turn: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     listed, dead = LISTED.read_text(), find_machine(DEAD)
+    variables = {"cluster_launch_nodes": list(AT_WORK), "cluster_nproc_per_node": 1}
+    drill = Drill(tmp_path_factory.mktemp("launch"), variables)
+    head = find_machine(AT_WORK[0])
     try:
-        yield Story(play, tmp_path_factory.mktemp("launch"))
+        yield Story(play, drill)
     finally:
-        find_machine(AT_WORK[0]).inside("touch", END)
+        drill.open_gate(head)
         LISTED.write_text(listed)
         replace(dead, container=dead.container.replace(DEAD, NEW)).podman("rm", "--force", "--time=0", "--ignore")
         dead.podman("start")
-        until(dead.ssh_answers, 40, f"{DEAD} is back")
-        find_machine(AT_WORK[0]).inside("rm", END)
+        until(dead.ssh_answers, PATIENCE, f"{DEAD} is back")
+        head.inside("rm", drill.gate)
 
 
 def log_in(machine: Machine, name: str) -> str:
@@ -144,7 +145,7 @@ def test_the_ranks_stay(story: Story) -> None:
 def test_the_launch_went_on_and_ends_well(story: Story) -> None:
     assert story.still_at_work.keys() == story.at_work.keys()
     assert story.later_step > story.step
-    story.nodes[0].inside("touch", END)
+    story.drill.open_gate(story.nodes[0])
     verdict = story.drill.end()
     assert verdict["status"] == "healthy", verdict
     planned = json.loads((story.drill.run / "plan.json").read_text())

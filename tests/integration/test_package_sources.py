@@ -36,8 +36,8 @@ SMALL = "hello"
 def provide(play: Play) -> Callable[..., tuple[Result, dict[str, Any]]]:
     """Run the baseline on the node; return how it ended, and what the module returned."""
 
-    def run(*, check: bool = False, **wishes: Any) -> tuple[Result, dict[str, Any]]:
-        result = play("playbooks/baseline.yml", extravars=wishes, limit="node1", check=check)
+    def run(*, check: bool = False, **requested: Any) -> tuple[Result, dict[str, Any]]:
+        result = play("playbooks/baseline.yml", extravars=requested, limit="node1", check=check)
         return result, result.results(TASK).get("node1", {})
 
     return run
@@ -86,7 +86,7 @@ def gateway(machine: Machine) -> str:
     return machine.address.rpartition(".")[0] + ".1"
 
 
-def wishes(mirror: Proxy) -> dict[str, Any]:
+def requested(mirror: Proxy) -> dict[str, Any]:
     urls = {"archive": f"{mirror.url}/archive/", "security": f"{mirror.url}/security/"}
     return {"cluster_mirror": "custom", "cluster_mirror_urls": urls}
 
@@ -104,11 +104,11 @@ def fetch(machine: Machine, package: str = SMALL) -> None:
 def test_a_mirror_is_used_and_only_addresses_change(
     machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
 ) -> None:
-    would, plan = provide(check=True, **wishes(mirror))
+    would, plan = provide(check=True, **requested(mirror))
     assert would.rc == 0
     assert plan["changed"]
     assert machine.inside("cat", stock["path"]).stdout == stock["text"]
-    result, looked = provide(**wishes(mirror))
+    result, looked = provide(**requested(mirror))
     assert result.rc == 0, result.stdout
     assert looked["diff"] == plan["diff"]
     assert any(note.startswith("cluster_mirror custom: NVIDIA's packages from upstream") for note in looked["notes"])
@@ -118,7 +118,7 @@ def test_a_mirror_is_used_and_only_addresses_change(
     assert machine.inside("cat", FOREIGN).stdout == f"deb {NOBODY}/ubuntu noble main\n"
     fetch(machine)
     assert mirror.count(".deb") > 0
-    again, _ = provide(**wishes(mirror))
+    again, _ = provide(**requested(mirror))
     assert again.changed == []
 
 
@@ -155,7 +155,7 @@ def test_upstream_gives_back_what_was_there_to_the_byte(
     machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
 ) -> None:
     if mirror.url not in machine.inside("cat", stock["path"]).stdout:
-        provide(**wishes(mirror))
+        provide(**requested(mirror))
     # A run that was cut off, or somebody's hand: only one of the entries is as it was.
     machine.inside("sed", "-i", f"0,/{gateway(machine)}/s//192.0.2.1/", stock["path"])
     result, _ = provide()
@@ -168,7 +168,7 @@ def test_upstream_gives_back_what_was_there_to_the_byte(
     assert looked == {}, "on a node that never had any, the role costs no task"
 
 
-def test_verify_tells_and_changes_nothing(machine: Machine, provide: Any) -> None:
+def test_verify_reports_and_changes_nothing(machine: Machine, provide: Any) -> None:
     before = settings(machine)
     result, _ = provide(package_sources_mode="verify", cluster_http_proxy="http://127.0.0.1:3128")
     assert f"node1: {PROXY_FILE} (apt's proxy) is missing. To change it, run" in result.stdout
@@ -178,7 +178,7 @@ def test_verify_tells_and_changes_nothing(machine: Machine, provide: Any) -> Non
 def test_apt_goes_through_the_proxy_but_not_to_the_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
     result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
     assert result.rc == 0, result.stdout
-    mirror.requests.clear()
+    mirror.forget()
     fetch(machine)
     assert [request.target for request in mirror.requests if request.target.startswith("http://")]
     assert mirror.count(".deb") > 0
@@ -201,7 +201,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Pat
 @pytest.mark.slow
 def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: Any, authority: Path) -> None:
     before = settings(machine)
-    wish = {"cluster_extra_ca": str(authority / "ca.pem")}
+    certified = {"cluster_extra_ca": str(authority / "ca.pem")}
     with Proxy(gateway(machine), {"/": authority / "nothing"}, certificate=authority / "both.pem").running() as secure:
 
         def trusts() -> bool:
@@ -211,13 +211,13 @@ def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: An
             return "HTTP Error 404" in said
 
         assert not trusts()
-        result, _ = provide(**wish)
+        result, _ = provide(**certified)
         assert result.rc == 0, result.stdout
         assert trusts()
         # What a run that was cut off leaves: the file is there, and the system does not trust it.
         line = authority.joinpath("ca.pem").read_text().splitlines()[1]
         machine.inside("sh", "-c", f"grep -v '{line}' {BUNDLE} > /tmp/b; cat /tmp/b > {BUNDLE}; rm /tmp/b")
-        repaired, looked = provide(**wish)
+        repaired, looked = provide(**certified)
         assert repaired.rc == 0, repaired.stdout
         assert "the system's certificates do not hold" in looked["differences"][0]
         assert trusts()
@@ -292,7 +292,7 @@ def test_offline_apt_asks_one_folder_alone(machine: Machine, provide: Any, mirro
     result, _ = provide(cluster_offline_dir=OFFLINE)
     assert "can be changed by others than root, and what lies there is installed as root" in result.stdout
     machine.inside("sh", "-c", f"chown -R root: {OFFLINE} && chmod -R go-w {OFFLINE}")
-    mirror.requests.clear()
+    mirror.forget()
     result, _ = provide(cluster_offline_dir=OFFLINE, cluster_http_proxy=mirror.url)
     assert result.rc == 0, result.stdout
     machine.inside("sh", "-c", "apt-get update -qq && apt-get install -qq --yes muster-test-standin")

@@ -19,9 +19,9 @@ HOST_KEYS = "/home/muster/.ssh/muster_known_hosts"
 
 
 @pytest.fixture
-def giver(ground: list[Machine]) -> Iterator[Machine]:
+def giver(networked: list[Machine]) -> Iterator[Machine]:
     """The first node has the files, and a training user whose shell is talkative."""
-    giver, taker = ground[:2]
+    giver, taker = networked[:2]
     taker.inside("rm", "-rf", FOLDER)
     giver.inside("mkdir", "-p", FOLDER)
     for name, text in FILES.items():
@@ -37,8 +37,8 @@ def giver(ground: list[Machine]) -> Iterator[Machine]:
 def fetch(play: Play) -> Callable[..., dict[str, Any]]:
     """Fetch the files on the second node; return what the module said."""
 
-    def run(*peers: str, **wishes: Any) -> dict[str, Any]:
-        extravars = {"peers": list(peers), "files": WANTED, **wishes}
+    def run(*peers: str, **requested: Any) -> dict[str, Any]:
+        extravars = {"peers": list(peers), "files": WANTED, **requested}
         result = play("tests/integration/payloads/peer_files.yml", extravars=extravars, limit="node2")
         return result.results("Fetch")["node2"]
 
@@ -46,9 +46,9 @@ def fetch(play: Play) -> Callable[..., dict[str, Any]]:
 
 
 def test_what_is_missing_comes_from_the_peer_that_has_it(
-    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
-    taker = ground[1]
+    taker = networked[1]
     done = fetch("nobody", "node3", "node1")
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
@@ -71,19 +71,19 @@ def test_what_is_missing_comes_from_the_peer_that_has_it(
 
 
 def test_what_is_not_as_it_should_be_is_not_taken(
-    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
     giver.inside("sh", "-c", f"echo more >>{FOLDER}/one.whl")
     done = fetch("node1")
     assert (done["complete"], done["missing"], done["fetched"]) == (False, ["one.whl"], ["two+cpu.whl"])
     assert done["tried"][0]["why"] == "its one.whl is not what it should be (sha256)"
-    assert ground[1].inside("ls", "-A", FOLDER).stdout.split() == ["two+cpu.whl"]
+    assert networked[1].inside("ls", "-A", FOLDER).stdout.split() == ["two+cpu.whl"]
 
 
 def test_a_peer_with_another_host_key_is_not_asked(
-    giver: Machine, ground: list[Machine], fetch: Callable[..., dict[str, Any]]
+    giver: Machine, networked: list[Machine], fetch: Callable[..., dict[str, Any]]
 ) -> None:
-    taker = ground[1]
+    taker = networked[1]
     before = taker.inside("cat", HOST_KEYS).stdout
     keys = [line.split() for line in before.splitlines() if line.endswith(":node3")]
     # The keys of another node stand where the first one's stood.

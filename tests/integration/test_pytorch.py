@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from outside import PAYLOADS
 from standin_wheels import make_wheels
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = "/opt/muster-test"
 WHEELS = "/srv/muster-test-wheels"
+# One of the files that every pip reads its settings from, and that no node has.
+SETTINGS = "/etc/xdg/pip/pip.conf"
 LOOK = "Look at PyTorch"
 FETCH = "Get the wheels on one node, for all that need the same"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
@@ -49,14 +52,14 @@ def provide(
     """Run the step on the node; return how it ended, and what the module returned."""
     lock = tmp_path_factory.mktemp("lock") / "pytorch.lock.txt"
 
-    def run(version: str = "2.0.0", *, check: bool = False, **wishes: Any) -> tuple[Result, dict[str, Any]]:
+    def run(version: str = "2.0.0", *, check: bool = False, **requested: Any) -> tuple[Result, dict[str, Any]]:
         extravars = {
             "cluster_torch_version": version,
             "pytorch_root": ROOT,
             "pytorch_offline_dir": WHEELS,
             "pytorch_packages": [],
             "pytorch_lock": str(lock),
-            **wishes,
+            **requested,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
         looked, fetched, done = (result.results(task).get(machine.name, {}) for task in (LOOK, FETCH, TASK))
@@ -114,12 +117,12 @@ def test_from_a_bare_node_to_a_finished_one(provide: Any, machine: Machine) -> N
         pytest.param("ln -sf /nowhere/python3 {env}/bin/python", id="its Python is gone"),
     ],
 )
-def test_damage_is_seen_and_mended(provide: Any, machine: Machine, built: str, damage: str) -> None:
+def test_damage_is_seen_and_repaired(provide: Any, machine: Machine, built: str, damage: str) -> None:
     machine.inside("sh", "-ec", damage.format(env=built, root=ROOT))
-    result, mended = provide()
+    result, repaired = provide()
     assert result.rc == 0, result.stdout
-    assert mended["changed"]
-    assert mended["plan"]["reasons"]
+    assert repaired["changed"]
+    assert repaired["plan"]["reasons"]
     command = f"sudo -u muster {ROOT}/current/bin/python -c 'import torch, tiny; print(torch.__version__)'"
     assert machine.ssh(command).stdout.strip() == "2.0.0+cpu"
     assert len(environments(machine)) == 1
@@ -136,9 +139,10 @@ def test_another_version_is_built_beside_and_the_way_back_is_short(provide: Any,
     assert live(machine) == built
 
 
+@pytest.mark.moment
 def test_what_a_process_uses_is_not_removed(provide: Any, machine: Machine, built: str) -> None:
     name = built.rpartition("/")[2]
-    started = machine.inside("sh", "-c", f"cd {built} && sleep 300 >/dev/null 2>&1 & echo $!")
+    started = machine.inside("sh", "-ec", f"cd {built}; sleep 300 >/dev/null 2>&1 & echo $!")
     try:
         result, _ = provide("2.1.0", pytorch_keep=0)
         assert result.rc == 0, result.stdout
@@ -150,23 +154,27 @@ def test_what_a_process_uses_is_not_removed(provide: Any, machine: Machine, buil
     assert name not in environments(machine)
 
 
+@contextmanager
+def held_by_its_settings(machine: Machine) -> Iterator[None]:
+    """Every pip of the machine waits at a named pipe (payloads/kill_pip.py)."""
+    machine.inside("sh", "-ec", f"mkdir -p $(dirname {SETTINGS}); mkfifo {SETTINGS}")
+    try:
+        yield
+    finally:
+        # Whoever still waits there is let go, and finds no settings.
+        machine.inside("sh", "-c", f"exec 3<>{SETTINGS}; rm {SETTINGS}; rmdir $(dirname {SETTINGS})")
+
+
+@pytest.mark.moment
 @pytest.mark.usefixtures("clean")
 def test_a_killed_run_is_finished_by_the_next(provide: Any, machine: Machine) -> None:
     """pip and the module that waits for it are killed, and a folder is left behind."""
-    kill = f"""
-        for p in /proc/[0-9]*; do
-            tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '^{ROOT}/envs/.* -m pip install' || continue
-            read -r _ _ _ parent _ <$p/stat && kill -KILL "$parent" "${{p#/proc/}}" && exit 0
-        done; exit 1"""
-    ended: list[Result] = []
-    runs = threading.Thread(target=lambda: ended.append(provide()[0]))
-    runs.start()
-    deadline = time.monotonic() + 60
-    while machine.inside("sh", "-c", kill, check=False).returncode != 0:
-        assert time.monotonic() < deadline, "pip was never seen"
-        assert runs.is_alive(), "the run was over before it could be killed"
-    runs.join()
-    assert ended[0].rc != 0
+    with held_by_its_settings(machine), ThreadPoolExecutor() as pool:
+        run = pool.submit(provide)
+        program = (PAYLOADS / "kill_pip.py").read_text()
+        machine.inside("timeout", "120", "python3", "-c", program, SETTINGS, f"{ROOT}/envs")
+        ended, _ = run.result()
+    assert ended.rc != 0
     assert len(environments(machine)) == 1, "nothing was left behind, so nothing is tested"
 
     result, done = provide()

@@ -17,10 +17,10 @@ def left_in(folder: Path) -> tuple[dict[str, Any], str]:
     return json.loads((page.parent / "run.json").read_text()), page.read_text()
 
 
-def test_a_task_that_fails_on_one_node(play: Play, ground: list[Machine], tmp_path: Path) -> None:
+def test_a_task_that_fails_on_one_node(play: Play, networked: list[Machine], tmp_path: Path) -> None:
     package = "{{ ['no-such-package'] if inventory_hostname == 'node2' else [] }}"
-    wishes = {"node_baseline_extra_packages": package, "cluster_artifacts_dir": str(tmp_path)}
-    result = play("site.yml", tags="baseline", extravars=wishes)
+    requested = {"node_baseline_extra_packages": package, "cluster_artifacts_dir": str(tmp_path)}
+    result = play("site.yml", tags="baseline", extravars=requested)
     assert result.rc != 0
     run, page = left_in(tmp_path)
     assert (run["status"], run["playbook"], run["tags"]) == ("stopped", "site.yml", ["baseline"])
@@ -29,9 +29,9 @@ def test_a_task_that_fails_on_one_node(play: Play, ground: list[Machine], tmp_pa
     assert "<h1>Stopped</h1>" in page
 
 
-def test_nodes_that_cannot_be_reached(play: Play, ground: list[Machine], tmp_path: Path) -> None:
+def test_nodes_that_cannot_be_reached(play: Play, networked: list[Machine], tmp_path: Path) -> None:
     play("playbooks/baseline.yml", extravars={"ansible_port": 9, "cluster_artifacts_dir": str(tmp_path)})
     run, page = left_in(tmp_path)
-    assert [failure["node"] for failure in run["failures"]] == [node.name for node in ground]
+    assert [failure["node"] for failure in run["failures"]] == [node.name for node in networked]
     assert all(failure["unreachable"] for failure in run["failures"])
     assert "was not reached" in page

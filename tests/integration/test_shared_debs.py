@@ -50,7 +50,7 @@ WANTED = [f"{BIG['name']}=1:2.0-*", SMALL["name"]]
 
 
 @pytest.fixture(scope="module")
-def repository(ground: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def repository(networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     """A signed repository with 3 MB of packages, which every node knows."""
     folder = tmp_path_factory.mktemp("debs")
     key = Key(folder / "key").make()
@@ -62,25 +62,25 @@ def repository(ground: list[Machine], tmp_path_factory: pytest.TempPathFactory) 
         path.rename(folder / name)
     write_index(folder, "stand-in", [BIG, SMALL], {name: folder / name for name in named})
     key.sign([folder])
-    with Proxy(ground[0].address.rpartition(".")[0] + ".1", {"/debs/": folder}).running() as server:
+    with Proxy(networked[0].address.rpartition(".")[0] + ".1", {"/debs/": folder}).running() as server:
         source = f"Types: deb\nURIs: {server.url}/debs/\nSuites: /\nSigned-By: {KEYRING}\n"
-        for machine in ground:
+        for machine in networked:
             put(machine, KEYRING, key.public.read_text())
             put(machine, SOURCE, source)
         yield server
-    for machine in ground:
+    for machine in networked:
         machine.inside("rm", "-f", SOURCE, KEYRING)
 
 
 @pytest.fixture
-def fresh(ground: list[Machine], repository: Proxy) -> list[Machine]:
+def fresh(networked: list[Machine], repository: Proxy) -> list[Machine]:
     """Nodes that have the repository's lists, and nothing of its packages."""
-    for machine in ground:
+    for machine in networked:
         purge(machine)
         options = f"-o Dir::Etc::sourcelist={SOURCE} -o Dir::Etc::sourceparts=/dev/null -o APT::Get::List-Cleanup=0"
         machine.inside("sh", "-c", f"apt-get update -qq {options}")
-    repository.requests.clear()
-    return ground
+    repository.forget()
+    return networked
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def has_both(machine: Machine) -> bool:
     return shown.stdout.split() == ["ii", "ii"]
 
 
-def said(result: Result) -> dict[str, Any]:
+def answers_of(result: Result) -> dict[str, Any]:
     """What each node downloaded or fetched, which every node does in one of the steps, or in both."""
     answers = [result.results(task) for task in TASKS]
     return {
@@ -142,6 +142,7 @@ def said(result: Result) -> dict[str, Any]:
     }
 
 
+@pytest.mark.moment
 def test_each_deb_is_downloaded_once_for_all_nodes(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
@@ -149,17 +150,17 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     one_node = repository.count(".deb")
     for machine in fresh:
         purge(machine)
-    repository.requests.clear()
+    repository.forget()
     install(shares=False)
     assert repository.count(".deb") == len(fresh) * one_node, "without sharing every node downloads everything"
     for machine in fresh:
         purge(machine)
-    repository.requests.clear()
+    repository.forget()
     result = install()
     assert all(map(has_both, fresh))
     assert one_node <= repository.count(".deb") <= 1.1 * one_node
     assert len({request.client for request in repository.requests if request.target.endswith(".deb")}) == 1
-    came = said(result)
+    came = answers_of(result)
     assert sum(bool(answer["downloaded"]) for answer in came.values()) == 1
     assert sum(len(answer["fetched"]) == 2 for answer in came.values()) == len(fresh) - 1
     # On nodes that have the packages nothing is left to do.
@@ -184,13 +185,14 @@ def test_a_node_that_comes_later_gets_them_from_an_earlier_one(
 ) -> None:
     install()
     purge(fresh[-1])
-    repository.requests.clear()
+    repository.forget()
     result = install(limit=fresh[-1].name)
     assert has_both(fresh[-1])
     assert repository.count(".deb") == 0
-    assert said(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
+    assert answers_of(result)[fresh[-1].name]["tried"][0]["peer"] == fresh[0].name
 
 
+@pytest.mark.moment
 def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
@@ -199,10 +201,10 @@ def test_what_a_peer_has_that_is_not_in_the_index_is_not_taken(
     name = f"{SMALL['name']}_1.0_amd64.deb"
     first.inside("apt-get", "install", "--download-only", "-qq", "--yes", SMALL["name"])
     first.inside("sh", "-c", f"head -c $(stat -c %s {ARCHIVES}/{name}) /dev/zero > /tmp/z; mv /tmp/z {ARCHIVES}/{name}")
-    repository.requests.clear()
+    repository.forget()
     result = install(limit=last.name)
     assert has_both(last)
-    assert f"its {name} is not what it should be (sha256)" in str(said(result)[last.name]["tried"])
+    assert f"its {name} is not what it should be (sha256)" in str(answers_of(result)[last.name]["tried"])
     assert {request.client for request in repository.requests} == {last.address}
 
 
@@ -220,4 +222,4 @@ def test_nodes_that_cannot_reach_each_other_download_for_themselves(
             machine.inside("sh", "-c", f"mv {home}.away {home}")
     assert all(map(has_both, fresh))
     assert {request.client for request in repository.requests} == {machine.address for machine in fresh}
-    assert "the ssh mesh is not there" in str(said(result))
+    assert "the ssh mesh is not there" in str(answers_of(result))

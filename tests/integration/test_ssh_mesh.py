@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import until
+from drill import PATIENCE, until
 from lab import SANDBOX_KNOWS, at, make_lab
 from paths import ARTIFACTS, BIN, INVENTORY
 from snapshot import differences, files
@@ -41,8 +41,8 @@ def mesh(play: Play) -> Callable[..., Result]:
     baseline = play("playbooks/baseline.yml")
     assert baseline.rc == 0, baseline.stdout
 
-    def run(extravars: dict[str, Any] | None = None, **wishes: Any) -> Result:
-        return play("playbooks/network.yml", extravars={**ALONE, **(extravars or {})}, **wishes)
+    def run(extravars: dict[str, Any] | None = None, **requested: Any) -> Result:
+        return play("playbooks/network.yml", extravars={**ALONE, **(extravars or {})}, **requested)
 
     result = run()
     assert result.rc == 0, result.stdout
@@ -143,6 +143,7 @@ def test_a_private_key_opens_nothing_from_elsewhere(nodes: list[Machine], node: 
         assert "Permission denied" in refused.stderr
 
 
+@pytest.mark.moment
 def test_another_host_key_is_refused(nodes: list[Machine]) -> None:
     """The peer really shows another key, as a machine in its place would."""
     first, second, _ = nodes
@@ -150,14 +151,15 @@ def test_another_host_key_is_refused(nodes: list[Machine]) -> None:
     second.inside("sh", "-c", f"cp -p {path} /tmp/kept && cp -p {path}.pub /tmp/kept.pub && rm {path}*")
     try:
         second.inside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path)
-        second.inside("systemctl", "reload", "ssh")
+        second.restart_sshd()
         shown = first.inside("ssh-keyscan", "-t", "ed25519", second.address).stdout.split()
         assert shown[2] not in read(first, "muster_known_hosts")
         refused = log_in(first, second.name)
         assert refused.returncode == 255
         assert "Host key verification failed" in refused.stderr
     finally:
-        second.inside("sh", "-c", f"mv /tmp/kept {path} && mv /tmp/kept.pub {path}.pub && systemctl reload ssh")
+        second.inside("sh", "-ec", f"mv /tmp/kept {path}; mv /tmp/kept.pub {path}.pub")
+        second.restart_sshd()
     assert log_in(first, second.name).stdout.strip() == second.name
 
 
@@ -216,16 +218,17 @@ def test_rotation(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     assert sorted(rotated.changed) == sorted(checked.changed)
     after = {machine.name: public_key(machine) for machine in nodes}
     assert not set(before.values()) & set(after.values())
-    told = json.dumps(rotated.events, default=str)
+    shown = json.dumps(rotated.events, default=str)
     for machine in nodes:
         logins = read(machine, "authorized_keys")
         assert all(key in logins for key in after.values())
         assert not any(key in logins for key in before.values())
-        assert machine.inside("sed", "-n", "3p", IDENTITY).stdout.strip() not in told
+        assert machine.inside("sed", "-n", "3p", IDENTITY).stdout.strip() not in shown
         for peer in nodes:
             assert machine is peer or log_in(machine, peer.name).stdout.strip() == peer.name
 
 
+@pytest.mark.moment
 def test_a_dead_node_stops_no_work_on_the_living_and_is_not_forgotten(
     mesh: Callable[..., Result], nodes: list[Machine]
 ) -> None:
@@ -245,7 +248,7 @@ def test_a_dead_node_stops_no_work_on_the_living_and_is_not_forgotten(
         assert log_in(second, first.name).stdout.strip() == first.name
     finally:
         third.podman("start")
-        until(third.ssh_answers, 40, f"{third.name} is back")
+        until(third.ssh_answers, PATIENCE, f"{third.name} is back")
     assert log_in(third, first.name).stdout.strip() == first.name
     assert log_in(first, third.name).stdout.strip() == third.name
 
@@ -319,7 +322,8 @@ def test_a_check_of_a_node_without_the_user_foretells_what_happens(
 ) -> None:
     first, _, third = nodes
     third.inside("loginctl", "terminate-user", USER, check=False)
-    third.inside("sh", "-ec", f"userdel --remove {USER} 2>&1; rm -r /var/lib/muster/ssh {DROPIN}; systemctl reload ssh")
+    third.inside("sh", "-ec", f"userdel --remove {USER} 2>&1; rm -r /var/lib/muster/ssh {DROPIN}")
+    third.restart_sshd()
     before = files(first), files(third)
     checked = mesh(check=True)
     assert checked.rc == 0, checked.stdout
@@ -384,12 +388,15 @@ def audit(machine: Machine) -> int:
     return subprocess.run(argv, check=False, capture_output=True).returncode
 
 
+@pytest.mark.moment
 def test_sshd_offers_nothing_that_ssh_audit_fails(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first = nodes[0]
     assert audit(first) in (0, 2)  # 3 says that there are failures
     # Killed between the writing and the reload: the sshd that runs has not read the file.
     kept = first.inside("cat", DROPIN).stdout
-    first.inside("sh", "-c", f"mv {DROPIN} /tmp/kept && systemctl reload ssh && sleep 0.5 && mv /tmp/kept {DROPIN}")
+    first.inside("mv", DROPIN, "/tmp/kept")
+    first.restart_sshd()
+    first.inside("mv", "/tmp/kept", DROPIN)
     assert audit(first) == 3
     repaired = mesh()
     assert repaired.rc == 0, repaired.stdout
@@ -398,12 +405,14 @@ def test_sshd_offers_nothing_that_ssh_audit_fails(mesh: Callable[..., Result], n
     assert first.inside("cat", DROPIN).stdout == kept
 
 
+@pytest.mark.moment
 @pytest.mark.slow
 def test_a_controller_that_knows_only_the_ecdsa_key_is_not_locked_out(
     mesh: Callable[..., Result], nodes: list[Machine], tmp_path: Path
 ) -> None:
     first = nodes[0]
-    first.inside("sh", "-c", f"rm {DROPIN} && systemctl reload ssh")
+    first.inside("rm", DROPIN)
+    first.restart_sshd()
     ecdsa = first.inside("cut", "-d ", "-f1,2", "/etc/ssh/ssh_host_ecdsa_key.pub").stdout
     lab = make_lab(tmp_path / "lab", at(first), cluster_name=ARTIFACTS.name)
     (lab / "known_hosts").write_text(f"{first.address} {ecdsa}")

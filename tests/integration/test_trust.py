@@ -11,6 +11,7 @@ import pexpect
 import pytest
 import yaml
 
+from drill import PATIENCE, listening, until
 from lab import KEY, SANDBOX_KNOWS, at, make_lab
 from paths import BIN, ENVIRONMENT, ROOT
 
@@ -87,7 +88,7 @@ def without_a_terminal(lab: Path, *arguments: str, playbook: str = TRUST) -> sub
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -97,12 +98,11 @@ def another_host_key(machine: Machine) -> Iterator[None]:
     machine.inside("sh", "-c", f"cp -p {HOST_KEY} /tmp/kept && cp -p {HOST_KEY}.pub /tmp/kept.pub && rm {HOST_KEY}*")
     try:
         machine.inside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", HOST_KEY)
-        machine.inside("systemctl", "reload", "ssh")
+        machine.restart_sshd()
         yield
     finally:
-        machine.inside(
-            "sh", "-c", f"mv /tmp/kept {HOST_KEY} && mv /tmp/kept.pub {HOST_KEY}.pub && systemctl reload ssh"
-        )
+        machine.inside("sh", "-ec", f"mv /tmp/kept {HOST_KEY}; mv /tmp/kept.pub {HOST_KEY}.pub")
+        machine.restart_sshd()
 
 
 def test_first_contact(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
@@ -142,7 +142,7 @@ def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, sec
     for answer, pinned in (("no", 0), ("yes", 2)):
         argv = [str(BIN / "ansible-playbook"), TRUST, "-i", str(lab)]
         environment = {**os.environ, **ENVIRONMENT, "TERM": "dumb"}
-        child = pexpect.spawn(argv[0], argv[1:], env=environment, cwd=str(ROOT), timeout=30)
+        child = pexpect.spawn(argv[0], argv[1:], env=environment, cwd=str(ROOT), timeout=PATIENCE)
         child.expect_exact("Trust these 2 new keys?")
         child.expect_exact("[yes/no]")
         child.sendline(answer)
@@ -152,6 +152,7 @@ def test_it_asks_once_for_all(sandbox: None, tmp_path: Path, first: Machine, sec
         assert len(pins(lab)) == pinned
 
 
+@pytest.mark.moment
 def test_a_changed_key_is_refused_by_name(
     play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_changed_key_is_refused_by_name(
     assert outsider.ssh_answers()
 
 
+@pytest.mark.moment
 def test_nodes_that_do_not_answer_do_not_stop_the_others(
     play: Play, tmp_path: Path, first: Machine, second: Machine, outsider: Machine
 ) -> None:
@@ -195,19 +197,19 @@ def test_nodes_that_do_not_answer_do_not_stop_the_others(
         "node9": {"ansible_host": outsider.address, "ansible_port": 8098, "cluster_address": f"{prefix}.252"},
     }
     lab = make_lab(tmp_path / "lab", nodes)
-    outsider.inside(
-        "systemd-run", "--quiet", "--collect", "--unit=muster-test-web", "python3", "-m", "http.server", "8099"
-    )
+    unit = ["systemd-run", "--quiet", "--collect", "--unit=muster-test-web"]
+    outsider.inside(*unit, "python3", "-m", "http.server", "8099")
     try:
+        until(lambda: 8099 in listening(outsider.container), PATIENCE, "the web server listens")
         result = play(TRUST, inventory=lab, extravars=YES)
     finally:
         outsider.inside("systemctl", "stop", "muster-test-web")
     assert result.rc == 0, result.stdout
-    told = states(result)
-    assert told["node1"] == "new"
-    assert told["node7"].startswith("no answer: ")
-    assert told["node8"] == "no answer: something answers, but not as an ssh server"
-    assert told["node9"] == "no answer: connection refused"
+    found = states(result)
+    assert found["node1"] == "new"
+    assert found["node7"].startswith("no answer: ")
+    assert found["node8"] == "no answer: something answers, but not as an ssh server"
+    assert found["node9"] == "no answer: connection refused"
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
     assert silent.rc != 0
@@ -246,7 +248,7 @@ def test_hashed_lines_and_lines_of_others(play: Play, tmp_path: Path, first: Mac
     assert play(TRUST, inventory=lab, extravars=YES).rc == 0
     assert pinned.read_text() == f"{hashed}{second.address} {host_key(second)} muster:node2\n"
 
-    # node2 leaves: its line is told, not taken away unasked.
+    # node2 leaves: its line is reported, not taken away unasked.
     del nodes["gpu_nodes"]["hosts"]["node2"]
     (lab / "hosts.yml").write_text(yaml.safe_dump(nodes))
     left = play(TRUST, inventory=lab)

@@ -21,12 +21,12 @@ def test_the_sandbox_is_a_good_inventory(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "requested",
     [{}, {"tags": "baseline"}, {"limit": "node2"}, {"check": True}, {"extravars": {"cluster_validated": "no"}}],
     ids=["whole", "one tag", "one node", "check mode", "text for a boolean"],
 )
-def test_the_road_never_connects_to_sample_addresses(play: Play, wishes: dict[str, Any]) -> None:
-    result = play("site.yml", inventory=LAB, **wishes)
+def test_the_road_never_connects_to_sample_addresses(play: Play, requested: dict[str, Any]) -> None:
+    result = play("site.yml", inventory=LAB, **requested)
     assert result.rc != 0
     assert SAMPLE in result.stdout
     tasks = {event["event_data"]["task"] for event in result.events if event["event"].startswith("runner_on")}
@@ -39,7 +39,7 @@ def test_a_plan_may_be_made_of_sample_addresses(play: Play) -> None:
     assert "--local-addr=198.51.100.12" in result.stdout
 
 
-def test_every_problem_is_told_at_once(play: Play, tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes:\n"
         "  vars: {cluster_user: root, cluster_master_port: 29x00}\n"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def cluster(ground: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedCluster]:
-    with counted_cluster(play, ground, tmp_path_factory.mktemp("counted")) as cluster:
+def cluster(networked: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedCluster]:
+    with counted_cluster(play, networked, tmp_path_factory.mktemp("counted")) as cluster:
         yield cluster
 
 
@@ -79,7 +79,7 @@ def test_all_nodes_together_download_once(cluster: CountedCluster, one: int) -> 
 
 
 @pytest.mark.slow
-def test_with_a_dead_head_node_the_next_one_downloads_what_is_wished_now(cluster: CountedCluster, one: int) -> None:
+def test_with_a_dead_head_node_the_next_one_downloads_what_is_requested_now(cluster: CountedCluster, one: int) -> None:
     """Another version is another resolution: the lock follows, and says in what it is different."""
     head, *others = cluster.machines
     head.podman("stop", "--time=1")

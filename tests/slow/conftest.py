@@ -1,4 +1,4 @@
-"""The slow tier: script/test slow. docs/proof.md has the figures of the last time."""
+"""The slow tier: script/test slow. docs/dev/proof.md has the figures of the last time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Where the tests leave their figures, as tables for docs/proof.md.
+# Where the tests leave their figures, as tables for docs/dev/proof.md.
 FIGURES = SANDBOX / "proof"
 
 

@@ -1,7 +1,7 @@
 """Debian's own driver on a plain Debian node: what is installed is the real one, and only the GPU a stand-in.
 
 No module is ever loaded there, nor can one be built for the kernel of whoever runs the sandbox: what is looked at is
-the road to Debian's packages, and whether its end is told as it is.
+the road to Debian's packages, and whether its end is reported as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-WISHES = {"gpu_stack_source": "debian", "cluster_gpus": 1}
+REQUESTED = {"gpu_stack_source": "debian", "cluster_gpus": 1}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def run(node: Machine, tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("debian_stack")
-    result = play(folder, "playbooks/gpu_stack.yml", ("own_sandbox",), extravars=WISHES, limit=node.name)
+    result = play(folder, "playbooks/gpu_stack.yml", ("own_sandbox",), extravars=REQUESTED, limit=node.name)
     assert "Install the driver" in result.stdout, result.stdout
     return result
 

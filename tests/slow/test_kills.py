@@ -1,4 +1,4 @@
-"""The ground is killed at random moments: going again ends it, nothing is left behind, and ssh is never lost.
+"""The steps up to network are killed at random moments: going again ends them, nothing is left, ssh is never lost.
 
 The moments are spread over the length of a run that nobody kills: one falls at random into each twentieth of it. Every
 fourth run begins on bare machines; the others begin on nodes that were damaged as molecule's break.yml says.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2")
 STARTS = ("bare", "damaged")
-GROUND = ("site.yml", "--tags=baseline,network")
+STEPS = ("site.yml", "--tags=baseline,network")
 BREAKS = yaml.safe_load((ROOT / "molecule/default/break.yml").read_text())[0]["vars"]["breaks"]
 # Whatever was made for a while only: by names that guards, writers and Ansible's modules give it.
 LEFT = (
@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("start", "share"), cases, ids=ids)
 
 
-class Ground:
+class Cluster:
     """The machines of the kills, what they are like when nobody kills, and how long that takes."""
 
     def __init__(self, up: Callable[[], None], folders: pytest.TempPathFactory) -> None:
@@ -69,7 +69,7 @@ class Ground:
         self.up()
         for start in STARTS:
             self.begin(start)
-            run = Run(folders.mktemp(start), *GROUND).end()
+            run = Run(folders.mktemp(start), *STEPS).end()
             assert run.rc == 0, run.shown
             self.seconds[start] = run.seconds
             self.sound[start] = {machine.name: state(machine) for machine in self.machines}
@@ -104,34 +104,34 @@ def left(machine: Machine) -> str:
 
 
 @pytest.fixture(scope="module")
-def ground(
+def cluster(
     up: Callable[[], None],
     figures: Callable[[str, list[dict[str, Any]]], Path],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Ground]:
-    ground = Ground(up, tmp_path_factory)
-    yield ground
-    if ground.rows:
-        figures("kills", ground.rows)
+) -> Iterator[Cluster]:
+    cluster = Cluster(up, tmp_path_factory)
+    yield cluster
+    if cluster.rows:
+        figures("kills", cluster.rows)
 
 
-def test_a_killed_run_is_ended_by_the_next_one(ground: Ground, start: str, share: float, tmp_path: Path) -> None:
+def test_a_killed_run_is_ended_by_the_next_one(cluster: Cluster, start: str, share: float, tmp_path: Path) -> None:
     for _ in range(3):
-        ground.begin(start)
-        with logins(ground.machines) as tried:
-            killed = Run(tmp_path, *GROUND)
-            if not killed.over_within(share * ground.seconds[start]):
+        cluster.begin(start)
+        with logins(cluster.machines) as tried:
+            killed = Run(tmp_path, *STEPS)
+            if not killed.over_within(share * cluster.seconds[start]):
                 killed.kill()
-                again = Run(tmp_path, *GROUND).end()
-                third = Run(tmp_path, *GROUND).end()
+                again = Run(tmp_path, *STEPS).end()
+                third = Run(tmp_path, *STEPS).end()
                 third.kill()  # its connections are open yet
                 break
         # The machine is less busy than it was: this is how long it takes now.
-        ground.seconds[start] = killed.end().seconds
+        cluster.seconds[start] = killed.end().seconds
     else:
         raise AssertionError(f"it was over each time before it could be killed:\n{killed.shown}")
 
-    ground.rows.append(
+    cluster.rows.append(
         {
             "begun": start,
             "killed after": f"{killed.seconds:.1f} s",
@@ -148,15 +148,15 @@ def test_a_killed_run_is_ended_by_the_next_one(ground: Ground, start: str, share
     assert third.rc == 0, third.shown
     assert third.changed == 0, third.shown
     assert tried.failed == []
-    for machine in ground.machines:
+    for machine in cluster.machines:
         assert left(machine) == "", machine.name
         assert machine.inside("dpkg", "--audit").stdout == "", machine.name
         assert machine.inside("apt-get", "check", check=False).returncode == 0, machine.name
-        other = differences(ground.sound[start][machine.name], state(machine))
+        other = differences(cluster.sound[start][machine.name], state(machine))
         assert not other, "\n".join([machine.name, *other])
 
 
-def test_what_the_kills_have_left_is_the_ground(ground: Ground) -> None:
-    look = [sys.executable, "-m", "pytest", "-q", f"--nodes={','.join(NODES)}", "tests/integration/test_ground.py"]
+def test_what_the_kills_have_left_passes_the_tests_of_the_network(cluster: Cluster) -> None:
+    look = [sys.executable, "-m", "pytest", "-q", f"--nodes={','.join(NODES)}", "tests/integration/test_network.py"]
     done = subprocess.run(look, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -98,7 +98,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Machine]
     play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml")
     assert play.rc == 0, play.stdout
     yield [find_machine(name) for name in NODES]
-    play = run_playbook(tmp_path_factory.mktemp("mended"), "site.yml", tags="baseline,network")
+    play = run_playbook(tmp_path_factory.mktemp("repaired"), "site.yml", tags="baseline,network")
     assert play.rc == 0, play.stdout
 
 
@@ -163,6 +163,6 @@ def test_a_missing_line_is_seen(
     )
 
 
-def test_every_role_of_the_ground_has_five() -> None:
+def test_every_role_of_these_steps_has_five() -> None:
     assert {role: len(listed) for role, listed in TABLE.items() if len(listed) < 5} == {}
     assert {"node_baseline", "cluster_hosts", "ssh_mesh", "firewall"} <= set(TABLE)

@@ -29,8 +29,8 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     hosts = {name: {"ansible_host": f"{{{{ sandbox_prefix }}}}.1{name[-1]}"} for name in NODES[2:]}
     MORE.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
 
-    def run(playbook: str, **wishes: Any) -> Result:
-        return run_playbook(tmp_path_factory.mktemp("play"), playbook, **wishes)
+    def run(playbook: str, **requested: Any) -> Result:
+        return run_playbook(tmp_path_factory.mktemp("play"), playbook, **requested)
 
     for playbook, tags in (("playbooks/sandbox_up.yml", None), ("site.yml", "baseline,network")):
         result = run(playbook, tags=tags)
@@ -43,14 +43,14 @@ def test_four_nodes_download_as_much_as_one(
 ) -> None:
     with counted_cluster(play, [find_machine(name) for name in NODES], tmp_path) as cluster:
         sent = {}
-        for what, nodes, wishes in (
+        for what, nodes, requested in (
             ("one node", NODES[:1], {}),
             ("four nodes without the ssh mesh", NODES, {"cluster_user": "nobody"}),
             ("four nodes", NODES, {}),
         ):
             cluster.clean()
             cluster.lock.unlink(missing_ok=True)
-            result, sent[what] = cluster.provide(*nodes, **wishes)
+            result, sent[what] = cluster.provide(*nodes, **requested)
             assert result.rc == 0, result.stdout
             assert {cluster.torch(find_machine(name)) for name in nodes} == {"2.0.0+cpu 1.0"}
     one, apart, together = sent.values()

@@ -44,23 +44,23 @@ def main() -> None:
     parser.add_argument("--publish", choices=LATER, action="append", default=[], help="beside what there was before")
     parser.add_argument("--wrongly-signed", action="store_true")
     parser.add_argument("--only-publish", action="store_true")
-    requests = parser.parse_args()
-    outsider = f"{requests.sandbox}-outsider"
-    served = Served(ROOT / ".sandbox" / requests.sandbox / "standins", outsider, address_of(outsider))
+    options = parser.parse_args()
+    outsider = f"{options.sandbox}-outsider"
+    served = Served(ROOT / ".sandbox" / options.sandbox / "standins", outsider, address_of(outsider))
     packages = read_packages()
-    packages += [package for name in requests.publish for package in renamed(packages, *LATER[name])]
+    packages += [package for name in options.publish for package in renamed(packages, *LATER[name])]
     repositories = served.repositories
-    served.publish(packages, signed_by=repositories.stranger if requests.wrongly_signed else None)
-    for node in [] if requests.only_publish else requests.nodes or ["node1", "node2"]:
+    served.publish(packages, signed_by=repositories.stranger if options.wrongly_signed else None)
+    for node in [] if options.only_publish else options.nodes or ["node1", "node2"]:
         make_gpu_node(
-            f"{requests.sandbox}-{node}",
+            f"{options.sandbox}-{node}",
             served.url,
             repositories.key.public,
-            system=requests.system,
-            gpus=requests.gpus,
-            gpu=requests.gpu,
-            nvswitches=requests.nvswitches,
-            nouveau=requests.nouveau,
+            system=options.system,
+            gpus=options.gpus,
+            gpu=options.gpu,
+            nvswitches=options.nvswitches,
+            nouveau=options.nouveau,
         )
     sys.stdout.write(
         f"{served.url}, signed with {repositories.key.fingerprint}; plays need -e @tests/standins/cluster.yml\n"

@@ -47,9 +47,11 @@ class Proxy:
     places: Mapping[str, str | Path] = field(default_factory=dict)
     hosts: Mapping[str, Path] = field(default_factory=dict)
     certificate: Path | None = None
-    requests: list[Request] = field(default_factory=list)
 
     port: int = 0
+    _noted: list[Request] = field(default_factory=list)
+    _under_way: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
     def running(self) -> Iterator[Proxy]:
@@ -71,6 +73,39 @@ class Proxy:
         scheme = "https" if self.certificate else "http"
         return f"{scheme}://{self.address}:{self.port}"
 
+    @property
+    def requests(self) -> list[Request]:
+        """Every request so far. Who has its whole answer may look at once: what is being answered is waited for."""
+        with self._settled():
+            return list(self._noted)
+
+    def forget(self) -> None:
+        """Begin to note anew."""
+        with self._settled():
+            self._noted.clear()
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._under_way, timeout=60), "an answer has no end"
+            yield
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """What is done in here ends with a note."""
+        with self._changed:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
+    def note(self, request: Request) -> None:
+        with self._changed:
+            self._noted.append(request)
+
     def count(self, end: str = "") -> int:
         """Bytes that were given back for targets with this end."""
         return sum(request.body for request in self.requests if request.target.endswith(end))
@@ -84,9 +119,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         given = 0
-        with suppress(ConnectionError):
-            given = self._answer()
-        self._note(given)
+        with self.proxy.answering():
+            with suppress(ConnectionError):
+                given = self._answer()
+            self._note(given)
 
     def do_CONNECT(self) -> None:
         host, _, port = self.path.rpartition(":")
@@ -112,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Requests are kept in a list."""
 
     def _note(self, body: int) -> None:
-        self.proxy.requests.append(Request(self.client_address[0], self.command, self.path, body))
+        self.proxy.note(Request(self.client_address[0], self.command, self.path, body))
 
     def _answer(self) -> int:
         parts = urlsplit(self.path)

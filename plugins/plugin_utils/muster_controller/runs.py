@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from muster.verdict.finding import Verdict
+
 VARIABLE = "MUSTER_RUN"
 # As the program on the nodes wants it, for a launch has its run's id.
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
@@ -57,7 +59,7 @@ def launch_id(cluster_folder: Path) -> str:
     return fresh_id() if taken else run_id()
 
 
-def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[str] = ()) -> dict[str, Any]:
+def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
     """Add a step's verdict to the run's, which is kept in verdict.json and returned; see run_verdict.joined."""
     whole = joined(read_json(folder / "verdict.json"), verdict, instead_of)
     write_json(folder / "verdict.json", whole)

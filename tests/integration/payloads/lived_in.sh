@@ -37,7 +37,7 @@ END
 echo 'net.core.somaxconn = 8192  # the portal' >/etc/sysctl.d/60-site.conf
 echo '@students hard nproc 4000' >/etc/security/limits.d/60-site.conf
 printf 'MaxAuthTries 4\nBanner /etc/issue.net\n' >/etc/ssh/sshd_config.d/60-site.conf
-systemctl reload ssh
+systemctl restart ssh
 
 # A firewall that is on, with rules in both directions of meaning.
 ufw allow 22/tcp comment 'site: ssh' >/dev/null

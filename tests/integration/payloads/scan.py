@@ -40,8 +40,9 @@ def scan(address: str, ports: list[int]) -> dict[int, int]:
                 if number % PACKETS == 0:
                     time.sleep(PAUSE)
             deadline = time.monotonic() + PATIENCE
-            while pending and time.monotonic() < deadline:
-                for descriptor, _ in poll.poll(max(0, deadline - time.monotonic())):
+            # What the kernel has heard in time is counted even where this process was not given the processor in time.
+            while pending and (heard := poll.poll(max(0, deadline - time.monotonic()))):
+                for descriptor, _ in heard:
                     port, connection = pending.pop(descriptor)
                     answers[port] = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                     connection.close()

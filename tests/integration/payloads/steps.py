@@ -1,4 +1,4 @@
-"""A training loop without the training: all-reduces in step, and one fault on one rank when asked for.
+"""A training loop without the training: all-reduces in step, and one fault on one rank as soon as a file is there.
 
 Not under torch's @record on purpose: most people's scripts are not either (--record turns it on).
 """
@@ -23,6 +23,7 @@ def broken(fault: str) -> None:
     if fault == "exit":
         sys.exit(3)
     if fault == "sleep":
+        print("waits", flush=True)
         wait_for_a_file_that_never_comes()
     if fault == "fill":
         with Path("ballast").open("wb") as stream:
@@ -38,11 +39,10 @@ def wait_for_a_file_that_never_comes() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--fault", default="")
-    parser.add_argument("--rank", type=int, default=3)
-    parser.add_argument("--at", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=sys.maxsize)
     parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
+    parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
+    parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     (record(loop) if options.record else loop)(options)
@@ -52,9 +52,10 @@ def loop(options: argparse.Namespace) -> None:
     dist.init_process_group(os.environ["MUSTER_BACKEND"], timeout=timedelta(seconds=300))
     rank, world_size = dist.get_rank(), dist.get_world_size()
     for step in range(options.steps):
-        if options.fault and step == options.at and rank == options.rank:
+        due = bool(options.until) and options.until.exists()
+        if due and options.fault and rank == options.rank:
             broken(options.fault)
-        value = torch.tensor([rank + 1, int(bool(options.until) and options.until.exists())])
+        value = torch.tensor([rank + 1, int(due and not options.fault)])
         dist.all_reduce(value)
         assert int(value[0]) == world_size * (world_size + 1) // 2
         print(f"step {step}", flush=True)

@@ -5,18 +5,16 @@ A case without `seen` is a node that is as described. Kernel settings and units 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.baseline.model import Account, File, Key, Request, Seen, SeenAccount, SeenFile, Unit
 from muster.baseline.packages import installed_packages
 from muster.baseline.plan import make_plan
 from muster.baseline.sysctl import ports, sysctl_text, sysctl_value
 
-CASES = sorted((Path(__file__).parent / "cases/make_plan").glob("*.yml"))
 EVERYTHING = {
     "packages": [],
     "hold": [],
@@ -71,9 +69,8 @@ def seen_of(given: dict[str, Any]) -> Seen:
     )
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_plan(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "make_plan")
+def test_plan(case: dict[str, Any]) -> None:
     request = request_of({"units": [], **case["request"]})
     plan = make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.report.run_verdict import joined
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
@@ -18,7 +18,7 @@ from muster_controller import runs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CASES = sorted((Path(__file__).parent / "cases/joined").glob("*.yml"))
+    from muster.verdict.finding import Verdict
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +28,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> str:
     return "20260101-120000-abcd"
 
 
-def verdict_of(case: Mapping[str, Any]) -> dict[str, Any]:
+def verdict_of(case: Mapping[str, Any]) -> Verdict:
     findings = [Finding(**{"node": "node1", "summary": "x", **given}) for given in case["findings"]]
-    return add_up(findings, case.get("summary", ""), case.get("skipped"))
+    return add_up(findings, case.get("summary", ""), case.get("skipped", ()))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_step_adds_its_verdict(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
-    earlier = verdict_of(case["earlier"]) if "earlier" in case else {}
+@cases(__file__, "joined")
+def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
+    earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
     assert result["status"] == wanted["status"]

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import cases
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Allowed, Request, RequestError
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/plan").glob("*.yml"))
 LOOKS = {path.stem: yaml.safe_load(path.read_text()) for path in (HERE / "recorded").glob("*.yml")}
 PLACES = {
     "iptables": ("said", "iptables", "out"),
@@ -67,9 +67,8 @@ def undo_told(step: dict[str, Any]) -> str:
     return " ".join([*step["argv"], *([f"<{step['text']}"] if step["text"] else [])])
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_plan(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "plan")
+def test_plan(case: dict[str, Any]) -> None:
     look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
         with pytest.raises(RequestError) as refusal:

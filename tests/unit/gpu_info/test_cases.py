@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import cases, load_cases
 from muster.gpu_info.facts import facts
-from muster.health import fabric_manager, gpu_memory, gpu_settings, gpu_use, gpus, nvlink
+from muster.health import gpus
+from muster.verdict.check import collect
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
 LOGS = HERE / "recorded_logs"
 SLOTS = [f"0000:{bus}:00.0" for bus in ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")]
@@ -111,14 +112,13 @@ def part(whole: Any, wanted: Any) -> Any:
     return whole
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_a_node_is_judged_by_what_its_gpus_say(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "judge")
+def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
     seen = facts(look_of(case))
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
     request = {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": "", **case.get("request", {})}
-    found, skipped = gpus.judge(seen, request)
+    found, skipped = collect(gpus.judge(seen, request))
     assert [f"{one.status} {one.id}: {one.summary}" for one in found] == case["findings"]
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
     assert list(dict.fromkeys(one["why"] for one in skipped)) == case.get("skipped", [])
@@ -146,7 +146,7 @@ def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
         facts(look)
         for answer in spoilt.values():
             answer["text"] = answer["text"][:cut]
-        gpus.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
+        collect(gpus.judge(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""}))
 
 
 def test_a_warning_before_the_answer_changes_nothing_else() -> None:
@@ -170,11 +170,9 @@ def test_the_log_of_a_real_fabric_manager_is_read() -> None:
     assert facts(again)["fabric_manager"]["log"] == [], "what it said before it was started again is past"
 
 
-def test_every_finding_has_its_entry() -> None:
+def test_every_check_has_its_case() -> None:
     made = set()
-    for path in CASES:
-        made |= {line.split()[1].rstrip(":") for line in yaml.safe_load(path.read_text())["findings"]}
-    entries = set(gpus.ALSO)
-    for module in (gpus, gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager):
-        entries |= set(module.FINDINGS)
-    assert made == entries, "each finding is made by a case, and has an entry in the catalogue"
+    for case in load_cases(HERE / "cases/judge").values():
+        made |= {line.split()[1].rstrip(":") for line in case["findings"]}
+    checks = {check.id for check in (*gpus.CHECKS, *gpus.OF_LISTED)}
+    assert made == checks, "each check of GPUs has a case in which it finds something"

@@ -6,20 +6,15 @@ type them. after_reload: what is said where docker still does not know the runti
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.gpu_stack import container_engine
 from muster.gpu_stack.container_engine import PROGRAMS, Seen
 
-CASES = sorted((Path(__file__).parent / "cases/container_engine").glob("*.yml"))
 
-
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_plan(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "container_engine")
+def test_plan(case: dict[str, Any]) -> None:
     given = {"answers": True, "programs": [PROGRAMS[case["seen"]["engine"]]], **case["seen"]}
     given |= {name: frozenset(given.get(name, ())) for name in ("programs", "runtimes")}
     seen = Seen(**{**given, "containers": tuple(given.get("containers", ()))})

@@ -5,16 +5,11 @@ A toolkit of a node is given as what its nvcc says; `by_hand` lists those that n
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.gpu_stack import cuda_toolkits
 from muster.gpu_stack.cuda_toolkits import Folder, Seen
-
-CASES = sorted((Path(__file__).parent / "cases/cuda_toolkits").glob("*.yml"))
 
 
 def seen_of(given: dict[str, Any]) -> Seen:
@@ -25,9 +20,8 @@ def seen_of(given: dict[str, Any]) -> Seen:
     return Seen(folders, given.get("link", ""), given.get("target", ""), given.get("folder_instead", False))
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_plan(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "cuda_toolkits")
+def test_plan(case: dict[str, Any]) -> None:
     plan = cuda_toolkits.make_plan(
         case["versions"], case.get("default", ""), seen_of(case.get("seen", {})), verifies=case.get("verifies", False)
     )

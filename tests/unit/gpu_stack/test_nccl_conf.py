@@ -6,16 +6,13 @@ Interfaces are given by name, those that are down under `down`; ports as [device
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.gpu_stack import nccl_conf
 from muster.gpu_stack.nccl_conf import Interface, RdmaPort, Seen
-
-CASES = sorted((Path(__file__).parent / "cases/nccl_conf").glob("*.yml"))
 
 
 def port_of(given: list[Any], *, active: bool) -> RdmaPort:
@@ -40,9 +37,8 @@ def filled(text: str) -> str:
     return text.replace("BEGIN\n", f"{nccl_conf.BEGIN}\n").replace("END\n", f"{nccl_conf.END}\n")
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_file(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "nccl_conf")
+def test_file(case: dict[str, Any]) -> None:
     seen = seen_of(case)
     want = nccl_conf.wanted(case.get("request", "auto"), seen)
     before = None if case["before"] is None else filled(case["before"])

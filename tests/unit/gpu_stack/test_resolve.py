@@ -6,12 +6,9 @@ Of the answer, what the file tells must be equal. The table is the one that Must
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.gpu_stack.model import Request, Seen
 from muster.gpu_stack.resolve import resolve
 
@@ -19,14 +16,12 @@ if TYPE_CHECKING:
     from muster.gpu_stack.model import NodeStack, Stack
     from muster.gpu_stack.table import Table
 
-CASES = sorted((Path(__file__).parent / "cases/resolve").glob("*.yml"))
 TODAY = "2026-11-21"
 PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "dcgm")
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_case(path: Path, table: Table) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "resolve")
+def test_case(case: dict[str, Any], table: Table) -> None:
     request = Request(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
     nodes = [Seen(node=name, **_tuples(known)) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))

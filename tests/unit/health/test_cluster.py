@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.health import cluster, metrics, table
-from muster.verdict.finding import Finding, told
-
-CASES = sorted((Path(__file__).parent / "cases/cluster").glob("*.yml"))
+from muster.verdict.finding import Finding, Skipped, as_lines
 
 
 def look(given: dict[str, Any], node: str) -> dict[str, Any]:
@@ -30,13 +25,12 @@ def judged(case: dict[str, Any]) -> cluster.Health:
     return cluster.judge(nodes, case.get("gate", "fail"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_what_is_told_and_what_is_refused(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "cluster")
+def test_what_is_told_and_what_is_refused(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
-    assert told(found) == case["told"]
+    assert as_lines(found) == case["told"]
     assert health.refusal.splitlines() == case.get("refused", [])
     assert health.skipped == case.get("skipped", [])
 
@@ -78,9 +72,9 @@ def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> Non
         Finding("a.c", "pass", "node1", "it works"),
     ]
     skipped = [
-        {"id": "gpu", "node": "node1", "why": "it has no GPU"},
-        {"id": "gpu", "node": "node2", "why": "it has no GPU"},
-        {"id": "os.kernel_log", "node": "node2", "why": "dmesg is not there"},
+        Skipped(id="gpu", node="node1", why="it has no GPU"),
+        Skipped(id="gpu", node="node2", why="it has no GPU"),
+        Skipped(id="os.kernel_log", node="node2", why="dmesg is not there"),
     ]
     measured = [(0.2, 9.4, "ok"), (0.4, None, "ok"), (None, None, "dropped"), (None, None, "not_tried")]
     links = [{"rtt_ms": rtt, "gbps": gbps, "outcome": outcome} for rtt, gbps, outcome in measured]

@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
+from cases import cases
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
 from muster.health.software import FLOORS, has_code
 from muster.health.traits import traits
-from muster.verdict.finding import told
+from muster.verdict.check import collect
+from muster.verdict.finding import as_lines
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/judge").glob("*.yml"))
 RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
 SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
 REQUEST = {
@@ -74,28 +75,28 @@ def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return looks, request
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_findings_are_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "judge")
+def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
-    outcomes = [judge(seen, request) for judge in (*(each.judge for each in node.JUDGES), node.code)]
-    found = [finding for findings, _ in outcomes for finding in findings]
-    assert [f"{finding.status} {finding.id} {told([finding])[0]}." for finding in found] == case["findings"]
-    skipped = {entry["id"]: entry["why"] for _, entries in outcomes for entry in entries}
+    judges = (*(each.judge for each in node.JUDGES), node.code)
+    judged = collect(one for judge in judges for one in judge(seen, request))
+    lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in judged.findings]
+    assert lines == case["findings"]
+    skipped = {entry["id"]: entry["why"] for entry in judged.skipped}
     for name, why in case.get("skipped", {}).items():
         assert why in skipped[name]
     own = traits(seen, request)
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_whatever_can_be_found_has_run_or_was_skipped(path: Path) -> None:
-    looks, request = looked(yaml.safe_load(path.read_text()))
+@cases(__file__, "judge")
+def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> None:
+    looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
-    names = {name for each in (*node.JUDGES, *node.OF_GPUS) for name in each.FINDINGS}
+    names = {check.id for each in (*node.JUDGES, *node.OF_GPUS) for check in each.CHECKS}
     skipped = {entry["id"] for entry in coverage["skipped"]}
     assert all(entry["why"] for entry in coverage["skipped"])
     for name in names - set(coverage["ran"]):

@@ -8,13 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from cases import cases
 from muster.inspect.facts import facts
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/facts").glob("*.yml"))
 
 
 def part(whole: Any, wanted: Any) -> Any:
@@ -24,9 +23,8 @@ def part(whole: Any, wanted: Any) -> Any:
     return whole
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_facts_are_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "facts")
+def test_the_facts_are_those_of_the_case(case: dict[str, Any]) -> None:
     looks = yaml.safe_load((HERE / "recorded.yml").read_text())
     for subject, changes in case["looks"].items():
         looks[subject].update(changes)

@@ -10,9 +10,9 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from cases import cases
 from muster.inspect import cluster
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import facts
@@ -22,7 +22,6 @@ from muster.verdict.finding import with_fix
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-CASES = sorted((HERE / "cases/verdict").glob("*.yml"))
 PLATFORMS = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())["_cluster_platforms"]
 RECORDED = yaml.safe_load((HERE / "recorded.yml").read_text())
 REQUEST = {
@@ -78,9 +77,8 @@ def nodes_of(case: dict[str, Any]) -> list[Node]:
     return nodes
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_findings_are_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "verdict")
+def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     nodes = nodes_of(case)
     found = [finding for node in nodes for finding in inspect_node.judge(node)] + cluster.judge(nodes)
     told = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]

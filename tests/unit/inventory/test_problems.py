@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from cases import cases
 from muster.inventory import CLUSTER_WIDE, Inventory, Node, problems
 from muster.inventory.options import options_of
 
@@ -54,7 +54,6 @@ DEFAULTS = {
     "cluster_launch_nodes": [],
     "cluster_artifacts_dir": "/srv/muster/artifacts",
 }
-CASES = sorted((Path(__file__).parent / "cases/problems").glob("*.yml"))
 
 
 def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> Node:
@@ -69,9 +68,8 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> Node:
     )
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_problems_are_exactly_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "problems")
+def test_problems_are_exactly_those_of_the_case(case: dict[str, Any]) -> None:
     settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
     settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
     nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())

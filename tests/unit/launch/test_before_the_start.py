@@ -7,17 +7,15 @@ command: what the first of them tells to type.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.launch import plan as planning
 from muster.launch import preflight
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
 
-CASES = Path(__file__).parent / "cases"
 REQUEST = {"cluster": "rack", "launch_id": "20260101-120000-abcd", "user": "muster", "script": "/srv/job/train.py"}
 ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None}
 FACTS: dict[str, Any] = {
@@ -39,13 +37,6 @@ FACTS: dict[str, Any] = {
 LOOKED_FOR = {"user": "muster", "port": 29500, "backend": "gloo", "min_free_bytes": 64_000_000, "script_is_sent": False}
 
 
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[path.stem for path in paths]
-    )
-
-
 def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     inventory = [
         NodeSpec(name, f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun", **given)
@@ -54,7 +45,7 @@ def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     return planning.build_plan(LaunchRequest(**{**REQUEST, **request}), inventory)
 
 
-@cases("plan")
+@cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
     expected = case["expect"]
     if "problems" in expected:
@@ -126,7 +117,7 @@ def test_secrets_among_the_arguments_are_covered(args: list[str], shown: list[st
     assert plan["nodes"][0]["argv"][13:] == args
 
 
-@cases("preflight")
+@cases(__file__, "preflight")
 def test_preflight(case: dict[str, Any]) -> None:
     findings = preflight.judge(
         {**ENTRY, **case.get("entry", {})},

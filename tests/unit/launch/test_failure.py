@@ -7,31 +7,20 @@ last exception.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.launch import failure
 from muster.launch.failure import Failure, NodeReport
 
-CASES = Path(__file__).parent / "cases"
 LATER = 1000.0  # a stop after everything else
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths], ids=[path.stem for path in paths]
-    )
 
 
 def told(one: Failure) -> str:
     return f"{one.where}: {one.kind}{' (follows)' if one.cascade else ''}: {one.summary}"
 
 
-@cases("failure")
+@cases(__file__, "failure")
 def test_failure(case: dict[str, Any]) -> None:
     reports = [NodeReport(node, **given) for node, given in case["reports"].items()]
     cause, others = failure.first_failure(reports, case.get("stop_began", LATER))
@@ -41,7 +30,7 @@ def test_failure(case: dict[str, Any]) -> None:
         assert cause.traceback == case["expect"]["evidence"].rstrip()
 
 
-@cases("traceback")
+@cases(__file__, "traceback")
 def test_traceback(case: dict[str, Any]) -> None:
     traceback = failure.last_traceback(case["stderr"])
     assert {

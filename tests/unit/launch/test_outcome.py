@@ -4,18 +4,14 @@ ranks as the nodes saw them, and who must be named for it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.launch import outcome
 from muster.launch.failure import NodeReport
 from muster.launch.watch import Decision, standing_still
 from muster.verdict.finding import Finding
 
-STALLS = sorted((Path(__file__).parent / "cases/stall").glob("*.yml"))
 PLAN: dict[str, Any] = {
     "launch_id": "20260101-120000-abcd",
     "backend": "gloo",
@@ -41,9 +37,8 @@ def judged(kind: str, text: str = "", node: str = "", **more: Any) -> dict[str, 
     return outcome.judge(PLAN, outcome.Ending(Decision(kind, text, node), **given))
 
 
-@pytest.mark.parametrize("path", STALLS, ids=[path.stem for path in STALLS])
-def test_standstill(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "stall")
+def test_standstill(case: dict[str, Any]) -> None:
     reports = [
         NodeReport(node, first_rank=rank, stderr={"0": text} if text else {})
         for rank, (node, text) in enumerate(case["stderr"].items())

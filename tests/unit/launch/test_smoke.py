@@ -6,15 +6,13 @@ expect.findings: all that are not `pass`.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.launch import smoke
 
-CASES = sorted((Path(__file__).parent / "cases/smoke").glob("*.yml"))
 SIZES = (1, 1023)
 
 
@@ -63,9 +61,8 @@ def events_of(plan: dict[str, Any], change: dict[int, Any]) -> list[dict[str, An
     return events
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_smoke(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "smoke")
+def test_smoke(case: dict[str, Any]) -> None:
     plan = plan_of(case.get("nproc", {"node1": 2, "node2": 2}))
     events = events_of(plan, case.get("change", {}))
     launch = {"findings": case.get("launch", [])}

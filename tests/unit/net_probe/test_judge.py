@@ -8,18 +8,16 @@ what a node told of itself and of names; null as `served` is a node that could n
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.net_probe import judge, quality
 from muster.net_probe.cluster import Cluster
 from muster.net_probe.links import Node, between
 from muster.verdict.finding import with_fix
 
-CASES = sorted((Path(__file__).parent / "cases/judge").glob("*.yml"))
 PORT = 29500
 PORTS = (PORT, 32768, 45000, 60999)
 CALLS: dict[str, dict[str, Any]] = {
@@ -111,15 +109,14 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
     return Cluster(nodes, links, names[0], port, case.get("participants", names), case.get("left_out", {}))
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_findings_are_those_of_the_case(path: Path) -> None:
-    for case in yaml.safe_load_all(path.read_text()):
-        found, skipped = judge.judge(cluster_of(case))
-        told = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
-        assert told == case["findings"], case["what"]
-        if "passes" in case:
-            assert [one.node for one in found if one.status == "pass"] == case["passes"], case["what"]
-        assert skipped == case.get("skipped", []), case["what"]
+@cases(__file__, "judge")
+def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
+    found, skipped = judge.judge(cluster_of(case))
+    told = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
+    assert told == case["findings"], case["what"]
+    if "passes" in case:
+        assert [one.node for one in found if one.status == "pass"] == case["passes"], case["what"]
+    assert skipped == case.get("skipped", []), case["what"]
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])

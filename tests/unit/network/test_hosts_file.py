@@ -7,25 +7,17 @@ template: the same for cloud-init's template. answers: what the resolver said ->
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cases import cases
 from muster.network import hosts_file
 from muster.network.hosts_file import Cluster
 
-CASES = Path(__file__).parent / "cases"
 NODES = {"node1": "10.0.0.11", "node2": "10.0.0.12"}
 BLOCK = f"{hosts_file.BEGIN}\n10.0.0.11 node1\n10.0.0.12 node2\n{hosts_file.END}\n"
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def cluster_of(case: dict[str, Any]) -> Cluster:
@@ -38,7 +30,7 @@ def filled(text: str) -> str:
     return text
 
 
-@cases("rewrite")
+@cases(__file__, "rewrite")
 def test_rewrite(case: dict[str, Any]) -> None:
     cluster, before = cluster_of(case), filled(case["before"])
     names = hosts_file.own_names(before, cluster)
@@ -53,7 +45,7 @@ def test_rewrite(case: dict[str, Any]) -> None:
     assert again.reasons == ()
 
 
-@cases("template")
+@cases(__file__, "template")
 def test_template(case: dict[str, Any]) -> None:
     cluster = cluster_of(case)
     result = hosts_file.rewrite(filled(case["before"]), cluster, case.get("names", ["node1"]), template=True)
@@ -62,7 +54,7 @@ def test_template(case: dict[str, Any]) -> None:
     assert again.text == result.text
 
 
-@cases("answers")
+@cases(__file__, "answers")
 def test_answers(case: dict[str, Any]) -> None:
     assert hosts_file.misled(cluster_of(case), case["names"], case["answers"]) == case["sentences"]
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
+from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.network.listeners import parse_ss
 
-CASES = sorted((Path(__file__).parent / "cases/parse_ss").glob("*.yml"))
 
-
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_sockets_are_those_of_the_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "parse_ss")
+def test_the_sockets_are_those_of_the_case(case: dict[str, Any]) -> None:
     found = parse_ss(case["ss"])
     assert [asdict(listener) for listener in found] == case["listeners"]
     assert [listener.port for listener in found if listener.everywhere] == case["everywhere"]

@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.network import ssh_mesh, sshd
 from muster.network.ssh_mesh import Attempt, Member
 
-CASES = Path(__file__).parent / "cases"
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
 DROPIN = (Path(__file__).parents[3] / "roles/ssh_mesh/files/etc/ssh/sshd_config.d/90-muster.conf").read_text()
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def members(given: dict[str, dict[str, Any]]) -> list[Member]:
@@ -47,7 +39,7 @@ def peers(count: int) -> list[str]:
     return [f"node{number}" for number in range(count)]
 
 
-@cases("files")
+@cases(__file__, "files")
 def test_files(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
@@ -72,7 +64,7 @@ def test_files(case: dict[str, Any]) -> None:
     assert differences == case.get("differences", differences)
 
 
-@cases("logins")
+@cases(__file__, "logins")
 def test_logins(case: dict[str, Any]) -> None:
     (peer,) = members({"node2": {}})
     attempt = Attempt(peer, case["code"], case["said"], case.get("hostname", ""))
@@ -80,7 +72,7 @@ def test_logins(case: dict[str, Any]) -> None:
     assert ssh_mesh.passing(attempt) == case.get("tried_again", False)
 
 
-@cases("account")
+@cases(__file__, "account")
 def test_account(case: dict[str, Any]) -> None:
     account: dict[str, Any] = {"name": "muster", "home": "/home/muster", "shell": "/bin/bash", "groups": ["muster"]}
     account.update(case.get("account", {}))

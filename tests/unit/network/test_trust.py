@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from cases import cases
 from muster.network import known_hosts, trust
 
 if TYPE_CHECKING:
@@ -24,13 +25,6 @@ KEYS: dict[str, str] = yaml.safe_load((HERE / "keys.yml").read_text())
 FINGERPRINT = "SHA256:zhpLZKnR15ITWrvzc/2nL7m3MHzUAeh/FDSrn1H+vo4"  # of A, as ssh-keygen -l prints it
 PROJECT = "/lab/known_hosts"
 COMMAND = "ansible-playbook playbooks/trust.yml -i lab"
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((HERE / "cases" / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def key(name: str) -> Key:
@@ -73,7 +67,7 @@ def row_of(case: dict[str, Any]) -> trust.Row:
     return trust.decide(contact, entries, PROJECT, case.get("replace", []))
 
 
-@cases("decide")
+@cases(__file__, "decide")
 def test_decide(case: dict[str, Any]) -> None:
     row = row_of(case)
     assert (row.state, row.action) == (case["state"], case.get("action", ""))
@@ -83,7 +77,7 @@ def test_decide(case: dict[str, Any]) -> None:
         assert row.replace == case.get("forgets", False)
 
 
-@cases("pinned")
+@cases(__file__, "pinned")
 def test_pinned(case: dict[str, Any]) -> None:
     host, before = case["host"], spelt_out(case["before"])
     after = known_hosts.pinned(before, "node3", host, key(case["pins"]), replace=case.get("replace", False))

@@ -5,12 +5,11 @@ The answers follow what apt 2.6 and 2.8 print.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.nvidia_driver.apt import (
     Need,
     apt_words,
@@ -25,12 +24,9 @@ from muster.nvidia_driver.apt import (
 )
 from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstream
 
-CASES = sorted((Path(__file__).parent / "cases/apt").glob("*.yml"))
 
-
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_request(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "apt")
+def test_request(case: dict[str, Any]) -> None:
     values: dict[str, Any] = {
         key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
     }

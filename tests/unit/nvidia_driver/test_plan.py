@@ -8,15 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from cases import cases
 from muster.nvidia_driver import persistence
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases/plan").glob("*.yml"))
 FILES = (
     File("/etc/modprobe.d/muster-nvidia.conf", "blacklist nouveau\n"),
     File("/etc/apt/preferences.d/muster-nvidia-driver", "Package: nvidia-*\n", ("ubuntu", "debian")),
@@ -59,9 +58,8 @@ def tuples(given: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_case(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+@cases(__file__, "plan")
+def test_case(case: dict[str, Any]) -> None:
     base = yaml.safe_load((HERE / "healthy.yml").read_text())
     given = laid_over(base, {"request": case.get("request", {}), "seen": case.get("seen", {})})
     request = Request(files=FILES, **tuples(given["request"]))

@@ -5,20 +5,13 @@ saved: as it was before it was first changed. Without `after` it stays as it is.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.packages.entries import retargeted
 
-CASES = {
-    path.stem: yaml.safe_load(path.read_text()) for path in sorted((Path(__file__).parent / "cases/retarget").glob("*"))
-}
 
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@cases(__file__, "retarget")
 def test_case(case: dict[str, Any]) -> None:
     saved = case.get("saved")
 

@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from cases import cases
 from muster.packages.mirrors import MirrorError, Place, Request, Sources, resolve
 from muster.pytorch.pip import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
 FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"
 TABLE = yaml.safe_load(FILE.read_text())
-CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases/resolve").glob("*.yml"))}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@cases(__file__, "resolve")
 def test_case(case: dict[str, Any]) -> None:
     system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
     if "error" in case:

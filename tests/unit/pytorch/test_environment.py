@@ -7,33 +7,24 @@ request: what the inventory says -> requirements and pip's arguments, or the ref
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.pytorch import judge, pip, request
 from muster.pytorch.plan import Environment, Observed, plan
 from muster.pytorch.request import Request, Requirement
 
-CASES = Path(__file__).parent / "cases"
 REQUEST = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def request_of(case: dict[str, Any]) -> Request:
     return request.make_request(**{**REQUEST, **case.get("request", {})})
 
 
-@cases("request")
+@cases(__file__, "request")
 def test_request(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
@@ -47,7 +38,7 @@ def test_request(case: dict[str, Any]) -> None:
     assert request.is_environment(asked.name)
 
 
-@cases("plan")
+@cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
     asked = request_of(case)
     good = {pin.name: pin.version for pin in asked.requirements}
@@ -88,14 +79,14 @@ def test_plan(case: dict[str, Any]) -> None:
     }
 
 
-@cases("judge")
+@cases(__file__, "judge")
 def test_judge(case: dict[str, Any]) -> None:
     findings = judge.judge("node1", request_of(case), case["look"])
     assert [f"{each.id} {each.status}: {each.summary}" for each in findings] == case["findings"]
     assert all(each.fix["text"] for each in findings if each.status in ("fail", "warn"))
 
 
-@cases("pip")
+@cases(__file__, "pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
     asked = replace(request_of(case), locked=case.get("locked", {}))
     what, fix = pip.explain_pip(case["output"], asked)

@@ -8,12 +8,11 @@ the environments that are in the lock then, and what is different, for people.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import cases
 from muster.pytorch import choice as choosing
 from muster.pytorch import lock
 from muster.pytorch.choice import Ask
@@ -21,14 +20,8 @@ from muster.pytorch.downloads import Need, downloader, holders
 from muster.pytorch.lock import LockError, Section, Wheel
 from muster.pytorch.plan import Environment, shortcomings
 
-CASES = Path(__file__).parent / "cases"
 PYTHON, MACHINE = "3.12", "x86_64"
 ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize("case", [yaml.safe_load(p.read_text()) for p in paths], ids=[p.stem for p in paths])
 
 
 def ask_of(given: dict[str, Any]) -> Ask:
@@ -55,7 +48,7 @@ def told(section: Section) -> str:
     return f"{section.title}: {', '.join(section.asked)}"
 
 
-@cases("choose")
+@cases(__file__, "choose")
 def test_choose(case: dict[str, Any]) -> None:
     sections = [section_of(given) for given in case["lock"]]
     choice = choosing.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
@@ -65,7 +58,7 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
-@cases("refuse")
+@cases(__file__, "refuse")
 def test_refuse(case: dict[str, Any]) -> None:
     text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])
     assert len(lock.parse(text)) == 2
@@ -76,7 +69,7 @@ def test_refuse(case: dict[str, Any]) -> None:
     assert str(refusal.value) == case["refusal"]
 
 
-@cases("update")
+@cases(__file__, "update")
 def test_update(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])

@@ -4,20 +4,18 @@ what the page must show of it: `shows` leads by dotted paths into what the templ
 
 from __future__ import annotations
 
+import copy
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import samples
+from cases import cases
 from muster import report
 from muster.report import checks, links, past, words
 from muster.report.artifacts import Artifacts
 from muster_controller.page import render
-
-CASES = sorted((Path(__file__).parent / "cases/page").glob("*.yml"))
 
 
 def led_to(shown: Any, path: str) -> Any:
@@ -26,14 +24,13 @@ def led_to(shown: Any, path: str) -> Any:
     return shown
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_page_shows(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
-    wanted = case.pop("shows")
-    verdict = case.get("verdict", {})
-    for finding in verdict.get("findings", []):
+@cases(__file__, "page")
+def test_the_page_shows(case: dict[str, Any]) -> None:
+    given = copy.deepcopy(case)
+    wanted = given.pop("shows")
+    for finding in given.get("verdict", {}).get("findings", []):
         finding.setdefault("fix", {})
-    shown = report.page(Artifacts(**case))
+    shown = report.page(Artifacts(**given))
     assert {place: led_to(shown, place) for place in wanted} == wanted
 
 

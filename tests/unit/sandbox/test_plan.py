@@ -7,16 +7,12 @@ pip: what C(pip config list) printed -> variables and folders. apt: what apt pri
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
+from cases import cases
 from muster.sandbox import plan as sandbox
 from muster.sandbox.plan import Found, Wanted
 
-CASES = Path(__file__).parent / "cases"
 WANTED: dict[str, Any] = {
     "name": "muster",
     "checkout": "/srv/muster",
@@ -27,13 +23,6 @@ WANTED: dict[str, Any] = {
     "volumes": [],
     "environment": {},
 }
-
-
-def cases(kind: str) -> pytest.MarkDecorator:
-    paths = sorted((CASES / kind).glob("*.yml"))
-    return pytest.mark.parametrize(
-        "case", [yaml.safe_load(path.read_text()) for path in paths], ids=[p.stem for p in paths]
-    )
 
 
 def owner(given: dict[str, Any]) -> dict[str, str]:
@@ -69,7 +58,7 @@ def found_of(case: dict[str, Any]) -> Found:
     )
 
 
-@cases("plan")
+@cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
     wanted = Wanted(**{**WANTED, **case.get("wanted", {})})
     plan = sandbox.make_plan(wanted, found_of(case))
@@ -89,7 +78,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.machines == bool(set(case["steps"]) - {"build"})
 
 
-@cases("end")
+@cases(__file__, "end")
 def test_end(case: dict[str, Any]) -> None:
     plan = sandbox.plan_end("muster", "/srv/muster", found_of(case))
     assert plan.refusal == case.get("refusal", "")
@@ -98,14 +87,14 @@ def test_end(case: dict[str, Any]) -> None:
         assert plan.remove_network == case["remove_network"]
 
 
-@cases("pip")
+@cases(__file__, "pip")
 def test_pip(case: dict[str, Any]) -> None:
     variables, folders = sandbox.node_pip_variables(sandbox.pip_settings(case["listing"]), "/etc/controller-ca.crt")
     assert variables == case["variables"]
     assert folders == case["folders"]
 
 
-@cases("apt")
+@cases(__file__, "apt")
 def test_apt(case: dict[str, Any]) -> None:
     assert sandbox.apt_sources(case["listing"], case.get("release", "")) == case["sources"]
     assert sandbox.apt_settings(case.get("dump", "")) == case.get("settings", "")

@@ -1,0 +1,1 @@
+"""What the role node_baseline must change on one node, from what was requested and what was seen there."""

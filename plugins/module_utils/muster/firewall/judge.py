@@ -10,65 +10,66 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence
+from ..verdict.check import Check
+from ..verdict.finding import evidence
 from . import table as firewall_table
 from .netfilter import Chain, Outcome, Packet, Rule, Tables, parse_save, walk_tables
 from .openings import openings, training_interface
-from .published import published
+from .published import PUBLISHED, published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..network.listeners import Listener
+    from ..verdict.finding import Finding
     from .look import Look
     from .model import Opening, Request
     from .plan import Plan
 
-# Addresses for documentation: nobody's, so no rule is about them.
-FINDINGS = {
-    "firewall.launch.blocked": Entry(
-        "the rules in force, for the packets of a launch from every peer",
-        "a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
-        "Change that rule, or let the role firewall write its own",
-    ),
-    "firewall.launch.open": Entry(
-        "the rules in force, for packets from a stranger",
-        "everybody reaches a port of a launch (fail)",
-        "Remove the rule that is named",
-    ),
-    "firewall.ssh.blocked": Entry(
-        "the rules in force, for the way that Ansible came in",
-        "ssh is not let in (fail), or that cannot be told (unknown)",
-        "Change the rule that is named",
-    ),
-    "firewall.service.open": Entry(
-        "the rules in force, and what listens",
-        "everybody reaches a service that firewall_allow does not list (fail)",
-        "List it there, or remove the rule",
-    ),
-    "firewall.service.cut_off": Entry(
-        "what listens, and the rules that are about to be written",
-        "a service that strangers reach is about to be cut off (warn)",
-        "Add the entry that is named to firewall_allow",
-    ),
-    "firewall.published": Entry(
-        "the nat tables",
-        "a container engine leads a port past the firewall (warn)",
-        "Publish it on one address only, or close it in DOCKER-USER",
-    ),
-    "firewall.boot": Entry(
-        "the units and the files of the firewall",
-        "what is in force is not so after a restart, or a change waits for its confirmation (fail)",
-        "Run playbooks/network.yml again",
-    ),
-    "firewall.unknown": Entry(
-        "the rules in force",
-        "not all of them could be read (unknown)",
-        "Read what is said of them",
-    ),
-}
+LAUNCH_BLOCKED = Check(
+    "firewall.launch.blocked",
+    reads="the rules in force, for the packets of a launch from every peer",
+    fires="a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
+    fix="Change that rule, or let the role firewall write its own",
+)
+LAUNCH_OPEN = Check(
+    "firewall.launch.open",
+    reads="the rules in force, for packets from a stranger",
+    fires="everybody reaches a port of a launch (fail)",
+    fix="Remove the rule that is named",
+)
+SSH_BLOCKED = Check(
+    "firewall.ssh.blocked",
+    reads="the rules in force, for the way that Ansible came in",
+    fires="ssh is not let in (fail), or that cannot be told (unknown)",
+    fix="Change the rule that is named",
+)
+SERVICE_OPEN = Check(
+    "firewall.service.open",
+    reads="the rules in force, and what listens",
+    fires="everybody reaches a service that firewall_allow does not list (fail)",
+    fix="List it there, or remove the rule",
+)
+SERVICE_CUT_OFF = Check(
+    "firewall.service.cut_off",
+    reads="what listens, and the rules that are about to be written",
+    fires="a service that strangers reach is about to be cut off (warn)",
+    fix="Add the entry that is named to firewall_allow",
+)
+BOOT = Check(
+    "firewall.boot",
+    reads="the units and the files of the firewall",
+    fires="what is in force is not so after a restart, or a change waits for its confirmation (fail)",
+    fix="Run playbooks/network.yml again",
+)
+UNREADABLE = Check(
+    "firewall.unknown",
+    reads="the rules in force",
+    fires="not all of them could be read (unknown)",
+    fix="Read what is said of them",
+)
 
+# Addresses for documentation: nobody's, so no rule is about them.
 STRANGER = {4: "203.0.113.77", 6: "2001:db8::77"}
 MOST_NAMED = 4
 
@@ -160,10 +161,7 @@ def judge(request: Request, look: Look, scene: Scene) -> list[Finding]:
         *judge_ssh(request, look, scene),
         *judge_exposure(request, look, scene),
         *judge_published(request, look),
-        *[
-            Finding("firewall.unknown", "unknown", request.node, f"not all rules could be read: {said}")
-            for said in look.warnings
-        ],
+        *[UNREADABLE.unknown(request.node, f"not all rules could be read: {said}", "") for said in look.warnings],
     ]
 
 
@@ -194,19 +192,15 @@ def judge_launch(request: Request, look: Look, scene: Scene) -> list[Finding]:
             said = f"what {who} sends to port {_numbers(ports)} here is led elsewhere: {_stopper(look, outcome)}"
         peers = sorted({request.peers[name] for name in names})
         findings.append(
-            Finding(
-                id="firewall.launch.blocked",
-                status="unknown" if outcome.verdict == "unknown" else "fail",
-                node=request.node,
-                summary=said,
+            (LAUNCH_BLOCKED.unknown if outcome.verdict == "unknown" else LAUNCH_BLOCKED.fail)(
+                request.node,
+                said,
+                *_fix(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
                 expected="every peer reaches every port of a launch",
                 evidence=evidence(outcome.place, outcome.rule),
-                fix=_fix(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
             )
         )
-    return findings or [
-        Finding("firewall.launch.blocked", "pass", request.node, "every peer reaches the ports of a launch")
-    ]
+    return findings or [LAUNCH_BLOCKED.passed(request.node, "every peer reaches the ports of a launch")]
 
 
 def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
@@ -218,21 +212,15 @@ def judge_ssh(request: Request, look: Look, scene: Scene) -> list[Finding]:
     for port in look.ssh_ports[:1] if not look.ssh_server_port else (look.ssh_server_port,):
         outcome = scene.outcome(Packet("tcp", source, port, interface))
         if outcome.lets_in:
-            findings.append(Finding("firewall.ssh.blocked", "pass", request.node, f"ssh reaches port {port}"))
+            findings.append(SSH_BLOCKED.passed(request.node, f"ssh reaches port {port}"))
             continue
-        status = "unknown" if outcome.verdict == "unknown" else "fail"
-        said = "whether ssh can reach" if status == "unknown" else "ssh cannot reach"
-        joint = " depends on" if status == "unknown" else ":"
-        findings.append(
-            Finding(
-                id="firewall.ssh.blocked",
-                status=status,
-                node=request.node,
-                summary=f"{said} port {port} here from {source}{joint} {_stopper(look, outcome)}",
-                evidence=evidence(outcome.place, outcome.rule),
-                fix=_fix(look, outcome, f"tcp dport {port}"),
-            )
-        )
+        where = f"port {port} here from {source}"
+        if outcome.verdict == "unknown":
+            make, said = SSH_BLOCKED.unknown, f"whether ssh can reach {where} depends on {_stopper(look, outcome)}"
+        else:
+            make, said = SSH_BLOCKED.fail, f"ssh cannot reach {where}: {_stopper(look, outcome)}"
+        proof = evidence(outcome.place, outcome.rule)
+        findings.append(make(request.node, said, *_fix(look, outcome, f"tcp dport {port}"), evidence=proof))
     return findings
 
 
@@ -250,14 +238,12 @@ def judge_exposure(request: Request, look: Look, scene: Scene) -> list[Finding]:
     }
     for outcome, packet in open_by.items():
         findings.append(
-            Finding(
-                id="firewall.launch.open",
-                status="fail",
-                node=request.node,
-                summary=f"everybody reaches port {packet.port} of a launch: {_opener(look, outcome)}",
+            LAUNCH_OPEN.fail(
+                request.node,
+                f"everybody reaches port {packet.port} of a launch: {_opener(look, outcome)}",
+                *_close(look, outcome),
                 expected="only peers reach the ports of a launch",
                 evidence=evidence(outcome.place, outcome.rule),
-                fix=_close(look, outcome),
             )
         )
     for listener, outcome in reachable(look, scene):
@@ -265,36 +251,31 @@ def judge_exposure(request: Request, look: Look, scene: Scene) -> list[Finding]:
         if any(_lets_in(opening, packet) for opening in wanted):
             continue
         findings.append(
-            Finding(
-                id="firewall.service.open",
-                status="fail",
-                node=request.node,
-                summary=f"everybody reaches {_service(listener)}: {_opener(look, outcome)}",
+            SERVICE_OPEN.fail(
+                request.node,
+                f"everybody reaches {_service(listener)}: {_opener(look, outcome)}",
+                f"If that is meant, add {_entry(listener)} to firewall_allow; otherwise remove the rule",
                 evidence=evidence(outcome.place, outcome.rule),
-                fix={"text": f"If that is meant, add {_entry(listener)} to firewall_allow; otherwise remove the rule"},
             )
         )
-    return findings or [
-        Finding(
-            "firewall.launch.open", "pass", request.node, "strangers reach ssh and what is allowed, and nothing else"
-        )
-    ]
+    return findings or [LAUNCH_OPEN.passed(request.node, "strangers reach ssh and what is allowed, and nothing else")]
 
 
 def judge_boot(request: Request, look: Look) -> list[Finding]:
     """Whether what is in force now is so after a restart."""
     if look.guarded:
-        summary = "a change of the firewall waits for its confirmation, or was interrupted"
-        fix = {"text": "Run playbooks/network.yml again"}
-    elif look.ufw is not None and look.ufw_runs and not (look.ufw.enabled and look.ufw.at_boot and not look.ufw.masked):
-        summary = "ufw is active, but not after a restart"
-        fix = {"text": "Type on the node", "command": "systemctl unmask ufw && systemctl enable ufw && ufw enable"}
+        return [BOOT.fail(request.node, "a change of the firewall waits for its confirmation, or was interrupted")]
+    if look.ufw is not None and look.ufw_runs and not (look.ufw.enabled and look.ufw.at_boot and not look.ufw.masked):
+        summary, command = (
+            "ufw is active, but not after a restart",
+            "systemctl unmask ufw && systemctl enable ufw && ufw enable",
+        )
     elif look.own_live is not None and not look.own_at_boot:
         summary = "the table inet muster is in force, but not after a restart"
-        fix = {"text": "Type on the node", "command": f"systemctl enable {firewall_table.UNIT_NAME}"}
+        command = f"systemctl enable {firewall_table.UNIT_NAME}"
     else:
         return []
-    return [Finding("firewall.boot", "fail", request.node, summary, fix=fix)]
+    return [BOOT.fail(request.node, summary, "Type on the node", command)]
 
 
 def judge_cut_off(request: Request, look: Look, planned: Scene) -> list[Finding]:
@@ -302,12 +283,10 @@ def judge_cut_off(request: Request, look: Look, planned: Scene) -> list[Finding]
     now = scene_now(look)
     stays = {listener for listener, _ in reachable(look, planned)}
     return [
-        Finding(
-            id="firewall.service.cut_off",
-            status="warn",
-            node=request.node,
-            summary=f"{_service(listener)} is no longer reached from outside the cluster",
-            fix={"text": f"To keep it open, add {_entry(listener)} to firewall_allow"},
+        SERVICE_CUT_OFF.warn(
+            request.node,
+            f"{_service(listener)} is no longer reached from outside the cluster",
+            f"To keep it open, add {_entry(listener)} to firewall_allow",
         )
         for listener, _ in reachable(look, now)
         if listener not in stays
@@ -323,16 +302,11 @@ def judge_published(request: Request, look: Look) -> list[Finding]:
             continue
         span = str(low) if low == high else f"{low}-{high}"
         findings.append(
-            Finding(
-                id="firewall.published",
-                status="warn",
-                node=request.node,
-                summary=f"port {span}/{proto} is published past the firewall by {place}: everybody reaches it",
-                fix={
-                    "text": f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
-                    "command": f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL"
-                    " -j DROP",
-                },
+            PUBLISHED.warn(
+                request.node,
+                f"port {span}/{proto} is published past the firewall by {place}: everybody reaches it",
+                f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
+                f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",
             )
         )
     return findings
@@ -401,40 +375,33 @@ def _opener(look: Look, outcome: Outcome) -> str:
     return f"by {_stopper(look, outcome)}"
 
 
-def _close(look: Look, outcome: Outcome) -> dict[str, str]:
+def _close(look: Look, outcome: Outcome) -> tuple[str, str]:
+    """What keeps strangers out again, and the command."""
     number = ufw_number(look, outcome)
     if number:
-        return {"text": "Remove that rule", "command": f"ufw delete {number}"}
-    return {"text": 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule'}
+        return "Remove that rule", f"ufw delete {number}"
+    return 'Run playbooks/network.yml with firewall_mode "manage", or correct that rule', ""
 
 
-def _fix(look: Look, outcome: Outcome, match: str) -> dict[str, str]:
-    """What lets the packet in again: where the rule is decides what to type."""
+def _fix(look: Look, outcome: Outcome, match: str) -> tuple[str, str]:
+    """What lets the packet in again, and the command: where the rule is decides what to type."""
     number = ufw_number(look, outcome)
     if number:
-        return {
-            "text": "It stands before the rules that let peers in. Remove it on the node",
-            "command": f"ufw delete {number}",
-        }
+        return "It stands before the rules that let peers in. Remove it on the node", f"ufw delete {number}"
     words = outcome.place.split(", ")
     chain = words[1].removeprefix("chain ") if len(words) > 1 else ""
     if chain.startswith("ufw"):
-        return {
-            "text": "It is in one of /etc/ufw/before.rules, before6.rules, after.rules. Correct it and type",
-            "command": "ufw reload",
-        }
+        files = "/etc/ufw/before.rules, before6.rules, after.rules"
+        return f"It is in one of {files}. Correct it and type", "ufw reload"
     if outcome.place.startswith("nft "):
         _, family, table = words[0].split()
-        return {
-            "text": "Let it in before that, and in the file that holds the site's rules (often /etc/nftables.conf)",
-            "command": f"nft insert rule {family} {table} {chain} {match} accept",
-        }
+        return (
+            "Let it in before that, and in the file that holds the site's rules (often /etc/nftables.conf)",
+            f"nft insert rule {family} {table} {chain} {match} accept",
+        )
     if len(words) > 2:
-        return {
-            "text": "Remove that rule on the node",
-            "command": f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}",
-        }
-    return {"text": 'Run playbooks/network.yml with firewall_mode "manage", or let it in in the site\'s own rules'}
+        return "Remove that rule on the node", f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}"
+    return 'Run playbooks/network.yml with firewall_mode "manage", or let it in in the site\'s own rules', ""
 
 
 def ufw_number(look: Look, outcome: Outcome) -> int:

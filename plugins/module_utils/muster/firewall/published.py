@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verdict.check import Check
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..network.listeners import Listener
     from .netfilter import Tables
+
+PUBLISHED = Check(
+    "firewall.published",
+    reads="the nat tables",
+    fires="a container engine leads a port past the firewall (warn)",
+    fix="Publish it on one address only, or close it in DOCKER-USER",
+)
 
 
 def published(tables: Mapping[int, Tables], listeners: Sequence[Listener]) -> list[tuple[str, tuple[int, int], str]]:

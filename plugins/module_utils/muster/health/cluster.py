@@ -5,20 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, told
+from ..inspect.node import UNREACHABLE
+from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FINDINGS = {
-    "node.unreachable": Entry(
-        "the connection of Ansible to the node",
-        "the node could not be looked at: a fail where it takes part in a launch, else unknown",
-        "Look why with the command that is named, or leave it out (cluster_quarantined, cluster_launch_nodes)",
-    ),
-}
 # What the probe sees from outside, by what the node itself says of the same thing, and knows better.
 SAID_BY_THE_NODE = {"net.master_port.foreign": "job.port.held"}
 
@@ -42,20 +35,20 @@ class Nodes:
 class Health:
     """findings, skipped, ran: as the verdict takes them. refusal: a sentence per cause, "" when a launch may begin.
 
-    spared: how many checks failed and are told as warnings.
+    spared: how many checks failed and are reported as warnings.
     """
 
     findings: list[Finding]
-    skipped: list[dict[str, str]]
+    skipped: list[Skipped]
     ran: set[str]
     refusal: str
     spared: int = 0
 
 
 def judge(nodes: Nodes, gate: str) -> Health:
-    """Put everything together. gate: fail, or warn where a failed check is to be told and no more.
+    """Put everything together. gate: fail, or warn where a failed check is to be reported and no more.
 
-    What fails on a node that takes no part in a launch is told and no more, too.
+    What fails on a node that takes no part in a launch is reported and no more, too.
     """
     found: dict[tuple[str, str, str | None, str], Finding] = {}
     for finding in every_finding(nodes):
@@ -69,19 +62,22 @@ def judge(nodes: Nodes, gate: str) -> Health:
     spared = [one for one in findings if one.status == "fail" and one not in against]
     findings = [replace(one, status="warn") if one in spared else one for one in findings]
     return Health(
-        findings, every_skip(nodes), every_check(nodes), "\n".join(f"{line}." for line in told(against)), len(spared)
+        findings,
+        every_skip(nodes),
+        every_check(nodes),
+        "\n".join(f"{line}." for line in as_lines(against)),
+        len(spared),
     )
 
 
 def every_finding(nodes: Nodes) -> list[Finding]:
     launched = nodes.plan["participants"]
     found = [
-        Finding(
-            "node.unreachable",
-            "fail" if name in launched else "unknown",
+        (UNREACHABLE.fail if name in launched else UNREACHABLE.unknown)(
             name,
             f"it could not be looked at: {why}",
-            fix={"text": "Look why with", "command": f"ansible {name} -m ansible.builtin.ping -vvv"},
+            "Look why with",
+            f"ansible {name} -m ansible.builtin.ping -vvv",
         )
         for name, why in nodes.lost.items()
     ]
@@ -91,11 +87,12 @@ def every_finding(nodes: Nodes) -> list[Finding]:
     return [*found, *consistency.judge({name: look["traits"] for name, look in nodes.looks.items()})]
 
 
-def every_skip(nodes: Nodes) -> list[dict[str, str]]:
-    skipped = [{"id": "node", "node": name, "why": "it is quarantined"} for name in nodes.plan["quarantined"]]
-    skipped += [{"id": "node", "node": name, "why": "--limit leaves it out"} for name in nodes.left_out]
+def every_skip(nodes: Nodes) -> list[Skipped]:
+    skipped = [Skipped(id="node", node=name, why="it is quarantined") for name in nodes.plan["quarantined"]]
+    skipped += [Skipped(id="node", node=name, why="--limit leaves it out") for name in nodes.left_out]
     for name, look in nodes.looks.items():
-        skipped += [{"node": name, **entry} for entry in look["verdict"]["coverage"]["skipped"]]
+        entries = look["verdict"]["coverage"]["skipped"]
+        skipped += [Skipped(id=entry["id"], node=name, why=entry["why"]) for entry in entries]
     return [*skipped, *nodes.network.get("verdict", {}).get("coverage", {}).get("skipped", [])]
 
 

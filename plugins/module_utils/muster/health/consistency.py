@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, fix_with
-from ..verdict.majority import Vote, vote
+from ..inspect.cluster import MODELS_DIFFER, MTU_DIFFERS
+from ..verdict.check import Check
+from ..verdict.majority import vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from ..verdict.finding import Finding
+    from ..verdict.majority import Vote
 
 READ_BY_ALL = "the looks at all nodes, laid beside each other"
 
@@ -23,21 +26,25 @@ class Trait:
     """One thing that nodes have in common. name: what nccl_health calls it; what: in a sentence; why: what it does."""
 
     name: str
-    id: str
-    status: str
+    check: Check
+    breaks: bool
     what: str
     why: str
-    fix: str
-    command: str = ""
 
-    def entry(self) -> Entry:
-        fires = f"the {self.what} is not the same on every node ({self.status}): {self.why}"
-        return Entry(READ_BY_ALL, fires, self.fix + (f": {self.command}" if self.command else ""))
+    def differs(self, node: str, summary: str, value: str, usual: str = "") -> Finding:
+        report = self.check.fail if self.breaks else self.check.warn
+        return report(node, summary, observed=value, expected=usual)
+
+
+def trait(name: str, finding: str, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
+    """A row of the table. finding: its id; status: fail or warn, where nodes differ."""
+    fires = f"the {what} is not the same on every node ({status}): {why}"
+    return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command), status == "fail", what, why)
 
 
 AGAIN = "ansible-playbook site.yml --tags "
 TRAITS = (
-    Trait(
+    trait(
         "torch",
         "versions.torch.differ",
         "fail",
@@ -46,7 +53,7 @@ TRAITS = (
         "Build the same environment on all of them with",
         AGAIN + "pytorch",
     ),
-    Trait(
+    trait(
         "nccl",
         "versions.nccl.differ",
         "fail",
@@ -55,7 +62,7 @@ TRAITS = (
         "Look what brings another one, LD_LIBRARY_PATH or an own libnccl2, or build the environment anew with",
         AGAIN + "pytorch",
     ),
-    Trait(
+    trait(
         "cuda",
         "versions.cuda.differ",
         "fail",
@@ -64,7 +71,7 @@ TRAITS = (
         "Build the same environment on all of them with",
         AGAIN + "pytorch",
     ),
-    Trait(
+    trait(
         "python",
         "versions.python.differ",
         "warn",
@@ -73,7 +80,7 @@ TRAITS = (
         "Build the environments with the same Python (pytorch_python)",
         AGAIN + "pytorch",
     ),
-    Trait(
+    trait(
         "driver",
         "versions.driver.differ",
         "warn",
@@ -82,7 +89,7 @@ TRAITS = (
         "Set gpu_stack_driver to one version and run",
         AGAIN + "gpu_stack",
     ),
-    Trait(
+    trait(
         "kernel",
         "versions.kernel.differ",
         "warn",
@@ -90,7 +97,7 @@ TRAITS = (
         "drivers and networks behave differently",
         "Restart the nodes whose newest kernel does not run yet, or upgrade the others",
     ),
-    Trait(
+    trait(
         "os",
         "versions.os.differ",
         "warn",
@@ -98,7 +105,7 @@ TRAITS = (
         "libraries differ",
         "Bring the nodes to the same release",
     ),
-    Trait(
+    trait(
         "vbios",
         "versions.vbios.differ",
         "warn",
@@ -106,7 +113,7 @@ TRAITS = (
         "GPUs of one model then differ in limits and faults",
         "Ask the maker of the machines for one version",
     ),
-    Trait(
+    trait(
         "hca_firmware",
         "versions.hca_firmware.differ",
         "warn",
@@ -114,23 +121,15 @@ TRAITS = (
         "links of the fabric then differ in faults and speed",
         "Bring the adapters to one version",
     ),
-    Trait(
-        "gpu_model",
-        "gpu.models.differ",
-        "warn",
-        "model of the GPUs",
-        "a launch goes at the pace of the slowest",
-        "Launch on nodes of one kind, with cluster_launch_nodes",
-    ),
+    Trait("gpu_model", MODELS_DIFFER, False, "model of the GPUs", "a launch goes at the pace of the slowest"),
     Trait(
         "mtu",
-        "net.mtu.differ",
-        "fail",
+        MTU_DIFFERS,
+        True,
         "MTU of the training interface",
         "a packet that fits one node and not the other is lost without a word",
-        "Set the same on all of them",
     ),
-    Trait(
+    trait(
         "link_speed",
         "net.speed.differ",
         "warn",
@@ -138,7 +137,7 @@ TRAITS = (
         "a launch goes at the pace of the slowest link",
         "Look at the cable, the switch port and the adapter",
     ),
-    Trait(
+    trait(
         "environment",
         "env.variables.differ",
         "warn",
@@ -146,7 +145,7 @@ TRAITS = (
         "NCCL, Gloo and PyTorch then behave differently on the nodes",
         "Make it the same, or take it away (/etc/environment, systemd's DefaultEnvironment)",
     ),
-    Trait(
+    trait(
         "nccl_conf",
         "env.nccl_conf.differ",
         "warn",
@@ -155,7 +154,7 @@ TRAITS = (
         "Write the same with",
         AGAIN + "gpu_stack",
     ),
-    Trait(
+    trait(
         "code",
         "versions.code.differ",
         "fail",
@@ -164,27 +163,25 @@ TRAITS = (
         "Copy the same to all of them",
     ),
 )
-FINDINGS = {trait.id: trait.entry() for trait in TRAITS}
+CHECKS = tuple(each.check for each in TRAITS)
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
     """Findings from the traits of each node that was looked at; a `pass` for what is known of several and the same."""
-    for trait in TRAITS:
-        votes = vote({node: own.get(trait.name) for node, own in traits.items()})
+    for each in TRAITS:
+        votes = vote({node: own.get(each.name) for node, own in traits.items()})
         if not votes.agree:
-            yield from differences(trait, votes)
+            yield from differences(each, votes)
             continue
         for value, nodes in votes.holders.items():
             if len(nodes) > 1:
-                yield Finding(trait.id, "pass", nodes[0], f"the {trait.what} is the same on every node", observed=value)
+                yield each.check.passed(nodes[0], f"the {each.what} is the same on every node", observed=value)
 
 
-def differences(trait: Trait, votes: Vote) -> Iterator[Finding]:
-    fix = fix_with(trait.fix, trait.command)
+def differences(one: Trait, votes: Vote) -> Iterator[Finding]:
     for node, value in votes.odd:
         if votes.usual is None:
-            summary = f"the {trait.what} differs ({votes.spread()}): {trait.why}"
-            yield Finding(trait.id, trait.status, node, summary, observed=value, fix=fix)
+            yield one.differs(node, f"the {one.what} differs ({votes.spread()}): {one.why}", value)
         else:
-            summary = f"the {trait.what} is {value}, and {votes.usual} on most nodes: {trait.why}"
-            yield Finding(trait.id, trait.status, node, summary, value, votes.usual, fix=fix)
+            summary = f"the {one.what} is {value}, and {votes.usual} on most nodes: {one.why}"
+            yield one.differs(node, summary, value, votes.usual)

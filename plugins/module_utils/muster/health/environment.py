@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
 from ..launch.plan import masked_env
-from ..verdict.entry import Entry
+from ..verdict.check import Check
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
 # What may and must differ between nodes: the names of their own interfaces and adapters.
 OF_THE_NODE = (IFNAME, "GLOO_SOCKET_IFNAME", HCA, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS")
@@ -24,20 +23,21 @@ UNITS = "the environment of units"
 # Not a launch: that one has the environment of its plan alone.
 HEIRS = {"/etc/environment": "what is started by hand", UNITS: "every other unit"}
 
-FINDINGS = {
-    "env.debugging": Entry(
-        reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
-        "/etc/environment and the environment of units, which a launch does not inherit",
-        fires="warn: they set a variable that NCCL's documentation keeps for debugging (NCCL_P2P_DISABLE, NCCL_ALGO, "
-        "NCCL_DEBUG=INFO and others)",
-        fix="Take it out; give it to one launch in launch_env",
-    ),
-    "env.launcher": Entry(
-        reads="/etc/environment and the environment of units",
-        fires="warn: PET_*, which torchrun reads as its own options: what is started by hand gets another plan",
-        fix="Take it out",
-    ),
-}
+DEBUGGING = Check(
+    "env.debugging",
+    reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
+    "/etc/environment and the environment of units, which a launch does not inherit",
+    fires="warn: they set a variable that NCCL's documentation keeps for debugging (NCCL_P2P_DISABLE, NCCL_ALGO, "
+    "NCCL_DEBUG=INFO and others)",
+    fix="Take it out; give it to one launch in launch_env",
+)
+LAUNCHER = Check(
+    "env.launcher",
+    reads="/etc/environment and the environment of units",
+    fires="warn: PET_*, which torchrun reads as its own options: what is started by hand gets another plan",
+    fix="Take it out",
+)
+CHECKS = (DEBUGGING, LAUNCHER)
 
 
 def facts_of(host: Mapping[str, Any], inside: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def chosen_adapters(files: Mapping[str, Mapping[str, str]]) -> str:
     return in_force(files).get(HCA, "")
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     seen = facts["environment"]
     places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
     for place, variables in places.items():
@@ -104,8 +104,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
             if not is_debugging(name, value):
                 continue
             file = place.replace("~", f"~{request['user']}")
-            out.warn(
-                "env.debugging",
+            yield DEBUGGING.warn(
+                node,
                 f"{file} sets {name}={value}, which is for debugging alone, and {who} runs with it",
                 "Take it out, and give it to the launch that needs it in launch_env",
                 f"grep -n {name} {file}" if place.startswith(("/", "~")) else "systemctl show --property=Environment",
@@ -116,15 +116,13 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
     for place in HEIRS:
         names = [name for name in places[place] if name.startswith("PET_")]
         if names:
-            out.warn(
-                "env.launcher",
+            yield LAUNCHER.warn(
+                node,
                 f"{place} sets {', '.join(names)}, which torchrun takes for its own options",
-                "Take it out",
-                f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show --property=Environment",
+                command=f"grep -n PET_ {place}" if place.startswith("/") else "systemctl show --property=Environment",
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )
-    return out.outcome
 
 
 def shown(variables: Mapping[str, str]) -> str:

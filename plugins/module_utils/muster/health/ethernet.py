@@ -5,42 +5,44 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
 # Prometheus' own alerts for nodes (node-mixin, NodeNetworkReceiveErrs and NodeNetworkTransmitErrs) begin at 1 %.
 ERROR_PART = 0.01
 ENOUGH_PACKETS = 10_000
 WRONG = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "tx_carrier_errors")
 
-FINDINGS = {
-    "eth.link.down": Entry(
-        reads="operstate and carrier of the training interface and of what carries it",
-        fires="fail: the interface is down or has no carrier",
-        fix="Bring it up; look at the cable and the switch's port",
-    ),
-    "eth.link.duplex": Entry(
-        reads="duplex of the training interface's link",
-        fires="warn: half, as after a negotiation that failed: collisions make it slow",
-        fix="Let both ends negotiate, or fix both to the same",
-    ),
-    "eth.bond.degraded": Entry(
-        reads="/proc/net/bonding of the training interface",
-        fires="warn: one of its links is down, or they have different speeds",
-        fix="Look at that link's cable and port",
-    ),
-    "eth.errors": Entry(
-        reads="error counters of the training interface, at the beginning and at the end of the look",
-        fires="warn: they grow while looked at, or are 1 % of all packets since the start (Prometheus' node alerts)",
-        fix="Change the cable or the transceiver; look at the switch's counters too",
-    ),
-}
+LINK_DOWN = Check(
+    "eth.link.down",
+    reads="operstate and carrier of the training interface and of what carries it",
+    fires="fail: the interface is down or has no carrier",
+    fix="Bring it up; look at the cable and the switch's port",
+)
+LINK_DUPLEX = Check(
+    "eth.link.duplex",
+    reads="duplex of the training interface's link",
+    fires="warn: half, as after a negotiation that failed: collisions make it slow",
+    fix="Let both ends negotiate, or fix both to the same",
+)
+BOND_DEGRADED = Check(
+    "eth.bond.degraded",
+    reads="/proc/net/bonding of the training interface",
+    fires="warn: one of its links is down, or they have different speeds",
+    fix="Look at that link's cable and port",
+)
+ERRORS = Check(
+    "eth.errors",
+    reads="error counters of the training interface, at the beginning and at the end of the look",
+    fires="warn: they grow while looked at, or are 1 % of all packets since the start (Prometheus' node alerts)",
+    fix="Change the cable or the transceiver; look at the switch's counters too",
+)
+CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)
 
 
 def facts_of(look: Mapping[str, Any], later: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
@@ -81,27 +83,27 @@ def _slaves(bond: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     seen = facts["ethernet"]
     if not seen["links"]:
-        return out.skip_all(FINDINGS, f"no interface here has {request['address']}, so there is none to look at")
+        yield from skip_all(CHECKS, f"no interface here has {request['address']}, so there is none to look at")
+        return
     for name, link in seen["links"].items():
-        _up(out, name, link, seen["name"])
-        _errors(out, name, link)
+        yield from _up(node, name, link, seen["name"])
+        yield from _errors(node, name, link)
     bonds = {name: link["slaves"] for name, link in seen["links"].items() if link["slaves"]}
     if not bonds:
-        out.skip(f"{seen['name']} is no bond", "eth.bond.degraded")
+        yield BOND_DEGRADED.skip(f"{seen['name']} is no bond")
     for name, slaves in bonds.items():
-        _bond(out, name, slaves)
-    return out.outcome
+        yield from _bond(node, name, slaves)
 
 
-def _up(out: Judged, name: str, link: Mapping[str, Any], training: str) -> None:
+def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterator[Said]:
     # A link of a bond that is down is told of the bond. Virtual ones are "unknown" while they work.
     if name == training and (link["state"] == "down" or link["carrier"] is False):
-        out.fail(
-            "eth.link.down",
+        yield LINK_DOWN.fail(
+            node,
             f"{name}, over which launches talk, " + ("is down" if link["state"] == "down" else "has no carrier"),
             "Bring it up, and look at its cable and the switch's port",
             f"sudo ip link set {name} up && ip -s link show {name}",
@@ -109,8 +111,8 @@ def _up(out: Judged, name: str, link: Mapping[str, Any], training: str) -> None:
             expected="up",
         )
     if link["duplex"] == "half":
-        out.warn(
-            "eth.link.duplex",
+        yield LINK_DUPLEX.warn(
+            node,
             f"{name} talks or listens, and never both: its link is half duplex",
             "Let both ends negotiate; what they agreed on is shown by",
             f"sudo ethtool {name}",
@@ -119,7 +121,7 @@ def _up(out: Judged, name: str, link: Mapping[str, Any], training: str) -> None:
         )
 
 
-def _errors(out: Judged, name: str, link: Mapping[str, Any]) -> None:
+def _errors(node: str, name: str, link: Mapping[str, Any]) -> Iterator[Said]:
     worst = max(link["errors"].values(), default=0)
     shown = ", ".join(f"{key} {value}" for key, value in link["errors"].items())
     if link["grown"]:
@@ -129,8 +131,8 @@ def _errors(out: Judged, name: str, link: Mapping[str, Any]) -> None:
         summary = f"{name} has had errors with {worst / link['packets']:.1%} of its packets since the start: {shown}"
     else:
         return
-    out.warn(
-        "eth.errors",
+    yield ERRORS.warn(
+        node,
         summary,
         "Change its cable or transceiver, and look at the switch's counters too",
         f"sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
@@ -140,7 +142,7 @@ def _errors(out: Judged, name: str, link: Mapping[str, Any]) -> None:
     )
 
 
-def _bond(out: Judged, name: str, slaves: Mapping[str, Mapping[str, str]]) -> None:
+def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iterator[Said]:
     down = [each for each, said in slaves.items() if said["state"] != "up"]
     speeds = {said["speed"] for said in slaves.values() if said["state"] == "up"}
     if down:
@@ -150,8 +152,8 @@ def _bond(out: Judged, name: str, slaves: Mapping[str, Mapping[str, str]]) -> No
         summary = f"the links of {name} have different speeds: {listed}"
     else:
         return
-    out.warn(
-        "eth.bond.degraded",
+    yield BOND_DEGRADED.warn(
+        node,
         summary,
         "Look at the cable and the switch's port of that link",
         f"cat /proc/net/bonding/{name}",

@@ -6,15 +6,15 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
 from ..verdict.words import few
-from .gpu_node import have, not_looked
+from .gpu_node import have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..verdict.finding import Finding
+    from ..verdict.check import Said
     from .gpu_node import GpuNode
 
 START = "sudo systemctl enable --now nvidia-fabricmanager"
@@ -35,47 +35,52 @@ UNHEALTHY = {
     "gfm_state": ("disconnected",),
 }
 
-FINDINGS = {
-    "fabric_manager.inactive": Entry(
-        "the unit nvidia-fabricmanager, on a node with NVSwitches",
-        "it is not active, and the GPUs do not say that their fabric is complete: CUDA then ends with error 802",
-        "sudo systemctl enable --now nvidia-fabricmanager",
-    ),
-    "fabric_manager.version": Entry(
-        "the version of nv-fabricmanager, and of the driver in the kernel",
-        "they are not the very same: it refuses to work",
-        "Install the one of the driver, which --tags gpu_stack does, and hold both",
-    ),
-    "fabric_manager.state": Entry(
-        "the fabric state of each GPU",
-        "it is not Completed, or its status is not Success",
-        "Stop the fabric manager, reset all GPUs, start it again, in this order",
-    ),
-    "fabric_manager.health": Entry(
-        "the fabric health of each GPU (drivers since 560)",
-        "its bandwidth is degraded, a route is broken or being fixed, or it is wrongly configured",
-        "Look at the log of the fabric manager; on a rack with NVLink between nodes, at nvidia-imex-ctl -N too",
-    ),
-    "fabric_manager.imex": Entry(
-        "the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (their cluster UUID)",
-        "it is not active: NCCL then goes over the network, or ends with CUDA error 800",
-        "sudo systemctl enable --now nvidia-imex, on every node of the NVLink domain",
-    ),
-    "fabric_manager.log": Entry(
-        "/var/log/fabricmanager.log since its last start, readable by root",
-        "a fatal error of an NVSwitch or of a link, a GPU that it cannot find, or versions that do not match",
-        "Stop the fabric manager, reset all GPUs, start it again; if it comes again, have the board looked at",
-    ),
-}
+INACTIVE = Check(
+    "fabric_manager.inactive",
+    reads="the unit nvidia-fabricmanager, on a node with NVSwitches",
+    fires="it is not active, and the GPUs do not say that their fabric is complete: CUDA then ends with error 802",
+    fix=START,
+)
+VERSION = Check(
+    "fabric_manager.version",
+    reads="the version of nv-fabricmanager, and of the driver in the kernel",
+    fires="they are not the very same: it refuses to work",
+    fix="Install the one of the driver, which --tags gpu_stack does, and hold both",
+)
+STATE = Check(
+    "fabric_manager.state",
+    reads="the fabric state of each GPU",
+    fires="it is not Completed, or its status is not Success",
+    fix="Stop the fabric manager, reset all GPUs, start it again, in this order",
+)
+HEALTH = Check(
+    "fabric_manager.health",
+    reads="the fabric health of each GPU (drivers since 560)",
+    fires="its bandwidth is degraded, a route is broken or being fixed, or it is wrongly configured",
+    fix="Look at the log of the fabric manager; on a rack with NVLink between nodes, at nvidia-imex-ctl -N too",
+)
+IMEX = Check(
+    "fabric_manager.imex",
+    reads="the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (their cluster "
+    "UUID)",
+    fires="it is not active: NCCL then goes over the network, or ends with CUDA error 800",
+    fix="sudo systemctl enable --now nvidia-imex, on every node of the NVLink domain",
+)
+LOG = Check(
+    "fabric_manager.log",
+    reads="/var/log/fabricmanager.log since its last start, readable by root",
+    fires="a fatal error of an NVSwitch or of a link, a GPU that it cannot find, or versions that do not match",
+    fix="Stop the fabric manager, reset all GPUs, start it again; if it comes again, have the board looked at",
+)
+CHECKS = (INACTIVE, VERSION, STATE, HEALTH, IMEX, LOG)
 
 
-def skips(node: GpuNode) -> list[dict[str, str]]:
+def absent(node: GpuNode) -> Iterator[Said]:
     if not node.facts["nvswitches"] and not any(gpu["fabric"] for gpu in node.gpus):
-        return not_looked(FINDINGS, "there is no NVSwitch here")
-    return []
+        yield from skip_all(CHECKS, "there is no NVSwitch here")
 
 
-def active(node: GpuNode) -> Iterator[Finding]:
+def active(node: GpuNode) -> Iterator[Said]:
     if not node.facts["nvswitches"]:
         return
     seen = node.facts["fabric_manager"]
@@ -87,9 +92,8 @@ def active(node: GpuNode) -> Iterator[Finding]:
         return
     what = "is not installed" if seen is None else f"is {seen['unit'] or 'no unit of systemd'}"
     install = seen is None
-    yield node.finding(
-        "fabric_manager.inactive",
-        "fail",
+    yield INACTIVE.fail(
+        node.name,
         f"its {node.facts['nvswitches']} NVSwitches need the fabric manager, which {what}: CUDA cannot start",
         "Install it with" if install else "Start it with",
         "ansible-playbook site.yml --tags gpu_stack" if install else START,
@@ -99,13 +103,12 @@ def active(node: GpuNode) -> Iterator[Finding]:
     )
 
 
-def version(node: GpuNode) -> Iterator[Finding]:
+def version(node: GpuNode) -> Iterator[Said]:
     seen, loaded = node.facts["fabric_manager"], node.facts["driver"]["loaded"]
     if not (node.facts["nvswitches"] and seen and seen["version"] and loaded) or seen["version"] == loaded:
         return
-    yield node.finding(
-        "fabric_manager.version",
-        "fail",
+    yield VERSION.fail(
+        node.name,
         f"its fabric manager is {seen['version']} and its driver {loaded}: it works with the very same version only",
         "Install the one of the driver with",
         "ansible-playbook site.yml --tags gpu_stack",
@@ -115,7 +118,7 @@ def version(node: GpuNode) -> Iterator[Finding]:
     )
 
 
-def state(node: GpuNode) -> Iterator[Finding]:
+def state(node: GpuNode) -> Iterator[Said]:
     by_state = defaultdict(list)
     for gpu in node.gpus:
         fabric = gpu["fabric"]
@@ -127,9 +130,8 @@ def state(node: GpuNode) -> Iterator[Finding]:
         if said.lower() != "completed":
             by_state[said].append(gpu)
     for said, gpus in by_state.items():
-        yield node.finding(
-            "fabric_manager.state",
-            "fail",
+        yield STATE.fail(
+            node.name,
             f"the fabric of {node.named(gpus)} is: {said}",
             "Stop the fabric manager, reset all GPUs, start it again",
             "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi --gpu-reset && "
@@ -140,7 +142,7 @@ def state(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def health(node: GpuNode) -> Iterator[Finding]:
+def health(node: GpuNode) -> Iterator[Said]:
     by_fault = defaultdict(list)
     for gpu in node.gpus:
         for part, value in (gpu["fabric"] or {"health": {}})["health"].items():
@@ -148,9 +150,8 @@ def health(node: GpuNode) -> Iterator[Finding]:
             if part == "incorrect_configuration" or value.lower() in UNHEALTHY.get(part, ()):
                 by_fault[f"{part.replace('_', ' ')} {value}"].append(gpu)
     for fault, gpus in by_fault.items():
-        yield node.finding(
-            "fabric_manager.health",
-            "warn",
+        yield HEALTH.warn(
+            node.name,
             f"the NVLink fabric of {node.named(gpus)} is not whole: {fault}",
             "Look at the fabric manager's log with",
             "sudo tail -n 50 /var/log/fabricmanager.log",
@@ -159,12 +160,11 @@ def health(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def imex(node: GpuNode) -> Iterator[Finding]:
+def imex(node: GpuNode) -> Iterator[Said]:
     clustered = [gpu for gpu in node.gpus if gpu["fabric"] and set(gpu["fabric"]["cluster"] or "") - set("0-")]
     if clustered and node.facts["imex"] != "active":
-        yield node.finding(
-            "fabric_manager.imex",
-            "warn",
+        yield IMEX.warn(
+            node.name,
             f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, and nvidia-imex is "
             f"{node.facts['imex'] or 'not there'}: memory cannot be shared over it",
             "Start it on every node of the NVLink domain with",
@@ -174,13 +174,12 @@ def imex(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def log(node: GpuNode) -> Iterator[Finding]:
+def log(node: GpuNode) -> Iterator[Said]:
     seen = node.facts["fabric_manager"]
     faults = [line for line in seen["log"] if FAULTS.search(line)] if seen else []
     if faults:
-        yield node.finding(
-            "fabric_manager.log",
-            "fail",
+        yield LOG.fail(
+            node.name,
             f"its fabric manager has found a fault since it was started: {faults[-1][:200]}",
             "Stop it, reset all GPUs, start it again; if it comes again, have the board looked at. See",
             "sudo tail -n 50 /var/log/fabricmanager.log",
@@ -188,4 +187,4 @@ def log(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-RULES = (active, version, state, health, imex, log)
+RULES = (absent, active, version, state, health, imex, log)

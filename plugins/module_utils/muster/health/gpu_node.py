@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import Finding, fix_with
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,13 @@ class GpuNode:
     request: Mapping[str, Any]
 
     @property
+    def name(self) -> str:
+        return str(self.request["node"])
+
+    @property
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs that answer."""
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
-
-    def finding(self, name: str, status: str, summary: str, text: str = "", command: str = "", **more: Any) -> Finding:
-        return Finding(name, status, self.request["node"], summary, fix=fix_with(text, command), **more)
 
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""
@@ -38,11 +38,6 @@ class GpuNode:
     def only(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return the option of nvidia-smi that speaks of these GPUs alone."""
         return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(str(gpu['index']) for gpu in gpus)}"
-
-
-def not_looked(findings: Iterable[str], why: str) -> list[dict[str, str]]:
-    """Return each of these ids as one that was not looked for."""
-    return [{"id": name, "why": why} for name in findings]
 
 
 def have(gpus: Sequence[Mapping[str, Any]]) -> str:

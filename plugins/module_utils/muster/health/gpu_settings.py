@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from .gpu_node import have
@@ -13,67 +13,84 @@ from .gpu_node import have
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..verdict.finding import Finding
+    from ..verdict.check import Said
     from .gpu_node import GpuNode
 
-FINDINGS = {
-    "gpu.persistence.off": Entry(
-        "persistence mode",
-        "it is off: the driver is unloaded between jobs, ECC counts are lost with it, and every start waits for it",
-        "Enable nvidia-persistenced, which --tags gpu_stack does",
-    ),
-    "gpu.mig.on": Entry(
-        "MIG mode",
-        "it is on: a process sees one slice of one GPU (CUDA's rule), so ranks beyond the first find no GPU",
-        "sudo nvidia-smi -mig 0, or take the node out of the inventory",
-    ),
-    "gpu.mig.pending": Entry(
-        "MIG mode now and after the next reset",
-        "they differ",
-        "Reset the GPU, or take the change back with nvidia-smi -mig",
-    ),
-    "gpu.compute_mode": Entry(
-        "compute mode",
-        "fails when it is Prohibited; warns when it is Exclusive, where a rank that touches a second GPU, or a process "
-        "that is still there, keeps the next one out",
-        "sudo nvidia-smi -c 0",
-    ),
-    "gpu.clocks.lowered": Entry(
-        "application clocks and their default",
-        "somebody has set them lower",
-        "sudo nvidia-smi -rac",
-    ),
-    "gpu.power.lowered": Entry(
-        "the power limit in force and its default",
-        "somebody has set it lower by more than 1 %",
-        "sudo nvidia-smi -pl with the default",
-    ),
-    "gpu.model.mixed": Entry(
-        "the models of the node's GPUs",
-        "they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
-        "Choose the like ones with cluster_gpus and CUDA_VISIBLE_DEVICES, or accept it",
-    ),
-    "gpu.vbios.mixed": Entry(
-        "the VBIOS of GPUs of one model",
-        "they differ, as after a replacement",
-        "Bring them to one version with the maker's tool",
-    ),
-    "gpu.inforom.corrupt": Entry(
-        "what nvidia-smi says beside its answer",
-        "`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
-        "Have the GPU looked at",
-    ),
-}
+PERSISTENCE_OFF = Check(
+    "gpu.persistence.off",
+    reads="persistence mode",
+    fires="it is off: the driver is unloaded between jobs, ECC counts are lost with it, and every start waits for it",
+    fix="Enable nvidia-persistenced, which --tags gpu_stack does",
+)
+MIG_ON = Check(
+    "gpu.mig.on",
+    reads="MIG mode",
+    fires="it is on: a process sees one slice of one GPU (CUDA's rule), so ranks beyond the first find no GPU",
+    fix="sudo nvidia-smi -mig 0, or take the node out of the inventory",
+)
+MIG_PENDING = Check(
+    "gpu.mig.pending",
+    reads="MIG mode now and after the next reset",
+    fires="they differ",
+    fix="Reset the GPU, or take the change back with nvidia-smi -mig",
+)
+COMPUTE_MODE = Check(
+    "gpu.compute_mode",
+    reads="compute mode",
+    fires="fails when it is Prohibited; warns when it is Exclusive, where a rank that touches a second GPU, or a "
+    "process that is still there, keeps the next one out",
+    fix="sudo nvidia-smi -c 0",
+)
+CLOCKS_LOWERED = Check(
+    "gpu.clocks.lowered",
+    reads="application clocks and their default",
+    fires="somebody has set them lower",
+    fix="sudo nvidia-smi -rac",
+)
+POWER_LOWERED = Check(
+    "gpu.power.lowered",
+    reads="the power limit in force and its default",
+    fires="somebody has set it lower by more than 1 %",
+    fix="sudo nvidia-smi -pl with the default",
+)
+MODEL_MIXED = Check(
+    "gpu.model.mixed",
+    reads="the models of the node's GPUs",
+    fires="they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
+    fix="Choose the like ones with cluster_gpus and CUDA_VISIBLE_DEVICES, or accept it",
+)
+VBIOS_MIXED = Check(
+    "gpu.vbios.mixed",
+    reads="the VBIOS of GPUs of one model",
+    fires="they differ, as after a replacement",
+    fix="Bring them to one version with the maker's tool",
+)
+INFOROM_CORRUPT = Check(
+    "gpu.inforom.corrupt",
+    reads="what nvidia-smi says beside its answer",
+    fires="`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
+    fix="Have the GPU looked at",
+)
+CHECKS = (
+    PERSISTENCE_OFF,
+    MIG_ON,
+    MIG_PENDING,
+    COMPUTE_MODE,
+    CLOCKS_LOWERED,
+    POWER_LOWERED,
+    MODEL_MIXED,
+    VBIOS_MIXED,
+    INFOROM_CORRUPT,
+)
 # The driver rounds limits to its own steps.
 TOLERANCE = 0.99
 
 
-def persistence(node: GpuNode) -> Iterator[Finding]:
+def persistence(node: GpuNode) -> Iterator[Said]:
     off = [gpu for gpu in node.gpus if gpu["persistence"] is False]
     if off:
-        yield node.finding(
-            "gpu.persistence.off",
-            "warn",
+        yield PERSISTENCE_OFF.warn(
+            node.name,
             f"persistence is off on {node.named(off)}: each job waits for the driver to bring them up",
             "Enable the daemon with",
             "sudo systemctl enable --now nvidia-persistenced",
@@ -82,12 +99,11 @@ def persistence(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def mig(node: GpuNode) -> Iterator[Finding]:
+def mig(node: GpuNode) -> Iterator[Said]:
     on = [gpu for gpu in node.gpus if gpu["mig"]]
     if on:
-        yield node.finding(
-            "gpu.mig.on",
-            "fail",
+        yield MIG_ON.fail(
+            node.name,
             f"{node.named(on)} {have(on)} MIG on: a rank sees one slice, and the others find no GPU",
             "Turn it off while nothing runs on it, with",
             f"sudo nvidia-smi -mig 0{node.only(on)}",
@@ -98,16 +114,15 @@ def mig(node: GpuNode) -> Iterator[Finding]:
         gpu for gpu in node.gpus if gpu["mig_pending"] is not None and gpu["mig_pending"] is not bool(gpu["mig"])
     ]
     if pending:
-        yield node.finding(
-            "gpu.mig.pending",
-            "warn",
+        yield MIG_PENDING.warn(
+            node.name,
             f"MIG of {node.named(pending)} will be {'on' if pending[0]['mig_pending'] else 'off'} after the next reset",
             "Reset now, while nothing runs, with",
             f"sudo nvidia-smi --gpu-reset{node.only(pending)}",
         )
 
 
-def compute_mode(node: GpuNode) -> Iterator[Finding]:
+def compute_mode(node: GpuNode) -> Iterator[Said]:
     by_mode = defaultdict(list)
     for gpu in node.gpus:
         if gpu["compute_mode"] and gpu["compute_mode"] != "Default":
@@ -115,9 +130,8 @@ def compute_mode(node: GpuNode) -> Iterator[Finding]:
     for mode, gpus in by_mode.items():
         nobody = "prohibited" in mode.lower()
         means = "no process may compute" if nobody else "one process at a time may compute on each"
-        yield node.finding(
-            "gpu.compute_mode",
-            "fail" if nobody else "warn",
+        yield (COMPUTE_MODE.fail if nobody else COMPUTE_MODE.warn)(
+            node.name,
             f"the compute mode of {node.named(gpus)} is {mode}: {means}",
             "Set it back with",
             f"sudo nvidia-smi -c 0{node.only(gpus)}",
@@ -126,13 +140,12 @@ def compute_mode(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def clocks(node: GpuNode) -> Iterator[Finding]:
+def clocks(node: GpuNode) -> Iterator[Said]:
     slow = [gpu for gpu in node.gpus if _below(gpu["clocks"]["set"], gpu["clocks"]["set_default"])]
     if slow:
         now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
-        yield node.finding(
-            "gpu.clocks.lowered",
-            "warn",
+        yield CLOCKS_LOWERED.warn(
+            node.name,
             f"the clock of {node.named(slow)} was set to {now} MHz, and {usual} MHz are usual",
             "Set it back with",
             f"sudo nvidia-smi -rac{node.only(slow)}",
@@ -141,13 +154,12 @@ def clocks(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def power(node: GpuNode) -> Iterator[Finding]:
+def power(node: GpuNode) -> Iterator[Said]:
     low = [gpu for gpu in node.gpus if _below(gpu["power"]["limit"], gpu["power"]["default"])]
     if low:
         now, usual = low[0]["power"]["limit"], low[0]["power"]["default"]
-        yield node.finding(
-            "gpu.power.lowered",
-            "warn",
+        yield POWER_LOWERED.warn(
+            node.name,
             f"{node.named(low)} may draw {now:.0f} W, and {usual:.0f} W are usual: a slow GPU makes all others wait",
             "If nobody meant it, set it back with",
             f"sudo nvidia-smi -pl {usual:.0f}{node.only(low)}",
@@ -160,15 +172,14 @@ def _below(now: float | None, usual: float | None) -> bool:
     return bool(now and usual and now < usual * TOLERANCE)
 
 
-def mixed(node: GpuNode) -> Iterator[Finding]:
+def mixed(node: GpuNode) -> Iterator[Said]:
     by_name: dict[str, list[dict[str, object]]] = defaultdict(list)
     for gpu in node.gpus:
         by_name[gpu["name"] or "an unknown model"].append(gpu)
     if len(by_name) > 1:
         kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
-        yield node.finding(
-            "gpu.model.mixed",
-            "warn",
+        yield MODEL_MIXED.warn(
+            node.name,
             f"its GPUs are not of one model: {kinds}",
             "Every step waits for the slowest; choose the like ones, or accept it",
             observed=few(sorted(by_name)),
@@ -182,24 +193,21 @@ def mixed(node: GpuNode) -> Iterator[Finding]:
         if len(versions) > 1:
             usual = max(versions, key=lambda version: len(versions[version]))
             odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
-            yield node.finding(
-                "gpu.vbios.mixed",
-                "warn",
+            yield VBIOS_MIXED.warn(
+                node.name,
                 f"the VBIOS of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, and {usual} on "
                 f"its other {name}",
-                "Bring them to one version with the maker's tool",
                 observed=few(sorted(versions)),
                 expected="one version",
             )
 
 
-def inforom(node: GpuNode) -> Iterator[Finding]:
+def inforom(node: GpuNode) -> Iterator[Said]:
     said = [line for line in node.facts["smi"]["notes"].splitlines() if "infoROM is corrupted" in line]
     if said:
         where = few([line.rpartition("at gpu ")[2] for line in said if "at gpu " in line])
-        yield node.finding(
-            "gpu.inforom.corrupt",
-            "warn",
+        yield INFOROM_CORRUPT.warn(
+            node.name,
             f"the infoROM of {where or 'a GPU'} is corrupt: what it says of its own past cannot be trusted",
             "Have it looked at by its maker",
             evidence=evidence("nvidia-smi", few(said)),

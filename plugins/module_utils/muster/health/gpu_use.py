@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
-from ..verdict.entry import Entry
+from ..verdict.check import Check
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
 from .gpu_node import duration, have
@@ -14,7 +14,7 @@ from .gpu_node import duration, have
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..verdict.finding import Finding
+    from ..verdict.check import Said
     from .gpu_node import GpuNode
 
 # Primus takes more than this on a GPU that nobody uses for memory that a dead process left.
@@ -33,49 +33,53 @@ WHY = {
 # Ways of CUDA and of its Multi-Process Service; "O" and "G" are what keeps a display or a driver.
 COMPUTES = ("C", "C+G", "M", "M+C")
 
-FINDINGS = {
-    "gpu.throttled": Entry(
-        "the reasons why clocks are lowered",
-        "heat, a brake of the power supply, or the hardware's own slowdown is active; the power limit is not counted",
-        "Look at the cooling and the power supplies of the node",
-    ),
-    "gpu.hot": Entry(
-        "the distance to the temperature at which clocks are lowered, and that of the memory to its limit",
-        "none is left",
-        "Look at the cooling of the node",
-    ),
-    "gpu.pcie.narrow": Entry(
-        "the width of the PCIe link now",
-        "fewer lanes than the GPU's like on this node, or than a board with NVLink gives it. Slots that all have fewer "
-        "are not told: the device does not know them",
-        "Reseat the GPU or its riser",
-    ),
-    "gpu.pcie.slow": Entry(
-        "the generation of the PCIe link, while the GPU computes",
-        "it is lower than both ends could, under load; at rest a link is slow to save power, and is not judged",
-        "Reseat the GPU, and look at the link's setting in the firmware",
-    ),
-    "gpu.process.foreign": Entry(
-        "the processes that compute on the GPUs",
-        "one that is no part of a launch: fails when it holds more than half of a GPU's memory, else warns",
-        "Ask its owner, or end it",
-    ),
-    "gpu.memory.held": Entry(
-        "the memory in use on GPUs that no process is listed for",
-        f"more than {HELD_MIB} MiB: something that ended has left it, or a process in another container holds it",
-        "End whoever has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
-    ),
-}
+THROTTLED = Check(
+    "gpu.throttled",
+    reads="the reasons why clocks are lowered",
+    fires="heat, a brake of the power supply, or the hardware's own slowdown is active; the power limit is not counted",
+    fix="Look at the cooling and the power supplies of the node",
+)
+HOT = Check(
+    "gpu.hot",
+    reads="the distance to the temperature at which clocks are lowered, and that of the memory to its limit",
+    fires="none is left",
+    fix="Look at the cooling of the node",
+)
+PCIE_NARROW = Check(
+    "gpu.pcie.narrow",
+    reads="the width of the PCIe link now",
+    fires="fewer lanes than the GPU's like on this node, or than a board with NVLink gives it. Slots that all have "
+    "fewer are not told: the device does not know them",
+    fix="Reseat the GPU or its riser",
+)
+PCIE_SLOW = Check(
+    "gpu.pcie.slow",
+    reads="the generation of the PCIe link, while the GPU computes",
+    fires="it is lower than both ends could, under load; at rest a link is slow to save power, and is not judged",
+    fix="Reseat the GPU, and look at the link's setting in the firmware",
+)
+PROCESS_FOREIGN = Check(
+    "gpu.process.foreign",
+    reads="the processes that compute on the GPUs",
+    fires="one that is no part of a launch: fails when it holds more than half of a GPU's memory, else warns",
+    fix="Ask its owner, or end it",
+)
+MEMORY_HELD = Check(
+    "gpu.memory.held",
+    reads="the memory in use on GPUs that no process is listed for",
+    fires=f"more than {HELD_MIB} MiB: something that ended has left it, or a process in another container holds it",
+    fix="End whoever has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
+)
+CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PROCESS_FOREIGN, MEMORY_HELD)
 
 
-def throttled(node: GpuNode) -> Iterator[Finding]:
+def throttled(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         reasons = [reason for reason in gpu["throttle"] or [] if reason in WHY]
         if reasons:
             why = next((WHY[reason] for reason in reasons if reason != "hw_slowdown"), WHY["hw_slowdown"])
-            yield node.finding(
-                "gpu.throttled",
-                "warn",
+            yield THROTTLED.warn(
+                node.name,
                 f"the clocks of {node.named([gpu])} are lowered, because {why}",
                 "Look at the node's cooling and power, and ask again under load with",
                 f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {gpu['index']}",
@@ -84,7 +88,7 @@ def throttled(node: GpuNode) -> Iterator[Finding]:
             )
 
 
-def hot(node: GpuNode) -> Iterator[Finding]:
+def hot(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         seen = gpu["temperature"]
         if seen["margin"] is not None and seen["margin"] <= 0:
@@ -94,9 +98,8 @@ def hot(node: GpuNode) -> Iterator[Finding]:
             what, limit = f"the memory of {node.named([gpu])} is at {seen['memory']:.0f} °C", "its limit"
         else:
             continue
-        yield node.finding(
-            "gpu.hot",
-            "warn",
+        yield HOT.warn(
+            node.name,
             f"{what}, {limit}",
             "Look at the node's cooling",
             f"nvidia-smi -q -d TEMPERATURE -i {gpu['index']}",
@@ -104,13 +107,12 @@ def hot(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def pcie(node: GpuNode) -> Iterator[Finding]:
+def pcie(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         link = gpu["link"]
         if link["width"] and link["width"] < _lanes(node, gpu):
-            yield node.finding(
-                "gpu.pcie.narrow",
-                "warn",
+            yield PCIE_NARROW.warn(
+                node.name,
                 f"{node.named([gpu])} is connected with {link['width']} PCIe lanes, and {_lanes(node, gpu)} are usual",
                 "Power the node off and reseat the GPU or its riser; look at the link with",
                 f"sudo lspci -vv -s {gpu['slot']} | grep Lnk",
@@ -119,12 +121,10 @@ def pcie(node: GpuNode) -> Iterator[Finding]:
             )
         busy = gpu["performance"] in ("P0", "P1") and (gpu["utilization"] or 0) > 0
         if busy and link["generation"] and link["generation_max"] and link["generation"] < link["generation_max"]:
-            yield node.finding(
-                "gpu.pcie.slow",
-                "warn",
+            yield PCIE_SLOW.warn(
+                node.name,
                 f"the PCIe link of {node.named([gpu])} is of generation {link['generation']} under load, "
                 f"and {link['generation_max']} is possible",
-                "Reseat the GPU, and look at the link's setting in the firmware",
                 observed=str(link["generation"]),
                 expected=str(link["generation_max"]),
             )
@@ -141,7 +141,7 @@ def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
     return max(other["link"]["width"] or 0 for other in node.gpus if other["name"] == gpu["name"])
 
 
-def foreign(node: GpuNode) -> Iterator[Finding]:
+def foreign(node: GpuNode) -> Iterator[Said]:
     """Processes that are no part of a launch; those of a running one are for whoever looks at launches."""
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
@@ -156,9 +156,8 @@ def foreign(node: GpuNode) -> Iterator[Finding]:
         memory = sum(each["memory"] or 0 for _, each in where)
         unit = f", unit {process['unit']}" if process["unit"] else ""
         who = f"{process['name'] or 'a process'} (PID {pid} of {process['owner'] or 'an unknown user'}{unit})"
-        yield node.finding(
-            "gpu.process.foreign",
-            "fail" if big else "warn",
+        yield (PROCESS_FOREIGN.fail if big else PROCESS_FOREIGN.warn)(
+            node.name,
             f"{who} has computed on {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB there",
             "Ask its owner, or end it with",
             f"sudo kill {pid}",
@@ -168,7 +167,7 @@ def foreign(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def held(node: GpuNode) -> Iterator[Finding]:
+def held(node: GpuNode) -> Iterator[Said]:
     stuck = [
         gpu for gpu in node.gpus if not gpu["mig"] and not gpu["processes"] and (gpu["memory"]["used"] or 0) > HELD_MIB
     ]
@@ -179,9 +178,8 @@ def held(node: GpuNode) -> Iterator[Finding]:
     holders = [each for each in node.facts["holders"] if theirs & set(each["devices"])]
     who = few([_who(each) for each in holders])
     whom = "it" if len(stuck) == 1 else "them"
-    yield node.finding(
-        "gpu.memory.held",
-        "warn",
+    yield MEMORY_HELD.warn(
+        node.name,
         f"{memory} MiB are in use on {node.named(stuck)}, and no process is listed that uses {whom}"
         + (f"; {who} {have(holders)} the device open" if holders else ""),
         f"End {plural(len(holders), 'process')}" if len(holders) == 1 else "See who has it open with",

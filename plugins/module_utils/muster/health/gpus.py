@@ -4,73 +4,83 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence
+from ..inspect.node import COUNT_DIFFERS
+from ..verdict.check import Check, collect, skip_all
+from ..verdict.finding import Finding, Skipped, evidence
 from ..verdict.words import few, plural
 from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
-from .gpu_node import GpuNode, not_looked
+from .gpu_node import GpuNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..verdict.check import Said
+
 # Drivers answer in a second when they are kept loaded; Primus and azurehpc-health-checks take a slow answer for that of
 # a wedged one. Without persistence the first answer brings the GPUs up, which takes seconds for each.
 SLOW = 10.0
+GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
 LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
 
-FINDINGS = {
-    "gpu.health": Entry(
-        "every other check of the node's GPUs",
-        "it passes when none of them found anything, and is not told otherwise",
-        "",
-    ),
-    "gpu.lost": Entry(
-        "the PCI bus in /sys, and the GPUs that nvidia-smi lists",
-        "a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
-        "Power the node off and on (a warm start does not always do); if it is lost again, reseat or replace it",
-    ),
-    "gpu.driver.not_loaded": Entry(
-        "/sys/module/nvidia and /proc/driver/nvidia",
-        "cluster_gpus is not 0, and no driver is in the kernel",
-        "Install it with --tags gpu_stack, or reboot where that asks for it",
-    ),
-    "gpu.driver.mismatch": Entry(
-        "the versions of the module in the kernel, of libnvidia-ml and of the module on disk",
-        "fails when the first two differ: nothing of CUDA starts; warns when only the module on disk differs, which "
-        "the next boot will load",
-        "Reboot the node",
-    ),
-    "gpu.smi.missing": Entry(
-        "nvidia-smi",
-        "the driver is loaded and the program is not there: unknown, since nothing can be asked",
-        "Install it with --tags gpu_stack",
-    ),
-    "gpu.smi.hangs": Entry(
-        "how long nvidia-smi takes",
-        "it did not answer within 30 s, as with a GPU that has fallen off the bus or a wedged driver",
-        "Look at the kernel log and reboot the node; a process that waits for the driver cannot be ended",
-    ),
-    "gpu.smi.slow": Entry(
-        "how long nvidia-smi takes",
-        "more than 10 s, with persistence on",
-        "Look at the kernel log for Xid messages",
-    ),
-    "gpu.smi.failed": Entry(
-        "the exit status of nvidia-smi, and what it printed",
-        "it failed, or its answer cannot be read",
-        "Run nvidia-smi on the node; what it says there is the cause",
-    ),
-}
-ALSO = ("gpu.count.differs",)
-# What can be told of GPUs that answer, only.
-OF_LISTED = tuple(
-    name for each in (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager) for name in each.FINDINGS
+HEALTH = Check(
+    "gpu.health",
+    reads="every other check of the node's GPUs",
+    fires="it passes when none of them found anything, and is not told otherwise",
 )
-RULES = (*gpu_memory.RULES, *gpu_settings.RULES, *gpu_use.RULES, *nvlink.RULES, *fabric_manager.RULES)
+LOST = Check(
+    "gpu.lost",
+    reads="the PCI bus in /sys, and the GPUs that nvidia-smi lists",
+    fires="a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
+    fix="Power the node off and on (a warm start does not always do); if it is lost again, reseat or replace it",
+)
+DRIVER_NOT_LOADED = Check(
+    "gpu.driver.not_loaded",
+    reads="/sys/module/nvidia and /proc/driver/nvidia",
+    fires="cluster_gpus is not 0, and no driver is in the kernel",
+    fix="Install it with --tags gpu_stack, or reboot where that asks for it",
+)
+DRIVER_MISMATCH = Check(
+    "gpu.driver.mismatch",
+    reads="the versions of the module in the kernel, of libnvidia-ml and of the module on disk",
+    fires="fails when the first two differ: nothing of CUDA starts; warns when only the module on disk differs, which "
+    "the next boot will load",
+    fix="Reboot the node",
+)
+SMI_MISSING = Check(
+    "gpu.smi.missing",
+    reads="nvidia-smi",
+    fires="the driver is loaded and the program is not there: unknown, since nothing can be asked",
+    fix="Install it with --tags gpu_stack",
+)
+SMI_HANGS = Check(
+    "gpu.smi.hangs",
+    reads="how long nvidia-smi takes",
+    fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a wedged driver",
+    fix="Look at the kernel log and reboot the node; a process that waits for the driver cannot be ended",
+)
+SMI_SLOW = Check(
+    "gpu.smi.slow",
+    reads="how long nvidia-smi takes",
+    fires="more than 10 s, with persistence on",
+    fix="Look at the kernel log for Xid messages",
+)
+SMI_FAILED = Check(
+    "gpu.smi.failed",
+    reads="the exit status of nvidia-smi, and what it printed",
+    fires="it failed, or its answer cannot be read",
+    fix="Run nvidia-smi on the node; what it says there is the cause",
+)
+CHECKS = (
+    *(HEALTH, LOST, COUNT_DIFFERS),
+    *(DRIVER_NOT_LOADED, DRIVER_MISMATCH, SMI_MISSING, SMI_HANGS, SMI_SLOW, SMI_FAILED),
+)
+# What can be seen of GPUs that answer, only.
+PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
+OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Finding], list[dict[str, str]]]:
-    """Return every finding about the node's GPUs, and what was not looked at and why.
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    """Yield every finding about the node's GPUs, and what was not looked at and why.
 
     facts: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is wrong.
     """
@@ -78,39 +88,32 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Fi
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
-        return [], not_looked((*FINDINGS, *ALSO, *OF_LISTED), why)
-    skipped = [{"id": what, "why": why} for what, why in facts["skipped"].items()]
-    found = [finding for rule in (driver, lost, presence, mismatch_on_disk, speed) for finding in rule(node)]
+        yield from skip_all((*CHECKS, *OF_LISTED), why)
+        return
+    for what, why in facts["skipped"].items():
+        yield Skipped(id=what, why=why)
+    rules = [driver, lost, presence, mismatch_on_disk, speed]
     if node.gpus:
-        found += [finding for rule in RULES for finding in rule(node)]
-        skipped += [skip for look in (gpu_memory, nvlink, fabric_manager) for skip in look.skips(node)]
+        rules += [rule for part in PARTS for rule in part.RULES]
     else:
-        skipped += not_looked(OF_LISTED, "no GPU answered")
-    if not any(finding.status in ("fail", "warn", "unknown") for finding in found):
+        yield from skip_all(OF_LISTED, "no GPU answered")
+    said = [one for rule in rules for one in rule(node)]
+    yield from said
+    if collect(said).clean:
         names = few(sorted({str(gpu["name"]) for gpu in node.gpus}))
-        found.append(node.finding("gpu.health", "pass", f"{plural(len(node.gpus), 'GPU')} ({names}) can compute"))
-    return found, skipped
+        yield HEALTH.passed(node.name, f"{plural(len(node.gpus), 'GPU')} ({names}) can compute")
 
 
-def driver(node: GpuNode) -> Iterator[Finding]:
+def driver(node: GpuNode) -> Iterator[Said]:
     """Whether the driver answers at all."""
     smi, version = node.facts["smi"], node.facts["driver"]
     status = smi["status"]
     if status == "not_run" or (status == "no_driver" and not version["loaded"]):
-        what = f"no driver is loaded, and cluster_gpus is {node.request['gpus']}"
-        if version["on_disk"]:
-            text, command = (
-                f"{version['on_disk']} is installed: load it, and look why it was not",
-                "sudo modprobe nvidia",
-            )
-        else:
-            text, command = "Install it with", "ansible-playbook site.yml --tags gpu_stack"
-        yield node.finding("gpu.driver.not_loaded", "fail", what, text, command, observed="", expected="a driver")
+        yield _no_driver(node)
     elif status == "mismatch":
         library = f" and its library is {version['library']}" if version["library"] else ""
-        yield node.finding(
-            "gpu.driver.mismatch",
-            "fail",
+        yield DRIVER_MISMATCH.fail(
+            node.name,
             f"the driver in the kernel is {version['loaded']}{library}: nothing of CUDA starts",
             "An update has changed the files of a driver in use: reboot the node",
             "sudo reboot",
@@ -119,9 +122,8 @@ def driver(node: GpuNode) -> Iterator[Finding]:
             evidence=evidence("nvidia-smi", smi["notes"]),
         )
     elif status == "hangs":
-        yield node.finding(
-            "gpu.smi.hangs",
-            "fail",
+        yield SMI_HANGS.fail(
+            node.name,
             f"{smi['why']}: the driver waits for a GPU",
             "Look for Xid messages, then reboot the node; see",
             LOG,
@@ -130,27 +132,34 @@ def driver(node: GpuNode) -> Iterator[Finding]:
             evidence=evidence("nvidia-smi -q -x", smi["why"]),
         )
     elif status == "missing":
-        yield node.finding(
-            "gpu.smi.missing",
-            "unknown",
-            f"its driver {version['loaded']} is loaded, and nvidia-smi is not there: its GPUs cannot be looked at",
-            "Install it with",
-            "ansible-playbook site.yml --tags gpu_stack",
-        )
+        summary = f"its driver {version['loaded']} is loaded, and nvidia-smi is not there: its GPUs cannot be looked at"
+        yield SMI_MISSING.unknown(node.name, summary, "Install it with", GPU_STACK)
     elif status in ("failed", "unreadable", "no_driver") and not (smi["lost"] or smi["lost_slots"]):
-        said = smi["notes"].splitlines()[0] if smi["notes"] else smi["why"]
-        what = "nvidia-smi failed" if smi["why"] else "the answer of nvidia-smi cannot be read"
-        yield node.finding(
-            "gpu.smi.failed",
-            "fail" if smi["why"] else "unknown",
-            f"{what}: {said or 'it printed nothing'}",
-            "Look at the kernel log with",
-            LOG,
-            evidence=evidence("nvidia-smi -q -x", smi["notes"] or smi["why"]),
-        )
+        yield _smi_failed(node.name, smi)
 
 
-def lost(node: GpuNode) -> Iterator[Finding]:
+def _no_driver(node: GpuNode) -> Finding:
+    installed = node.facts["driver"]["on_disk"]
+    fix, command = "Install it with", GPU_STACK
+    if installed:
+        fix, command = f"{installed} is installed: load it, and look why it was not", "sudo modprobe nvidia"
+    summary = f"no driver is loaded, and cluster_gpus is {node.request['gpus']}"
+    return DRIVER_NOT_LOADED.fail(node.name, summary, fix, command, observed="", expected="a driver")
+
+
+def _smi_failed(node: str, smi: Mapping[str, Any]) -> Finding:
+    what = "nvidia-smi failed" if smi["why"] else "the answer of nvidia-smi cannot be read"
+    said = smi["notes"].splitlines()[0] if smi["notes"] else smi["why"]
+    return (SMI_FAILED.fail if smi["why"] else SMI_FAILED.unknown)(
+        node,
+        f"{what}: {said or 'it printed nothing'}",
+        "Look at the kernel log with",
+        LOG,
+        evidence=evidence("nvidia-smi -q -x", smi["notes"] or smi["why"]),
+    )
+
+
+def lost(node: GpuNode) -> Iterator[Said]:
     """GPUs that are there and cannot be used: by the bus, and by what the driver says."""
     facts = node.facts
     slots = dict.fromkeys([*(facts["missing"] or []), *facts["smi"]["lost_slots"]])
@@ -170,9 +179,8 @@ def lost(node: GpuNode) -> Iterator[Finding]:
 
 
 def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
-    return node.finding(
-        "gpu.lost",
-        "fail",
+    return LOST.fail(
+        node.name,
         what,
         "Power the node off and on, and look at what the kernel says of it with",
         LOG,
@@ -182,7 +190,7 @@ def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
     )
 
 
-def presence(node: GpuNode) -> Iterator[Finding]:
+def presence(node: GpuNode) -> Iterator[Said]:
     """Whether there are as many GPUs as the inventory says."""
     facts, wanted = node.facts, int(node.request["gpus"])
     listed = len(node.gpus)
@@ -190,9 +198,8 @@ def presence(node: GpuNode) -> Iterator[Finding]:
         return
     if listed < wanted and not any(lost(node)):
         on_bus = f", and {len(facts['bus'])} on the bus" if facts["bus"] else ""
-        yield node.finding(
-            "gpu.count.differs",
-            "fail",
+        yield COUNT_DIFFERS.fail(
+            node.name,
             f"the driver lists {plural(listed, 'GPU')}{on_bus}; cluster_gpus is {wanted}",
             "Correct cluster_gpus; if one is missing, look for it with",
             LOG,
@@ -201,9 +208,8 @@ def presence(node: GpuNode) -> Iterator[Finding]:
             evidence=evidence("nvidia-smi -q -x", few([gpu["slot"] for gpu in node.gpus])),
         )
     elif listed > wanted:
-        yield node.finding(
-            "gpu.count.differs",
-            "warn",
+        yield COUNT_DIFFERS.warn(
+            node.name,
             f"{plural(listed - wanted, 'GPU')} of its {listed} would stay idle: cluster_gpus is {wanted}",
             f"Set cluster_gpus to {listed} to train on all of them",
             observed=str(listed),
@@ -211,15 +217,14 @@ def presence(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def mismatch_on_disk(node: GpuNode) -> Iterator[Finding]:
+def mismatch_on_disk(node: GpuNode) -> Iterator[Said]:
     version = node.facts["driver"]
     if node.facts["container"] or node.facts["smi"]["status"] != "ok":
         return
     others = {version["on_disk"], version["library"]} - {"", version["loaded"]}
     if version["loaded"] and others:
-        yield node.finding(
-            "gpu.driver.mismatch",
-            "warn",
+        yield DRIVER_MISMATCH.warn(
+            node.name,
             f"the driver in the kernel is {version['loaded']}, and {few(sorted(others))} is installed",
             "Reboot the node, before something is started that needs the new one",
             "sudo reboot",
@@ -228,13 +233,12 @@ def mismatch_on_disk(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def speed(node: GpuNode) -> Iterator[Finding]:
+def speed(node: GpuNode) -> Iterator[Said]:
     smi = node.facts["smi"]
     kept = all(gpu["persistence"] for gpu in node.gpus)
     if smi["status"] == "ok" and kept and (smi["seconds"] or 0) > SLOW:
-        yield node.finding(
-            "gpu.smi.slow",
-            "warn",
+        yield SMI_SLOW.warn(
+            node.name,
             f"nvidia-smi took {smi['seconds']:.0f} s, though the driver is kept loaded",
             "A GPU that answers slowly is often about to fail; look for Xid messages with",
             LOG,

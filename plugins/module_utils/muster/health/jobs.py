@@ -5,47 +5,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..firewall.netfilter import parse_save
-from ..firewall.published import published
+from ..firewall.published import PUBLISHED, published
 from ..launch.plan import masked_argv
 from ..network.listeners import parse_ss
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from ..verdict.words import few, plural
-from .judged import Judged, age
+from ..verdict.words import age, few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
-FINDINGS = {
-    "job.stale": Entry(
-        reads="processes with the variables of torchrun whose agent is gone (their parent is the first process)",
-        fires="fail: there are some on a node where ranks use GPUs, whose memory they hold; warn: elsewhere",
-        fix="End them by their process ids",
-    ),
-    "job.other": Entry(
-        reads="processes with the variables of torchrun that no launch of Muster's started",
-        fires="warn: another job runs here, and both get slower or fail",
-        fix="Wait for it, or end it",
-    ),
-    "job.stopped": Entry(
-        reads="the state of every rank",
-        fires="warn: one stands still (SIGSTOP, a debugger): all others wait for it",
-        fix="Let it go on, or end the job",
-    ),
-    "job.port.held": Entry(
-        reads="who listens on cluster_master_port",
-        fires="fail on the head node, warn on others: somebody who is no launch of Muster's",
-        fix="Stop it, or choose another cluster_master_port",
-    ),
-    "job.user.missing": Entry(
-        reads="the account of cluster_user",
-        fires="fail: it is not there, so that no launch can start",
-        fix="The step baseline makes it",
-    ),
-}
-ALSO = ("firewall.published",)
+STALE = Check(
+    "job.stale",
+    reads="processes with the variables of torchrun whose agent is gone (their parent is the first process)",
+    fires="fail: there are some on a node where ranks use GPUs, whose memory they hold; warn: elsewhere",
+    fix="End them by their process ids",
+)
+OTHER = Check(
+    "job.other",
+    reads="processes with the variables of torchrun that no launch of Muster's started",
+    fires="warn: another job runs here, and both get slower or fail",
+    fix="Wait for it, or end it",
+)
+STOPPED = Check(
+    "job.stopped",
+    reads="the state of every rank",
+    fires="warn: one stands still (SIGSTOP, a debugger): all others wait for it",
+    fix="Let it go on, or end the job",
+)
+PORT_HELD = Check(
+    "job.port.held",
+    reads="who listens on cluster_master_port",
+    fires="fail on the head node, warn on others: somebody who is no launch of Muster's",
+    fix="Stop it, or choose another cluster_master_port",
+)
+USER_MISSING = Check(
+    "job.user.missing",
+    reads="the account of cluster_user",
+    fires="fail: it is not there, so that no launch can start",
+    fix="The step baseline makes it",
+)
+CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
 PROBE = "muster-probe"  # as plugins/module_utils/muster_node/programs/probe_listener.py calls itself
 WAYS_IN = ("ssh", "user@", "getty", "serial-getty", "systemd-", "dbus", "init", "cron")
 
@@ -78,35 +80,34 @@ def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
     return {**process, "command": " ".join(masked_argv(process["command"].split()))}
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     seen = facts["jobs"]
     if facts["training_user"] is None:
-        out.fail(
-            "job.user.missing",
+        yield USER_MISSING.fail(
+            node,
             f"the training user {request['user']} does not exist, and every launch runs as that one",
             "Make it with",
             "ansible-playbook site.yml --tags baseline",
         )
     if not seen["saw_all"]:
-        out.skip("only root may see what others' processes are", "job.stale", "job.other", "job.stopped")
+        yield from skip_all((STALE, OTHER, STOPPED), "only root may see what others' processes are")
     else:
-        _processes(out, seen["processes"], request)
-    _port(out, seen, request)
-    _published(out, facts, request)
-    return out.outcome
+        yield from _processes(node, seen["processes"], request)
+    yield from _port(node, seen, request)
+    yield from _published(node, facts, request)
 
 
-def _processes(out: Judged, processes: list[dict[str, Any]], request: Mapping[str, Any]) -> None:
+def _processes(node: str, processes: list[dict[str, Any]], request: Mapping[str, Any]) -> Iterator[Said]:
     foreign = [each for each in processes if not each["launch"]]
     # Whoever started them as ranks is gone, and the first process, or that of the user's own units, has taken them on.
     stale = [each for each in foreign if each["rank"] and (each["parent"] == 1 or each["parent_name"] == "systemd")]
     if stale:
         pids = " ".join(str(each["pid"]) for each in stale)
         first = stale[0]
-        report = out.fail if request["gpus"] else out.warn
-        report(
-            "job.stale",
+        report = STALE.fail if request["gpus"] else STALE.warn
+        yield report(
+            node,
             f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {few(pids.split())} of "
             f"{first['user']}, for {age(first['age'])}",
             "End them",
@@ -120,20 +121,19 @@ def _processes(out: Judged, processes: list[dict[str, Any]], request: Mapping[st
         first = min(others, key=lambda each: int(each["pid"]))
         # A rank's data loaders carry its variables, too.
         ranks = len({each["rank"] for each in others if each["rank"]})
-        out.warn(
-            "job.other",
+        yield OTHER.warn(
+            node,
             f"a job that Muster has not started runs here: {plural(ranks, 'rank')} of {first['user']} "
             f"(PID {first['pid']}, {first['command'][:80]}, for {age(first['age'])})",
-            "Wait for it, or end it",
-            f"ps -o pid,user,etime,args -p {','.join(str(each['pid']) for each in others[:8])}",
+            command=f"ps -o pid,user,etime,args -p {','.join(str(each['pid']) for each in others[:8])}",
             observed=f"{len(others)} processes",
             expected="none",
         )
     stopped = [each for each in processes if each["rank"] and each["state"] in ("T", "t")]
     if stopped:
         pids = " ".join(str(each["pid"]) for each in stopped)
-        out.warn(
-            "job.stopped",
+        yield STOPPED.warn(
+            node,
             f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or 'that runs'} "
             f"stands still (PID {pids}), and all others wait for it",
             "Let it go on",
@@ -143,28 +143,26 @@ def _processes(out: Judged, processes: list[dict[str, Any]], request: Mapping[st
         )
 
 
-def _port(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     if seen["listeners_why"]:
-        out.skip(seen["listeners_why"], "job.port.held")
+        yield PORT_HELD.skip(seen["listeners_why"])
         return
     if not seen["port"]:
         return
     running = sorted({each["launch"] for each in seen["processes"] if each["launch"]})
     holders = seen["port_holders"]
     if running and any("muster-launch-" in holder["unit"] for holder in holders):
-        out.skip(f"the launch {', '.join(running)} runs, and the port is its own", "job.port.held")
+        yield PORT_HELD.skip(f"the launch {', '.join(running)} runs, and the port is its own")
         return
     if all(each["process"] == PROBE for each in seen["port"]):
-        out.skip(
-            "a probe of the network, cut off a moment ago, still holds the port and ends by itself", "job.port.held"
-        )
+        yield PORT_HELD.skip("a probe of the network, cut off a moment ago, still holds the port and ends by itself")
         return
     who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
     stop = next((f"sudo systemctl stop {each['unit']}" for each in holders if _may_be_stopped(each["unit"])), "")
     pids = " ".join(str(holder["pid"]) for holder in holders)
-    report = out.fail if request["head"] else out.warn
-    report(
-        "job.port.held",
+    report = PORT_HELD.fail if request["head"] else PORT_HELD.warn
+    yield report(
+        node,
         f"the port {request['port']} (cluster_master_port) is held by {who}"
         + ("" if request["head"] else "; it would matter if this were the head node"),
         "Stop it, or set cluster_master_port to another one",
@@ -186,21 +184,21 @@ def _holder(holder: Mapping[str, Any]) -> str:
     return f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({command[:100]}{unit})"
 
 
-def _published(out: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _published(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     seen = facts["jobs"]
     if seen["published_why"] and not seen["published"]:
-        out.skip(seen["published_why"], *ALSO)
+        yield PUBLISHED.skip(seen["published_why"])
         return
     if not facts["firewall"]["in_force"]:
-        out.skip("no firewall is in force here, so that there is nothing to get past", *ALSO)
+        yield PUBLISHED.skip("no firewall is in force here, so that there is nothing to get past")
         return
     for each in seen["published"]:
         low, high, proto = each["low"], each["high"], each["proto"]
         if any(allows(entry, proto, low, high) for entry in request["allow"]):
             continue
         span = str(low) if low == high else f"{low}-{high}"
-        out.warn(
-            "firewall.published",
+        yield PUBLISHED.warn(
+            node,
             f"port {span}/{proto} is published past the firewall by {each['place']}: everybody reaches it",
             f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
             f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",

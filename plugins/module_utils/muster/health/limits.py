@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
 # What Linux gives where nobody has set anything: a rank with data loaders and a dozen peers uses that up.
 FEW_FILES = 1024
@@ -31,88 +30,94 @@ CODES = {
 }
 BASELINE = "ansible-playbook site.yml --tags baseline"
 
-FINDINGS = {
-    "os.unit.failed": Entry(
-        reads="a transient unit of systemd like a launch's, as the training user, with a small program of ours in it",
-        fires="fail: it does not start, or the program fails; unknown: it does not come to an end in time",
-        fix="Look at what systemd-run says",
-    ),
-    "os.limits.memlock": Entry(
-        reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
-        fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
-        "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
-        fix="LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
-    ),
-    "os.limits.nofile": Entry(
-        reads="RLIMIT_NOFILE inside a unit like a launch's",
-        fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
-        "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
-        fix="The step baseline raises it",
-    ),
-    "os.limits.stack": Entry(
-        reads="RLIMIT_STACK inside a unit like a launch's",
-        fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
-        "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
-        fix="Set DefaultLimitSTACK=8M:infinity for units",
-    ),
-    "os.limits.tasks": Entry(
-        reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
-        fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
-        fix="Raise the limit that is named",
-    ),
-    "os.limits.processors": Entry(
-        reads="cpu.max of the unit's cgroup and those above it",
-        fires="warn: the quota is less than one processor for each rank",
-        fix="Raise the quota, or lower cluster_nproc_per_node",
-    ),
-}
+UNIT_FAILED = Check(
+    "os.unit.failed",
+    reads="a transient unit of systemd like a launch's, as the training user, with a small program of ours in it",
+    fires="fail: it does not start, or the program fails; unknown: it does not come to an end in time",
+    fix="Look at what systemd-run says",
+)
+MEMLOCK = Check(
+    "os.limits.memlock",
+    reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
+    fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
+    "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
+    fix="LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
+)
+NOFILE = Check(
+    "os.limits.nofile",
+    reads="RLIMIT_NOFILE inside a unit like a launch's",
+    fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
+    "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
+    fix="The step baseline raises it",
+)
+STACK = Check(
+    "os.limits.stack",
+    reads="RLIMIT_STACK inside a unit like a launch's",
+    fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
+    "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
+    fix="Set DefaultLimitSTACK=8M:infinity for units",
+)
+TASKS = Check(
+    "os.limits.tasks",
+    reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
+    fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
+    fix="Raise the limit that is named",
+)
+PROCESSORS = Check(
+    "os.limits.processors",
+    reads="cpu.max of the unit's cgroup and those above it",
+    fires="warn: the quota is less than one processor for each rank",
+    fix="Raise the quota, or lower cluster_nproc_per_node",
+)
+LIMITS = (MEMLOCK, NOFILE, STACK, TASKS, PROCESSORS)
+CHECKS = (UNIT_FAILED, *LIMITS)
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     unit = facts["unit"]
     if unit["way"] == "none":
-        _no_unit(out, unit["why"], request["user"])
-        return out.skip_all([name for name in FINDINGS if name != "os.unit.failed"], unit["why"])
+        yield from _no_unit(node, unit["why"], request["user"])
+        yield from skip_all(LIMITS, unit["why"])
+        return
     if unit["way"] == "self":
-        return out.skip_all(FINDINGS, unit["why"])
+        yield from skip_all(CHECKS, unit["why"])
+        return
     seen = unit["inside"]
-    _memlock(out, seen, facts, request)
+    yield from _memlock(node, seen, facts, request)
     soft, hard = seen["limits"]["nofile"]
     if soft is not None and soft <= FEW_FILES:
-        out.warn(
-            "os.limits.nofile",
+        yield NOFILE.warn(
+            node,
             f"a launch may have {soft} files and sockets open for each process",
-            "The step baseline raises it",
-            BASELINE,
+            command=BASELINE,
             observed=str(soft),
             expected="65536",
             evidence=evidence("RLIMIT_NOFILE in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),
         )
-    _stack(out, seen, request)
-    _tasks(out, seen, request)
+    yield from _stack(node, seen, request)
+    yield from _tasks(node, seen, request)
     quota = seen["cgroup"]["cpus"]
     if not seen["cgroup"]["seen"]:
-        out.skip("this machine has no cgroups of version 2 to read it from", "os.limits.processors")
+        yield PROCESSORS.skip("this machine has no cgroups of version 2 to read it from")
     elif quota is not None and quota < request["nproc"]:
-        out.warn(
-            "os.limits.processors",
+        yield PROCESSORS.warn(
+            node,
             f"a launch gets {quota:g} processors here, less than one for each of {request['nproc']} ranks",
             "Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
             "systemctl show --property=CPUQuotaPerSecUSec system.slice",
             observed=f"{quota:g}",
             expected=str(request["nproc"]),
         )
-    return out.outcome
 
 
-def _no_unit(out: Judged, why: str, user: str) -> None:
+def _no_unit(node: str, why: str, user: str) -> Iterator[Said]:
     late = "did not answer" in why
     code = why.removeprefix("systemd-run ended with ").partition(":")[0]
     why += f" ({CODES[code]})" if code in CODES else ""
-    report = out.unknown if late else out.fail
-    report(
-        "os.unit.failed",
+    report = UNIT_FAILED.unknown if late else UNIT_FAILED.fail
+    yield report(
+        node,
         f"a unit like that of a launch, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
         "Look why; it can be tried with",
         f"sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'",
@@ -120,16 +125,18 @@ def _no_unit(out: Judged, why: str, user: str) -> None:
     )
 
 
-def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _memlock(
+    node: str, seen: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]
+) -> Iterator[Said]:
     soft, hard = seen["limits"]["memlock"]
     if request["backend"] != "nccl":
-        out.skip("only RDMA locks memory, and Gloo does not use it", "os.limits.memlock")
+        yield MEMLOCK.skip("only RDMA locks memory, and Gloo does not use it")
     elif not facts["rdma"]["active"]:
-        out.skip("only RDMA locks memory, and the node has no active RDMA port", "os.limits.memlock")
+        yield MEMLOCK.skip("only RDMA locks memory, and the node has no active RDMA port")
     elif soft is not None:
         container = facts["system"]["container"]
-        out.fail(
-            "os.limits.memlock",
+        yield MEMLOCK.fail(
+            node,
             f"a launch may lock {soft // 1024} kB of memory, and RDMA needs all of its buffers locked",
             "Start the container with --ulimit memlock=-1" if container else "The step baseline lifts the limit",
             "" if container else BASELINE,
@@ -139,13 +146,13 @@ def _memlock(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any], req
         )
 
 
-def _stack(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _stack(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     soft, _ = seen["limits"]["stack"]
     if request["backend"] != "nccl":
-        out.skip("it matters to threads of NCCL alone", "os.limits.stack")
+        yield STACK.skip("it matters to threads of NCCL alone")
     elif soft is None:
-        out.warn(
-            "os.limits.stack",
+        yield STACK.warn(
+            node,
             "the stack of a launch is unlimited, which leaves NCCL's threads with 2 MB; before 2.28 they can crash",
             "Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then type",
             "sudo systemctl daemon-reexec",
@@ -154,14 +161,14 @@ def _stack(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> 
         )
 
 
-def _tasks(out: Judged, seen: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _tasks(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     limits = {"RLIMIT_NPROC": seen["limits"]["nproc"][0], "pids.max of the cgroup": seen["cgroup"]["pids"]}
     least = {name: value for name, value in limits.items() if value is not None}
     wanted = TASKS_OF_A_RANK * int(request["nproc"])
     if least and min(least.values()) < wanted:
         name = min(least, key=lambda each: least[each])
-        out.warn(
-            "os.limits.tasks",
+        yield TASKS.warn(
+            node,
             f"a launch may have {least[name]} threads here ({name}), and {request['nproc']} ranks can want {wanted}",
             f"Raise {name}",
             observed=str(least[name]),

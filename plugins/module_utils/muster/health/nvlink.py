@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
-from .gpu_node import not_looked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..verdict.finding import Finding
+    from ..verdict.check import Said
     from .gpu_node import GpuNode
 
 # A rate is printed with three digits; a link that has trained lower is far below.
@@ -23,41 +22,42 @@ TOLERANCE = 0.98
 ERRORS_A_DAY = 1
 DAY = 86_400
 
-FINDINGS = {
-    "nvlink.inactive": Entry(
-        "the state of every NVLink",
-        "fails when a model of which the number is known has fewer active ones, or when some of a GPU's links are down "
-        "that are up on its neighbours; a model with bridges may have none",
-        "Look at the fabric manager, then reset the GPUs; if the link stays down, have the GPU or its board replaced",
-    ),
-    "nvlink.slow": Entry(
-        "the rate of every active NVLink",
-        "it is more than 2 % below that of the model",
-        "Reset the GPU; if it stays, have it replaced",
-    ),
-    "nvlink.errors": Entry(
-        "replay and recovery errors of every NVLink since the driver was loaded, and how long the node is up",
-        "one or more on the first day, later one a day (NVIDIA DCGM warns of one in a minute). CRC errors are not "
-        "counted: they matter at 100 a second only (DCGM)",
-        "Run dcgmi diag -r 3; if it grows, have the GPU or its board looked at",
-    ),
-    "nvlink.pair": Entry(
-        "nvidia-smi topo -m",
-        "two GPUs reach each other over PCIe or the processors, where others of the node do over NVLink",
-        "Look at the links of both, and at the fabric manager",
-    ),
-}
+INACTIVE = Check(
+    "nvlink.inactive",
+    reads="the state of every NVLink",
+    fires="fails when a model of which the number is known has fewer active ones, or when some of a GPU's links are "
+    "down that are up on its neighbours; a model with bridges may have none",
+    fix="Look at the fabric manager, then reset the GPUs; if the link stays down, have the GPU or its board replaced",
+)
+SLOW = Check(
+    "nvlink.slow",
+    reads="the rate of every active NVLink",
+    fires="it is more than 2 % below that of the model",
+    fix="Reset the GPU; if it stays, have it replaced",
+)
+ERRORS = Check(
+    "nvlink.errors",
+    reads="replay and recovery errors of every NVLink since the driver was loaded, and how long the node is up",
+    fires="one or more on the first day, later one a day (NVIDIA DCGM warns of one in a minute). CRC errors are not "
+    "counted: they matter at 100 a second only (DCGM)",
+    fix="Run dcgmi diag -r 3; if it grows, have the GPU or its board looked at",
+)
+PAIR = Check(
+    "nvlink.pair",
+    reads="nvidia-smi topo -m",
+    fires="two GPUs reach each other over PCIe or the processors, where others of the node do over NVLink",
+    fix="Look at the links of both, and at the fabric manager",
+)
+CHECKS = (INACTIVE, SLOW, ERRORS, PAIR)
 
 
-def skips(node: GpuNode) -> list[dict[str, str]]:
+def absent(node: GpuNode) -> Iterator[Said]:
     if not any(gpu["nvlinks"] for gpu in node.gpus):
-        told = {finding.id for finding in inactive(node)}
-        others = [name for name in FINDINGS if name not in told]
-        return not_looked(others, "the driver tells of no NVLink on these GPUs")
-    return []
+        others = (SLOW, ERRORS, PAIR) if any(inactive(node)) else CHECKS
+        yield from skip_all(others, "the driver tells of no NVLink on these GPUs")
 
 
-def inactive(node: GpuNode) -> Iterator[Finding]:
+def inactive(node: GpuNode) -> Iterator[Said]:
     # One GPU alone, as a cloud rents it, has nobody to be linked to.
     if len(node.gpus) == 1 and not _active(node.gpus[0]):
         return
@@ -71,9 +71,8 @@ def inactive(node: GpuNode) -> Iterator[Finding]:
             continue
         down = [link["link"] for link in gpu["nvlinks"] if link["state"] in ("inactive", "unreadable")]
         which = f": {few([str(number) for number in down])} {'is' if len(down) == 1 else 'are'} down" if down else ""
-        yield node.finding(
-            "nvlink.inactive",
-            "fail",
+        yield INACTIVE.fail(
+            node.name,
             f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
             "Look at the fabric manager and the kernel log, then reset the GPUs; look again with",
             f"nvidia-smi nvlink -s -i {gpu['index']}",
@@ -83,13 +82,12 @@ def inactive(node: GpuNode) -> Iterator[Finding]:
         )
 
 
-def _silent(node: GpuNode) -> Iterator[Finding]:
+def _silent(node: GpuNode) -> Iterator[Said]:
     linked = [gpu for gpu in node.gpus if (model := model_of(gpu["name"])) and model.links]
     if not linked or "nvlink" in node.facts["skipped"]:
         return
-    yield node.finding(
-        "nvlink.inactive",
-        "fail",
+    yield INACTIVE.fail(
+        node.name,
         f"no NVLink of {node.named(linked)} is up",
         "Look at the fabric manager and the kernel log with",
         "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink",
@@ -113,7 +111,7 @@ def _active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
     return [link for link in gpu["nvlinks"] if link["state"] in ("active", "sleeping")]
 
 
-def slow(node: GpuNode) -> Iterator[Finding]:
+def slow(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         rates = [link["gbs"] for link in gpu["nvlinks"] if link["gbs"] is not None]
         if not rates:
@@ -123,9 +121,8 @@ def slow(node: GpuNode) -> Iterator[Finding]:
         low = [link for link in gpu["nvlinks"] if link["gbs"] is not None and link["gbs"] < wanted * TOLERANCE]
         if low:
             numbers = few([str(link["link"]) for link in low])
-            yield node.finding(
-                "nvlink.slow",
-                "warn",
+            yield SLOW.warn(
+                node.name,
                 f"NVLink {numbers} of {node.named([gpu])} carries {min(link['gbs'] for link in low):g} GB/s, "
                 f"and {wanted:g} GB/s are usual",
                 "Reset the GPU, and look again with",
@@ -135,7 +132,7 @@ def slow(node: GpuNode) -> Iterator[Finding]:
             )
 
 
-def errors(node: GpuNode) -> Iterator[Finding]:
+def errors(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         bad = [link for link in gpu["nvlinks"] if link["replay"] or link["recovery"]]
         count = sum((link["replay"] or 0) + (link["recovery"] or 0) for link in bad)
@@ -147,9 +144,8 @@ def errors(node: GpuNode) -> Iterator[Finding]:
                     for link in bad
                 ]
             )
-            yield node.finding(
-                "nvlink.errors",
-                "warn",
+            yield ERRORS.warn(
+                node.name,
                 f"{node.named([gpu])} has had {plural(count, 'error')} on {links} since its driver was loaded",
                 "See whether they grow under load with",
                 f"nvidia-smi nvlink -e -i {gpu['index']}",
@@ -159,7 +155,7 @@ def errors(node: GpuNode) -> Iterator[Finding]:
             )
 
 
-def pairs(node: GpuNode) -> Iterator[Finding]:
+def pairs(node: GpuNode) -> Iterator[Said]:
     """Pairs that are not linked on a node where most are; a board of bridged pairs has only some, and is left alone."""
     topology = node.facts["topology"]
     if topology is None:
@@ -175,7 +171,7 @@ def pairs(node: GpuNode) -> Iterator[Finding]:
     if len(linked) * 2 <= len(ways):
         return
     usual = max(set(linked), key=linked.count)
-    # A GPU with a link down reaches every other with one less: that is told of the link.
+    # A GPU with a link down reaches every other with one less: that is reported of the link.
     short = {f"GPU{gpu['index']}" for gpu in node.gpus if len(_active(gpu)) < _wanted(node, gpu)}
     odd = {pair: way for pair, way in ways.items() if way != usual and not short & set(pair)}
     if not odd:
@@ -187,9 +183,8 @@ def pairs(node: GpuNode) -> Iterator[Finding]:
     involved = [name for pair in odd for name in pair]
     culprit = max(sorted(set(involved)), key=involved.count)
     shown = few([f"{one}-{other} {way}" for (one, other), way in odd.items()])
-    yield node.finding(
-        "nvlink.pair",
-        "fail" if unlinked else "warn",
+    yield (PAIR.fail if unlinked else PAIR.warn)(
+        node.name,
         f"{plural(len(odd), 'pair')} of its GPUs, most often with {culprit}, do not have the {usual} of the others",
         "Look at the links of that GPU, and at the fabric manager, with",
         f"nvidia-smi nvlink -s -i {culprit.removeprefix('GPU')}",
@@ -199,4 +194,4 @@ def pairs(node: GpuNode) -> Iterator[Finding]:
     )
 
 
-RULES = (inactive, slow, errors, pairs)
+RULES = (absent, inactive, slow, errors, pairs)

@@ -6,14 +6,13 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
 # PCI Express base specification: where extended capabilities begin, and the one of access control (ACS).
 FIRST_CAPABILITY = 0x100
@@ -21,31 +20,33 @@ ACS = 0x000D
 # Of its control register: what sends requests and answers between devices up to the root.
 REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 
-FINDINGS = {
-    "pci.acs.redirects": Entry(
-        reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
-        fires="warn: it redirects what one device sends another to the root of the bus: peer-to-peer traffic gets slow "
-        "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
-        fix="Switch ACS, or IO virtualisation, off in the firmware; setpci does it until the next start",
-    ),
-    "pci.iommu.translates": Entry(
-        reads="the type of each GPU's IOMMU group, the kernel's command line",
-        fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting "
-        "guide)",
-        fix="iommu=pt on the kernel's command line, or IO virtualisation off in the firmware",
-    ),
-    "pci.link.slow": Entry(
-        reads="link speed and width of RDMA adapters, and what they and the bridge above can",
-        fires="warn: slower or narrower than both ends can",
-        fix="Seat the adapter anew; look at the slot and the riser",
-    ),
-    "pci.aer": Entry(
-        reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
-        "kernel's log",
-        fires="warn: there are some",
-        fix="Seat the device anew; look at its slot, riser and power",
-    ),
-}
+ACS_REDIRECTS = Check(
+    "pci.acs.redirects",
+    reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
+    fires="warn: it redirects what one device sends another to the root of the bus: peer-to-peer traffic gets slow "
+    "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
+    fix="Switch ACS, or IO virtualisation, off in the firmware; setpci does it until the next start",
+)
+IOMMU_TRANSLATES = Check(
+    "pci.iommu.translates",
+    reads="the type of each GPU's IOMMU group, the kernel's command line",
+    fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
+    fix="iommu=pt on the kernel's command line, or IO virtualisation off in the firmware",
+)
+LINK_SLOW = Check(
+    "pci.link.slow",
+    reads="link speed and width of RDMA adapters, and what they and the bridge above can",
+    fires="warn: slower or narrower than both ends can",
+    fix="Seat the adapter anew; look at the slot and the riser",
+)
+AER = Check(
+    "pci.aer",
+    reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
+    "kernel's log",
+    fires="warn: there are some",
+    fix="Seat the device anew; look at its slot, riser and power",
+)
+CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
 
 
 def facts_of(look: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,39 +102,40 @@ def acs(configuration: bytes) -> int | None:
     return -1
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     seen = facts["pci"]
     if not seen["above"]:
-        return out.skip_all(FINDINGS, "no GPU of NVIDIA and no RDMA adapter is on its bus")
+        yield from skip_all(CHECKS, "no GPU of NVIDIA and no RDMA adapter is on its bus")
+        return
     if not request["gpus"]:
-        return out.skip_all(FINDINGS, "cluster_gpus is 0, so that no launch uses what is on its bus")
+        yield from skip_all(CHECKS, "cluster_gpus is 0, so that no launch uses what is on its bus")
+        return
     virtual = facts["system"]["virtual"]
     if virtual:
-        names = ("pci.acs.redirects", "pci.iommu.translates", "pci.link.slow")
-        out.skip(f"inside {virtual} the bus is not the machine's own", *names)
+        of_the_machine = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW)
+        yield from skip_all(of_the_machine, f"inside {virtual} the bus is not the machine's own")
     elif len(seen["above"]) < 2:
-        out.skip("there is one device, and none to talk to on its bus", "pci.acs.redirects", "pci.iommu.translates")
+        yield from skip_all((ACS_REDIRECTS, IOMMU_TRANSLATES), "there is one device, and none to talk to on its bus")
     else:
-        _acs(out, seen, facts)
-        _iommu(out, seen)
+        yield from _acs(node, seen, facts)
+        yield from _iommu(node, seen)
     if not virtual:
-        _links(out, seen)
-    _errors(out, seen)
-    return out.outcome
+        yield from _links(node, seen)
+    yield from _errors(node, seen)
 
 
-def _acs(out: Judged, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Said]:
     between = list(_bridges(seen))
     if not facts["looked_as"]["root"]:
-        out.skip("only root may read a bridge's configuration", "pci.acs.redirects")
+        yield ACS_REDIRECTS.skip("only root may read a bridge's configuration")
         return
     redirecting = {slot: _redirects(seen["devices"][slot]["acs"]) for slot in between}
     wrong = {slot: words for slot, words in redirecting.items() if words}
     if wrong:
         first = next(iter(wrong))
-        out.warn(
-            "pci.acs.redirects",
+        yield ACS_REDIRECTS.warn(
+            node,
             f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
             "Switch ACS off in the firmware; until the next start each bridge is told by",
             f"sudo setpci -s {first} ECAP_ACS+0x6.w=0000",
@@ -151,12 +153,12 @@ def _bridges(seen: Mapping[str, Any]) -> Iterator[str]:
     yield from dict.fromkeys(slot for above in seen["above"].values() for slot in above)
 
 
-def _iommu(out: Judged, seen: Mapping[str, Any]) -> None:
+def _iommu(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
     translated = [slot for slot, kind in seen["groups"].items() if kind.startswith("DMA")]
     if translated:
         words = " ".join(seen["iommu_words"])
-        out.warn(
-            "pci.iommu.translates",
+        yield IOMMU_TRANSLATES.warn(
+            node,
             f"the IOMMU translates every access of {len(translated)} GPUs, and slows what they send each other",
             "Put iommu=pt on the kernel's command line, or switch IO virtualisation off in the firmware",
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
@@ -166,7 +168,7 @@ def _iommu(out: Judged, seen: Mapping[str, Any]) -> None:
         )
 
 
-def _links(out: Judged, seen: Mapping[str, Any]) -> None:
+def _links(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
     for name, slot in seen["adapters"].items():
         if slot not in seen["above"]:
             continue
@@ -176,8 +178,8 @@ def _links(out: Judged, seen: Mapping[str, Any]) -> None:
         if not (device["speed"] and device["width"] and speed and width):
             continue
         if device["speed"] < speed or device["width"] < width:
-            out.warn(
-                "pci.link.slow",
+            yield LINK_SLOW.warn(
+                node,
                 f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "
                 f"{speed:g} GT/s x{width:g}",
                 "Seat it anew, and look at its slot and riser",
@@ -192,15 +194,15 @@ def _least(one: float | None, other: float | None) -> float | None:
     return min(known) if known else None
 
 
-def _errors(out: Judged, seen: Mapping[str, Any]) -> None:
+def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
     for slot, device in seen["devices"].items():
         if slot in seen["gpus"]:
             continue  # judged with the GPU itself
         wrong = {kind: count for kind, count in device["errors"].items() if kind != "correctable" and count}
         if wrong:
             shown = ", ".join(f"{count} {kind}" for kind, count in wrong.items())
-            out.warn(
-                "pci.aer",
+            yield AER.warn(
+                node,
                 f"the device {slot} has had uncorrectable errors on its link since the start: {shown}",
                 "Seat it anew, and look at its slot, riser and power",
                 f"sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer",

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
-FINDINGS = {
-    "job.ras": Entry(
-        reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
-        fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
-        "it comes and goes while a job runs",
-        fix="Look at the processes that it names",
-    ),
-}
+RAS = Check(
+    "job.ras",
+    reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
+    fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
+    "it comes and goes while a job runs",
+    fix="Look at the processes that it names",
+)
+CHECKS = (RAS,)
 # Sections have a title with a line of = below it.
 SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z. ()0-9]*)\n=+$", re.MULTILINE)
 
@@ -46,18 +45,20 @@ def _jobs(text: str) -> str:
     return " ".join(row[1].split()) if row else ""
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     seen = facts["ras"]
     if not seen["asked"]:
-        return out.skip_all(FINDINGS, "no job of NCCL answers on this node")
+        yield from skip_all(CHECKS, "no job of NCCL answers on this node")
+        return
     if seen["why"]:
-        return out.skip_all(FINDINGS, f"what listens there gave no answer of NCCL's: {seen['why']}")
+        yield from skip_all(CHECKS, f"what listens there gave no answer of NCCL's: {seen['why']}")
+        return
     if seen["errors"]:
         lines = [line.strip() for line in seen["errors"].splitlines() if line.strip()]
         process = next((line for line in lines if line.startswith("Process ")), "")
-        out.warn(
-            "job.ras",
+        yield RAS.warn(
+            node,
             f"NCCL says of the job that runs: {lines[0]}" + (f", {process}" if process else ""),
             "Look at the processes that it names; it is asked with",
             "echo verbose status | nc localhost 28028",
@@ -65,4 +66,3 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
             expected="no errors",
             evidence=evidence("NCCL RAS", seen["errors"][:1000]),
         )
-    return out.outcome

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
-from .judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from .judged import Outcome
+    from ..verdict.check import Said
 
 # The driver that each major version of CUDA needs at least (NVIDIA's CUDA compatibility guide, minor-version
 # compatibility). The same as in roles/gpu_stack/files/versions.yml; a test holds both equal.
@@ -20,161 +19,162 @@ FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 PYTORCH = "ansible-playbook site.yml --tags pytorch"
 GPU_STACK = "ansible-playbook site.yml --tags gpu_stack"
 
-FINDINGS = {
-    "sw.torchrun.missing": Entry(
-        reads="cluster_torchrun, as the training user",
-        fires="fail: it is not there, or the training user may not run it",
-        fix="The step pytorch builds the environment",
-    ),
-    "sw.torch.missing": Entry(
-        reads="the environment's own Python",
-        fires="fail: it has no torch, or does not start",
-        fix="The step pytorch builds the environment",
-    ),
-    "sw.torch.hangs": Entry(
-        reads="how long an import of torch takes, where its build has CUDA",
-        fires="unknown: it does not come to an end within 50 s, as with a GPU that does not answer or a very slow disk",
-        fix="Look at the GPUs first",
-    ),
-    "sw.torch.broken": Entry(
-        reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
-        fires="fail: it ends with an error",
-        fix="Build the environment anew",
-    ),
-    "sw.torch.no_cuda": Entry(
-        reads="what torch is built for, and the backends that it has",
-        fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
-        fix="Set cluster_torch_version or pytorch_variant, and run the step pytorch",
-    ),
-    "sw.torch.gpus": Entry(
-        reads="torch.cuda.device_count() inside a unit like a launch's",
-        fires="fail: torch sees fewer GPUs than cluster_gpus",
-        fix="Look at the GPUs, and who may open /dev/nvidia*",
-    ),
-    "sw.torch.no_code": Entry(
-        reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
-        fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
-        fix="Choose a build that has it (pytorch_variant)",
-    ),
-    "sw.cuda.driver_old": Entry(
-        reads="the loaded driver's version and torch.version.cuda",
-        fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
-        fix="The step gpu_stack installs a fitting one",
-    ),
-    "sw.nccl.other": Entry(
-        reads="the libnccl that an import of torch maps, and the wheel in the environment",
-        fires="warn: torch loads another file than the wheel's, or another version",
-        fix="Take away what puts it in front: LD_LIBRARY_PATH, /etc/ld.so.preload, or a library of the system",
-    ),
-    "env.preload": Entry(
-        reads="/etc/ld.so.preload",
-        fires="warn: it puts a libnccl or libcuda in front of the environment's, for every process of the node",
-        fix="Take that line out",
-    ),
-}
+TORCHRUN_MISSING = Check(
+    "sw.torchrun.missing",
+    reads="cluster_torchrun, as the training user",
+    fires="fail: it is not there, or the training user may not run it",
+    fix="The step pytorch builds the environment",
+)
+TORCH_MISSING = Check(
+    "sw.torch.missing",
+    reads="the environment's own Python",
+    fires="fail: it has no torch, or does not start",
+    fix="The step pytorch builds the environment",
+)
+TORCH_HANGS = Check(
+    "sw.torch.hangs",
+    reads="how long an import of torch takes, where its build has CUDA",
+    fires="unknown: it does not come to an end within 50 s, as with a GPU that does not answer or a very slow disk",
+    fix="Look at the GPUs first",
+)
+TORCH_BROKEN = Check(
+    "sw.torch.broken",
+    reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
+    fires="fail: it ends with an error",
+    fix="Build the environment anew",
+)
+TORCH_NO_CUDA = Check(
+    "sw.torch.no_cuda",
+    reads="what torch is built for, and the backends that it has",
+    fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
+    fix="Set cluster_torch_version or pytorch_variant, and run the step pytorch",
+)
+TORCH_GPUS = Check(
+    "sw.torch.gpus",
+    reads="torch.cuda.device_count() inside a unit like a launch's",
+    fires="fail: torch sees fewer GPUs than cluster_gpus",
+    fix="Look at the GPUs, and who may open /dev/nvidia*",
+)
+TORCH_NO_CODE = Check(
+    "sw.torch.no_code",
+    reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
+    fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
+    fix="Choose a build that has it (pytorch_variant)",
+)
+CUDA_DRIVER_OLD = Check(
+    "sw.cuda.driver_old",
+    reads="the loaded driver's version and torch.version.cuda",
+    fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
+    fix="The step gpu_stack installs a fitting one",
+)
+NCCL_OTHER = Check(
+    "sw.nccl.other",
+    reads="the libnccl that an import of torch maps, and the wheel in the environment",
+    fires="warn: torch loads another file than the wheel's, or another version",
+    fix="Take away what puts it in front: LD_LIBRARY_PATH, /etc/ld.so.preload, or a library of the system",
+)
+PRELOAD = Check(
+    "env.preload",
+    reads="/etc/ld.so.preload",
+    fires="warn: it puts a libnccl or libcuda in front of the environment's, for every process of the node",
+    fix="Take that line out",
+)
+BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
+OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)
+OF_TORCH = (TORCH_NO_CUDA, *OF_CUDA)
+CHECKS = (PRELOAD, TORCHRUN_MISSING, TORCH_MISSING, TORCH_HANGS, *OF_TORCH)
 
 
-def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Outcome:
-    out = Judged(request["node"])
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    node = request["node"]
     inside = facts["unit"]["inside"]
     preloaded = [path for path in facts["host"]["preload"] if re.search(r"lib(nccl|cuda)\b", path)]
     if preloaded:
-        out.warn(
-            "env.preload",
+        yield PRELOAD.warn(
+            node,
             f"/etc/ld.so.preload puts {' and '.join(preloaded)} in front of what every process would load",
-            "Take that line out",
-            "cat /etc/ld.so.preload",
+            command="cat /etc/ld.so.preload",
             observed=", ".join(preloaded),
             expected="none",
         )
-    rest = [name for name in FINDINGS if name != "env.preload"]
     if not inside:
-        return out.skip_all(rest, facts["unit"]["why"])
+        yield from skip_all((TORCHRUN_MISSING, TORCH_MISSING, TORCH_HANGS, *OF_TORCH), facts["unit"]["why"])
+        return
     seen = inside["torch"]
-    if not (seen["there"] and seen["usable"]):
-        what = (
-            f"{request['user']} may not run it"
-            if seen["there"] and facts["unit"]["way"] == "unit"
-            else "it is not there"
-        )
-        out.fail(
-            "sw.torchrun.missing",
-            f"a launch would start {request['torchrun']}, and {what}",
-            "Build the environment with",
-            PYTORCH,
-            observed=what,
-        )
-        return out.skip_all([name for name in rest if name != "sw.torchrun.missing"], "there is no torchrun to ask")
     said = seen.get("said") or {}
-    if not said.get("torch"):
-        why = seen.get("why") or said.get("error") or "no Python lies beside torchrun"
-        if seen.get("hangs"):
-            report = "sw.torch.hangs"
-            python = seen["python"]
-            out.unknown(
-                report,
-                f"torch cannot be looked at: {why}",
-                "Look how long it takes",
-                f"time {python} -c 'import torch'",
-            )
-        else:
-            report = "sw.torch.missing"
-            out.fail(report, f"the Python beside {request['torchrun']} has no torch: {why}", "Build it with", PYTORCH)
-        return out.skip_all(
-            [name for name in rest if name not in ("sw.torchrun.missing", report)], "torch did not answer"
-        )
-    _cuda(out, said, facts, request)
-    return out.outcome
+    if not (seen["there"] and seen["usable"]):
+        forbidden = seen["there"] and facts["unit"]["way"] == "unit"
+        what = f"{request['user']} may not run it" if forbidden else "it is not there"
+        summary = f"a launch would start {request['torchrun']}, and {what}"
+        yield TORCHRUN_MISSING.fail(node, summary, "Build the environment with", PYTORCH, observed=what)
+        yield from skip_all((TORCH_MISSING, TORCH_HANGS, *OF_TORCH), "there is no torchrun to ask")
+    elif not said.get("torch"):
+        yield from _no_torch(node, seen, said, request)
+    else:
+        yield from _cuda(node, said, facts, request)
 
 
-def _cuda(out: Judged, said: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+def _no_torch(
+    node: str, seen: Mapping[str, Any], said: Mapping[str, Any], request: Mapping[str, Any]
+) -> Iterator[Said]:
+    why = seen.get("why") or said.get("error") or "no Python lies beside torchrun"
+    if seen.get("hangs"):
+        command = f"time {seen['python']} -c 'import torch'"
+        yield TORCH_HANGS.unknown(node, f"torch cannot be looked at: {why}", "Look how long it takes", command)
+        yield from skip_all((TORCH_MISSING, *OF_TORCH), "torch did not answer")
+    else:
+        summary = f"the Python beside {request['torchrun']} has no torch: {why}"
+        yield TORCH_MISSING.fail(node, summary, "Build it with", PYTORCH)
+        yield from skip_all((TORCH_HANGS, *OF_TORCH), "torch did not answer")
+
+
+def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     torch, loaded = said["torch"], said["loaded"]
-    of_cuda = ("sw.torch.broken", "sw.torch.gpus", "sw.torch.no_code", "sw.nccl.other", "sw.cuda.driver_old")
     if request["backend"] != "nccl" or not request["gpus"]:
-        out.skip("no rank here uses a GPU", "sw.torch.no_cuda", *of_cuda)
+        yield from skip_all(OF_TORCH, "no rank here uses a GPU")
         return
     if not torch["cuda"] or (loaded and "nccl" not in loaded["backends"]):
         what = "without NCCL" if torch["cuda"] else "without CUDA"
-        out.fail(
-            "sw.torch.no_cuda",
+        yield TORCH_NO_CUDA.fail(
+            node,
             f"launches use NCCL, and its torch {torch['version']} is built {what}",
             "Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with",
             PYTORCH,
             observed=torch["version"],
         )
-        out.skip("its torch is built without", *of_cuda)
+        yield from skip_all(OF_CUDA, "its torch is built without")
         return
-    _driver(out, torch["cuda"], facts["driver"]["loaded"])
+    yield from _driver(node, torch["cuda"], facts["driver"]["loaded"])
     if not loaded:
-        out.fail(
-            "sw.torch.broken",
+        yield TORCH_BROKEN.fail(
+            node,
             f"torch {torch['version']} cannot be imported: {said['error'] or 'it did not say why'}",
             "Build the environment anew with",
             PYTORCH,
             evidence=evidence("import torch", said["error"]),
         )
-        out.skip("torch cannot be imported", *of_cuda[1:4])
+        yield from skip_all(BY_AN_IMPORT, "torch cannot be imported")
         return
     if loaded["device_count"] < request["gpus"]:
-        out.fail(
-            "sw.torch.gpus",
+        yield TORCH_GPUS.fail(
+            node,
             f"torch sees {loaded['device_count']} GPUs in a launch, and cluster_gpus is {request['gpus']}",
             "Look at the GPUs, and whether the training user may open them",
             "nvidia-smi -L && ls -l /dev/nvidia*",
             observed=str(loaded["device_count"]),
             expected=str(request["gpus"]),
         )
-    _code(out, torch["version"], loaded)
-    _nccl(out, torch["nccl"], loaded["nccl"])
+    yield from _code(node, torch["version"], loaded)
+    yield from _nccl(node, torch["nccl"], loaded["nccl"])
 
 
-def _driver(out: Judged, cuda: str, driver: str) -> None:
+def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
     floor = FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
-        out.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table", "sw.cuda.driver_old")
+        yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table")
     elif numbers(driver) < numbers(floor):
-        out.fail(
-            "sw.cuda.driver_old",
+        yield CUDA_DRIVER_OLD.fail(
+            node,
             f"torch is built for CUDA {cuda}, which needs the driver {floor} or newer, and {driver} is loaded",
             "Install a fitting one with",
             GPU_STACK,
@@ -187,11 +187,11 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _code(out: Judged, version: str, loaded: Mapping[str, Any]) -> None:
+def _code(node: str, version: str, loaded: Mapping[str, Any]) -> Iterator[Said]:
     without = sorted({each for each in loaded["capabilities"] if not has_code(each, loaded["code_for"])})
     if without:
-        out.fail(
-            "sw.torch.no_code",
+        yield TORCH_NO_CODE.fail(
+            node,
             f"torch {version} has no code for GPUs of compute capability {', '.join(without)}",
             "Choose a build that has it (pytorch_variant), and build the environment with",
             PYTORCH,
@@ -219,26 +219,24 @@ def has_code(capability: str, built: Sequence[str]) -> bool:
     return False
 
 
-def _nccl(out: Judged, wheel: Mapping[str, Any], loaded: Mapping[str, Any]) -> None:
+def _nccl(node: str, wheel: Mapping[str, Any], loaded: Mapping[str, Any]) -> Iterator[Said]:
     if not wheel["version"] or not loaded["version"]:
-        out.skip("NCCL is no wheel of its own here" if not wheel["version"] else "torch does not say", "sw.nccl.other")
+        yield NCCL_OTHER.skip("NCCL is no wheel of its own here" if not wheel["version"] else "torch does not say")
         return
     other_file = wheel["file"] and loaded["file"] and loaded["file"] != wheel["file"]
-    # torch tells three numbers, and a wheel may have a fourth.
+    # torch says three numbers, and a wheel may have a fourth.
     other_version = numbers(wheel["version"])[:3] != numbers(loaded["version"])[:3]
     if other_file or other_version:
-        out.warn(
-            "sw.nccl.other",
+        fix, command = "Its files are of several versions: build the environment anew with", PYTORCH
+        if other_file:
+            fix = "Take away what puts it in front (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf)"
+            command = "ldconfig -p | grep nccl"
+        yield NCCL_OTHER.warn(
+            node,
             f"torch loads NCCL {loaded['version']} from {loaded['file'] or 'an unknown place'}, and the environment's "
             f"own is {wheel['version']}",
-            *(
-                (
-                    "Take away what puts it in front (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf)",
-                    "ldconfig -p | grep nccl",
-                )
-                if other_file
-                else ("Its files are of several versions: build the environment anew with", PYTORCH)
-            ),
+            fix,
+            command,
             observed=f"{loaded['version']} ({loaded['file']})",
             expected=f"{wheel['version']} ({wheel['file']})",
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import told
+from ..verdict.finding import as_lines
 from ..verdict.words import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ..verdict.finding import Skipped
     from .cluster import Health
 
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
@@ -19,14 +20,14 @@ def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """What was found, the worst first; then what was looked at, and how much was not."""
     lines = []
     for status, mark in MARKS.items():
-        lines += [f"{mark}  {line}" for line in told([one for one in health.findings if one.status == status])]
+        lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
     lines.append(looked_at(health, network, nodes))
     return "\n".join([*lines, *not_looked_at(health.skipped)])
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
     """One line: nothing stands against a launch, and what it is that does not stand against it but is worth a look."""
-    warnings = told([one for one in health.findings if one.status == "warn"])
+    warnings = as_lines([one for one in health.findings if one.status == "warn"])
     said = (
         f"{plural(health.spared, 'failed check')} counted as warnings"
         if health.spared
@@ -53,7 +54,7 @@ def links(network: Mapping[str, Any]) -> str:
     return parts[0] + (f" (median {', '.join(parts[1:])})" if parts[1:] else "")
 
 
-def not_looked_at(skipped: list[dict[str, str]]) -> list[str]:
+def not_looked_at(skipped: Sequence[Skipped]) -> list[str]:
     """One line: the reasons, of which a node without GPUs has many, are in the report."""
     kinds = len({entry["id"] for entry in skipped})
     do = "does" if kinds == 1 else "do"

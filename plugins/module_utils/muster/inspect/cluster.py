@@ -1,7 +1,7 @@
 """What only shows when the nodes are laid beside each other.
 
-Where most nodes agree, the others are told. Where there is no majority, as with two nodes, it is told of all, and none
-is blamed.
+Where most nodes agree, the others are reported. Where there is no majority, as with two nodes, all are, and none is
+blamed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
+from ..verdict.check import Check
 from ..verdict.majority import vote
 from ..verdict.words import few
+from .node import GID_DIFFERS, UID_DIFFERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,23 +22,41 @@ if TYPE_CHECKING:
     from .node import Node
 
 
-FINDINGS = {
-    "node.same_machine": Entry(
-        "the boot ids of all nodes",
-        "two names of the inventory are one machine (fail)",
-        "List every machine once",
-    ),
-    "node.machine_id.shared": Entry(
-        "/etc/machine-id of all nodes",
-        "two nodes have the same, as copies of one image do (warn)",
-        "Give each its own",
-    ),
-    "node.host_key.shared": Entry(
-        "the ssh host keys of all nodes",
-        "two nodes have the same, as copies of one image do (warn)",
-        "Give each its own",
-    ),
-}
+SAME_MACHINE = Check(
+    "node.same_machine",
+    reads="the boot ids of all nodes",
+    fires="two names of the inventory are one machine (fail)",
+    fix="List every machine once",
+)
+MACHINE_ID_SHARED = Check(
+    "node.machine_id.shared",
+    reads="/etc/machine-id of all nodes",
+    fires="two nodes have the same, as copies of one image do (warn)",
+    fix="Give each its own",
+)
+HOST_KEY_SHARED = Check(
+    "node.host_key.shared",
+    reads="the ssh host keys of all nodes",
+    fires="two nodes have the same, as copies of one image do (warn)",
+    fix="Give each its own",
+)
+# Health looks at these two before a launch, when a fix is more urgent.
+MTU_DIFFERS = Check(
+    "net.mtu.differ",
+    reads="the looks at all nodes, laid beside each other",
+    fires="the MTU of the training interface is not the same on every node (fail): a packet that fits one node and not"
+    " the other is lost without a word",
+    fix="Set the same on all of them",
+)
+MODELS_DIFFER = Check(
+    "gpu.models.differ",
+    reads="the looks at all nodes, laid beside each other",
+    fires="the model of the GPUs is not the same on every node (warn): a launch goes at the pace of the slowest",
+    fix="Launch on nodes of one kind, with cluster_launch_nodes",
+)
+LOST_UNSEEN = "Set the same on all of them: a packet that fits one and not the other is lost without a word"
+SHARED_FILES = "It matters where the nodes share a file system. An account that exists is never altered"
+SLOWEST = "A launch over all of them goes at the pace of the slowest"
 
 
 def judge(nodes: list[Node]) -> list[Finding]:
@@ -48,29 +67,27 @@ def judge(nodes: list[Node]) -> list[Finding]:
 
 def same_machines(nodes: list[Node]) -> Iterator[Finding]:
     """One machine under two names has one boot. Two machines with one id or one host key are copies of one image."""
-    told: set[tuple[str, ...]] = set()
+    reported: set[tuple[str, ...]] = set()
     for names, group in _alike(nodes, lambda node: (node.seen["identity"]["boot"], node.seen["identity"]["machine"])):
-        told.add(names)
+        reported.add(names)
         for node in group:
-            yield node.finding(
-                "node.same_machine",
-                "fail",
+            yield SAME_MACHINE.fail(
+                node.name,
                 f"{few([node.name for node in group], ' and ')} are one and the same machine",
                 "List every machine once, under its own address",
                 observed=node.seen["identity"]["boot"],
             )
-    copies: tuple[tuple[str, str, str, str], ...] = (
-        ("machine", "node.machine_id.shared", "machine id", "sudo rm /etc/machine-id && sudo systemd-machine-id-setup"),
-        ("host_key", "node.host_key.shared", "ssh host key", "sudo rm /etc/ssh/ssh_host_* && sudo ssh-keygen -A"),
+    copies: tuple[tuple[Check, str, str, str], ...] = (
+        (MACHINE_ID_SHARED, "machine", "machine id", "sudo rm /etc/machine-id && sudo systemd-machine-id-setup"),
+        (HOST_KEY_SHARED, "host_key", "ssh host key", "sudo rm /etc/ssh/ssh_host_* && sudo ssh-keygen -A"),
     )
-    for key, name, what, command in copies:
+    for check, key, what, command in copies:
         for names, group in _alike(nodes, partial(_identity, key)):
-            if names in told:
+            if names in reported:
                 continue
             for node in group:
-                yield node.finding(
-                    name,
-                    "warn",
+                yield check.warn(
+                    node.name,
                     f"{few([node.name for node in group], ' and ')} have the same {what}, as copies of one image do",
                     "Give each its own, on all but one of them, with",
                     command,
@@ -78,17 +95,18 @@ def same_machines(nodes: list[Node]) -> Iterator[Finding]:
 
 
 def different_values(nodes: list[Node]) -> Iterator[Finding]:
-    for name, what, value_of in (
-        ("net.mtu.differ", "MTU of the training interface", _mtu),
-        ("user.uid.differs", "uid of the training user", lambda node: _of_user(node, "uid")),
-        ("user.gid.differs", "gid of the training user", lambda node: _of_user(node, "gid")),
-        ("gpu.models.differ", "model of the GPUs", _models),
+    for check, what, value_of, fix in (
+        (MTU_DIFFERS, "MTU of the training interface", _mtu, LOST_UNSEEN),
+        (UID_DIFFERS, "uid of the training user", lambda node: _of_user(node, "uid"), SHARED_FILES),
+        (GID_DIFFERS, "gid of the training user", lambda node: _of_user(node, "gid"), SHARED_FILES),
+        (MODELS_DIFFER, "model of the GPUs", _models, SLOWEST),
     ):
-        yield from _minority(nodes, name, what, value_of)
+        yield from _minority(nodes, check, what, value_of, fix)
 
 
-def _minority(nodes: list[Node], name: str, what: str, value_of: Callable[[Node], Any]) -> Iterator[Finding]:
-    by_name = {node.name: node for node in nodes}
+def _minority(
+    nodes: list[Node], check: Check, what: str, value_of: Callable[[Node], Any], fix: str
+) -> Iterator[Finding]:
     votes = vote({node.name: value_of(node) for node in nodes})
     if votes.agree:
         return
@@ -98,15 +116,7 @@ def _minority(nodes: list[Node], name: str, what: str, value_of: Callable[[Node]
         if votes.usual is not None:
             summary = f"the {what} is {value}, and {votes.usual} on most nodes"
             more["expected"] = str(votes.usual)
-        yield by_name[odd].finding(name, "warn", summary, FIXES[name], **more)
-
-
-FIXES = {
-    "net.mtu.differ": "Set the same on all of them: a packet that fits one and not the other is lost without a word",
-    "user.uid.differs": "It matters where the nodes share a file system. An account that exists is never altered",
-    "user.gid.differs": "It matters where the nodes share a file system. An account that exists is never altered",
-    "gpu.models.differ": "A launch over all of them goes at the pace of the slowest",
-}
+        yield check.warn(odd, summary, fix, **more)
 
 
 def _mtu(node: Node) -> int | None:

@@ -138,7 +138,7 @@ def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: di
 
 
 def _key_enrolled(look: Mapping[str, Any]) -> bool | None:
-    """Whether the firmware trusts the key that dkms signs with; None where that cannot be told."""
+    """Whether the firmware trusts the key that dkms signs with; None where that is not known."""
     answers = look["keys"].values()
     if any("is already enrolled" in answer for answer in answers):
         return True
@@ -286,7 +286,7 @@ def _flavours(kernels: Mapping[str, str]) -> list[str]:
 
 
 def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:
-    """Name who put it there, as far as that can be told."""
+    """Name who put it there, as far as that is known."""
     if path in owners:
         return f"the package {owners[path]}"
     return {True: "Muster", False: "somebody else", None: "no package"}[says_so]

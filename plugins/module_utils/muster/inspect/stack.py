@@ -158,7 +158,7 @@ def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
 
 
 def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return what nvidia-smi told of each GPU. asked: whether it was, which it is while the module is loaded."""
+    """Return what nvidia-smi said of each GPU. asked: whether it was, which it is while the module is loaded."""
     if look is None:
         return {"asked": False, "why": "", "gpus": [], "said": ""}
     rows = [[cell.strip() for cell in line.split(",")] for line in look["text"].splitlines()]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import told
+from ..verdict.finding import as_lines
 from ..verdict.words import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..verdict.finding import Finding
+    from ..verdict.finding import Finding, Skipped
     from .node import Node
 
 WIDTH = 120
@@ -20,11 +20,11 @@ CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
-def report(nodes: list[Node], findings: list[Finding], skipped: list[dict[str, str]]) -> str:
+def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped]) -> str:
     """Return the table, then what was found, then what could not be looked at."""
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
     for status, mark in MARKS.items():
-        lines += [f"{mark}  {line}" for line in told([finding for finding in findings if finding.status == status])]
+        lines += [f"{mark}  {line}" for line in as_lines([finding for finding in findings if finding.status == status])]
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for entry in skipped:
         ids, names = groups.setdefault(entry["why"], ([], []))

@@ -16,8 +16,8 @@ MOST = 0.6  # of its links in one direction that are bad: then it is the node, a
 class Share:
     """Some of the bad links, and the node behind them.
 
-    way: to, from or both, where the node's links in this direction are bad; pair, where nobody can be told from the
-    other end, and `node` is only the end that was called.
+    way: to, from or both, where the node's links in this direction are bad; pair, where neither end can be blamed, and
+    `node` is only the one that was called.
     """
 
     node: str
@@ -80,12 +80,12 @@ def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair])
 
 
 def couples(nodes: Sequence[str], shares: list[Share]) -> list[Share]:
-    """Shares of something that has no direction: two nodes that differ from each other are told once."""
+    """Shares of something that has no direction: two nodes that differ from each other are reported once."""
     found: list[Share] = []
-    told: set[frozenset[str]] = set()
+    reported: set[frozenset[str]] = set()
     for share in shares:
-        links = tuple(link for link in share.links if frozenset(link) not in told)
-        told |= {frozenset(link) for link in links}
+        links = tuple(link for link in share.links if frozenset(link) not in reported)
+        reported |= {frozenset(link) for link in links}
         if not links:
             continue
         if share.way == "pair":

@@ -16,7 +16,7 @@ LAUNCH = "muster-launch-"  # how the unit of a launch is called
 
 
 def untried(served: Mapping[str, Any] | None, port: int) -> str:
-    """Why the master port of a node is not called, "" where it is. served: what `serve` told there."""
+    """Why the master port of a node is not called, "" where it is. served: what `serve` returned there."""
     holder = served["holder"] if served else ""
     if holder.startswith(LAUNCH):
         return f"{holder} runs there, and is not disturbed"

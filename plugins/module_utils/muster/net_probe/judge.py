@@ -1,42 +1,39 @@
-"""Everything that the probe has to say: findings, what could not be told, and the shape that is kept."""
+"""Everything that the probe has to say: findings, what could not be looked at, and the shape that is kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, add_up
+from ..verdict.check import Check
+from ..verdict.finding import Skipped, add_up
 from ..verdict.words import plural
 from . import names, quality, reach
 from .cluster import untried
 
 if TYPE_CHECKING:
+    from ..verdict.finding import Finding
     from .cluster import Cluster
     from .links import Link
 
-FINDINGS = {
-    "net.links": Entry(
-        "all of the calls between the nodes",
-        "never: it is the pass of a node that calls others and is called by them without a finding of its own",
-        "Nothing is to be done",
-    ),
-    "net.probe.failed": Entry(
-        "whether the node could be asked to call the others",
-        "the probe could not be run there (unknown)",
-        "Fix what the message says, then run again",
-    ),
-}
+LINKS = Check(
+    "net.links",
+    reads="all of the calls between the nodes",
+    fires="never: it is the pass of a node that calls others and is called by them without a finding of its own",
+    fix="Nothing is to be done",
+)
+PROBE_FAILED = Check(
+    "net.probe.failed",
+    reads="whether the node could be asked to call the others",
+    fires="the probe could not be run there (unknown)",
+    fix="Fix what the message says, then run again",
+)
 
 
-def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
+def judge(cluster: Cluster) -> tuple[list[Finding], list[Skipped]]:
     """The findings, and what was skipped and why."""
     found = [
-        Finding(
-            "net.probe.failed",
-            "unknown",
-            node.name,
-            f"the network could not be looked at from it: {node.why}",
-            fix={"text": "Fix that, then run again"},
+        PROBE_FAILED.unknown(
+            node.name, f"the network could not be looked at from it: {node.why}", "Fix that, then run again"
         )
         for node in cluster.nodes
         if node.why and node.name not in cluster.left_out
@@ -53,9 +50,7 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[dict[str, str]]]:
                 else ""
             )
             found.append(
-                Finding(
-                    "net.links",
-                    "pass",
+                LINKS.passed(
                     node.name,
                     f"calls come through on {plural(good, 'link')} to and from other nodes{bad}",
                 )
@@ -67,18 +62,18 @@ def both_serve(link: Link, cluster: Cluster) -> bool:
     return cluster.node(link.origin).served is not None and cluster.node(link.target).served is not None
 
 
-def skips(cluster: Cluster) -> list[dict[str, str]]:
-    found = [{"id": "net", "node": name, "why": why} for name, why in cluster.left_out.items()]
+def skips(cluster: Cluster) -> list[Skipped]:
+    found = [Skipped(id="net", node=name, why=why) for name, why in cluster.left_out.items()]
     if len(cluster.nodes) < 2:
-        found.append({"id": "net", "why": "there is only one node, and so no link"})
+        found.append(Skipped(id="net", why="there is only one node, and so no link"))
     for node in cluster.nodes:
         if node.served is None:
             continue
         if node.interfaces is None:
-            found.append({"id": "net.interface", "node": node.name, "why": "the program ip (iproute2) is missing"})
+            found.append(Skipped(id="net.interface", node=node.name, why="the program ip (iproute2) is missing"))
         why = untried(node.served, cluster.port)
         if why:
-            found.append({"id": "net.master_port", "node": node.name, "why": why})
+            found.append(Skipped(id="net.master_port", node=node.name, why=why))
     return found
 
 

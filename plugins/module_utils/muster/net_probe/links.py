@@ -17,7 +17,7 @@ AT_ONCE = 0.9
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the probe. served: what `serve` told, None where nothing answers calls there; why: the reason.
+    """One node of the probe. served: what `serve` returned, None where nothing answers calls there; why: the reason.
 
     named: {name: {addresses, seconds}} as the node resolves them; asked: the names it was asked for.
     """

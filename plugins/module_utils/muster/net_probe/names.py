@@ -6,13 +6,14 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from ..inspect import node as inspect_node
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence
+from ..verdict.check import Check
+from ..verdict.finding import evidence
 from ..verdict.words import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..verdict.finding import Finding
     from .cluster import Cluster
     from .links import Node
 
@@ -21,39 +22,44 @@ HOSTS = "Write the nodes into /etc/hosts with"
 NETWORK = "ansible-playbook site.yml --tags network"
 BY_HAND = "a launch of Muster names addresses; torchrun by hand, mpirun and ssh go by names"
 
-FINDINGS = {
-    "net.address.duplicate": Entry(
-        "the addresses of all interfaces of all nodes",
-        "a node has the cluster_address of another one (fail): whoever calls it may reach either",
-        "Take the address off the node that the inventory does not give it",
-    ),
-    "net.name.loopback": Entry(
-        "what the node's own hostname resolves to on it",
-        "an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
-        " without GLOO_SOCKET_IFNAME then tells the others that address, and with c10d nobody hosts the store",
-        f"{HOSTS}: {NETWORK}",
-    ),
-    "net.name.missing": Entry(
-        "what the hostnames of the node itself and of all others resolve to on it",
-        f"one resolves to nothing (warn): {BY_HAND}",
-        f"{HOSTS}: {NETWORK}",
-    ),
-    "net.name.wrong": Entry(
-        "what the hostnames, and the short names in the inventory, of all nodes resolve to on each node",
-        f"one resolves to an address that this node does not have (warn): {BY_HAND}",
-        f"Correct /etc/hosts or the name server, or: {NETWORK}",
-    ),
-    "net.name.slow": Entry(
-        "how long the names of the nodes take to resolve",
-        f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it connects",
-        "Write the nodes into /etc/hosts, or fix the name servers in /etc/resolv.conf",
-    ),
-    "net.hostname.same": Entry(
-        "the hostname of every node",
-        "two nodes have the same (warn): c10d then takes both for the host of the store",
-        "Give each node a hostname of its own",
-    ),
-}
+DUPLICATE = Check(
+    "net.address.duplicate",
+    reads="the addresses of all interfaces of all nodes",
+    fires="a node has the cluster_address of another one (fail): whoever calls it may reach either",
+    fix="Take the address off the node that the inventory does not give it",
+)
+LOOPBACK = Check(
+    "net.name.loopback",
+    reads="what the node's own hostname resolves to on it",
+    fires="an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
+    " without GLOO_SOCKET_IFNAME then tells the others that address, and with c10d nobody hosts the store",
+    fix=f"{HOSTS}: {NETWORK}",
+)
+MISSING = Check(
+    "net.name.missing",
+    reads="what the hostnames of the node itself and of all others resolve to on it",
+    fires=f"one resolves to nothing (warn): {BY_HAND}",
+    fix=f"{HOSTS}: {NETWORK}",
+)
+WRONG = Check(
+    "net.name.wrong",
+    reads="what the hostnames, and the short names in the inventory, of all nodes resolve to on each node",
+    fires=f"one resolves to an address that this node does not have (warn): {BY_HAND}",
+    fix=f"Correct /etc/hosts or the name server, or: {NETWORK}",
+)
+SLOW = Check(
+    "net.name.slow",
+    reads="how long the names of the nodes take to resolve",
+    fires=f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it"
+    " connects",
+    fix="Write the nodes into /etc/hosts, or fix the name servers in /etc/resolv.conf",
+)
+SAME_HOSTNAME = Check(
+    "net.hostname.same",
+    reads="the hostname of every node",
+    fires="two nodes have the same (warn): c10d then takes both for the host of the store",
+    fix="Give each node a hostname of its own",
+)
 
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
@@ -107,30 +113,25 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
     hostnames = {entry.served["hostname"] for entry in cluster.nodes if entry.served}
     missing = [name for name in missing if name in hostnames]
     if missing:
-        yield Finding(
-            "net.name.missing",
-            "warn",
+        yield MISSING.warn(
             node.name,
             f"{few(missing)} cannot be resolved on it ({BY_HAND})",
+            HOSTS,
+            NETWORK,
             observed="no address",
             expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
             evidence=evidence("getaddrinfo", ", ".join(missing)),
-            fix={"text": HOSTS, "command": NETWORK},
         )
     slow = [name for name in node.asked if node.named.get(name, {"seconds": SLOW_NAME})["seconds"] >= SLOW_NAME]
     if slow:
-        yield Finding(
-            "net.name.slow",
-            "warn",
+        yield SLOW.warn(
             node.name,
             f"it waits for the name server: {few(slow)} took longer than {SLOW_NAME:.0f} s",
+            "Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
+            NETWORK,
             observed=f"{SLOW_NAME:.0f} s and more",
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
-            fix={
-                "text": "Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
-                "command": NETWORK,
-            },
         )
 
 
@@ -144,13 +145,12 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     }
     if meant is node:
         if loopback:
-            yield Finding(
-                "net.name.loopback",
-                "warn",
+            yield LOOPBACK.warn(
                 node.name,
                 f"its own name {name} leads to {loopback[0]}: Gloo tells that to the others unless it is given an"
                 " interface, and with the rendezvous c10d nobody hosts the store",
-                fix={"text": HOSTS, "command": NETWORK},
+                HOSTS,
+                NETWORK,
                 **more,
             )
             return
@@ -158,17 +158,13 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
         addresses = [address for address in addresses if address not in loopback]
     has = {address for seen in (meant.interfaces or {}).values() for address in seen["addresses"]} | {meant.address}
     if not any(address.partition("%")[0] in has for address in addresses):
-        yield Finding(
-            "net.name.wrong",
-            "warn",
+        yield WRONG.warn(
             node.name,
             f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"
             f" ({BY_HAND})",
+            f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
+            f"ansible {node.name} -m ansible.builtin.command -a 'grep -w {name} /etc/hosts'",
             peer=None if meant is node else meant.name,
-            fix={
-                "text": f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
-                "command": f"ansible {node.name} -m ansible.builtin.command -a 'grep -w {name} /etc/hosts'",
-            },
             **more,
         )
 
@@ -179,19 +175,16 @@ def duplicates(cluster: Cluster) -> Iterator[Finding]:
             carrier = node.carrier(owner.address)
             if node is owner or not carrier:
                 continue
-            yield Finding(
-                "net.address.duplicate",
-                "fail" if {owner.name, node.name} & set(cluster.participants) else "warn",
+            launched = {owner.name, node.name} & set(cluster.participants)
+            yield (DUPLICATE.fail if launched else DUPLICATE.warn)(
                 node.name,
                 f"its {carrier} has {owner.address} as well, which is the address of {owner.name} in the inventory",
+                "Take it off, there and in what sets it at boot, or correct cluster_address",
+                f"sudo ip address del {owner.address} dev {carrier}",
                 peer=owner.name,
                 observed=f"{owner.address} on {node.name} {carrier}",
                 expected=f"{owner.address} on {owner.name} alone",
                 evidence=evidence("ip -json address", f"{carrier}: {owner.address}"),
-                fix={
-                    "text": "Take it off, there and in what sets it at boot, or correct cluster_address",
-                    "command": f"sudo ip address del {owner.address} dev {carrier}",
-                },
             )
 
 
@@ -203,14 +196,13 @@ def same_hostname(cluster: Cluster) -> Iterator[Finding]:
     for hostname, names in nodes.items():
         for name in names if len(names) > 1 else []:
             others = [other for other in names if other != name]
-            yield Finding(
-                "net.hostname.same",
-                "warn",
+            yield SAME_HOSTNAME.warn(
                 name,
                 f"it calls itself {hostname}, as {few(others)} {'does' if len(others) == 1 else 'do'}",
+                "Give it a name of its own",
+                "sudo hostnamectl set-hostname NAME",
                 peer=others[0] if len(others) == 1 else None,
                 observed=hostname,
                 expected="a hostname of its own",
                 evidence=evidence("gethostname", hostname),
-                fix={"text": "Give it a name of its own", "command": "sudo hostnamectl set-hostname NAME"},
             )

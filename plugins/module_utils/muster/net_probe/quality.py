@@ -5,14 +5,15 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence
+from ..verdict.check import Check
+from ..verdict.finding import evidence
 from ..verdict.words import few
 from .blame import Share, blame, couples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ..verdict.finding import Finding
     from .blame import Pair
     from .cluster import Cluster
     from .links import Link, Node
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LOSS = 0.01
 LOST = 3
 # Tried with 16 containers on two busy cores: streams of a tenth of a second spread by a factor of eight when several
-# run side by side. So what gets less than a quarter is measured again, alone and for longer, before it is told.
+# run side by side. So what gets less than a quarter is measured again, alone and for longer, before it is reported.
 SLOW = 1 / 4
 # More than this a single stream of this program does not send on every processor, whatever the link can do.
 ONE_STREAM = 10_000  # Mbit/s
@@ -33,38 +34,41 @@ FAR_SECONDS = 0.005
 CLOCK = 1.0
 COMPARED = 3  # nodes from which on there is something to compare a link with
 
-FINDINGS = {
-    "net.path_mtu.black_hole": Entry(
-        "packets of the full size of the connection, and where they stall, packets of many sizes side by side",
-        "small packets come through and larger ones vanish without an error (fail): init works, the first large"
-        " collective hangs",
-        "Set the same MTU on every node and on all that is between them, not above what comes through",
-    ),
-    "net.loss": Entry(
-        "200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
-        " (TCP_INFO)",
-        f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
-        "Look at cables, transceivers, the counters of the switch port, and duplex",
-    ),
-    "net.throughput.slow": Entry(
-        "one stream of a tenth of a second in each direction, between disjoint pairs; what is slow, again, alone and"
-        " for longer",
-        "it gets less than a quarter of what the median link of the median node gets, or of what a physical interface"
-        " of up to 10 Gbit/s says it has (warn)",
-        "Look at the negotiated speed, the cable and the switch port, and for traffic control",
-    ),
-    "net.latency.high": Entry(
-        "the shortest round trip that the kernel saw",
-        f"it is {FAR} times that of the median node to its nearest, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
-        "Look at the way with tracepath: a tunnel, or another site",
-    ),
-    "net.clock.offset": Entry(
-        "the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
-        f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d, 15 s"
-        " make a node vanish, and logs are in the wrong order before that",
-        "Have the clock set",
-    ),
-}
+BLACK_HOLE = Check(
+    "net.path_mtu.black_hole",
+    reads="packets of the full size of the connection, and where they stall, packets of many sizes side by side",
+    fires="small packets come through and larger ones vanish without an error (fail): init works, the first large"
+    " collective hangs",
+    fix="Set the same MTU on every node and on all that is between them, not above what comes through",
+)
+PACKETS_LOST = Check(
+    "net.loss",
+    reads="200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
+    " (TCP_INFO)",
+    fires=f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
+    fix="Look at cables, transceivers, the counters of the switch port, and duplex",
+)
+SLOW_STREAM = Check(
+    "net.throughput.slow",
+    reads="one stream of a tenth of a second in each direction, between disjoint pairs; what is slow, again, alone and"
+    " for longer",
+    fires="it gets less than a quarter of what the median link of the median node gets, or of what a physical interface"
+    " of up to 10 Gbit/s says it has (warn)",
+    fix="Look at the negotiated speed, the cable and the switch port, and for traffic control",
+)
+FAR_AWAY = Check(
+    "net.latency.high",
+    reads="the shortest round trip that the kernel saw",
+    fires=f"it is {FAR} times that of the median node to its nearest, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
+    fix="Look at the way with tracepath: a tunnel, or another site",
+)
+CLOCK_OFFSET = Check(
+    "net.clock.offset",
+    reads="the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
+    fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d,"
+    " 15 s make a node vanish, and logs are in the wrong order before that",
+    fix="Have the clock set",
+)
 
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
@@ -83,9 +87,7 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
         largest = min(bad[pair].path_mtu or 0 for pair in share.links)
         mtus = "; ".join(f"{name} {mtu(cluster.node(name))}" for name in [share.node, *share.peers[:8]])
         launched = any(set(pair) <= set(cluster.participants) for pair in share.links)
-        yield Finding(
-            "net.path_mtu.black_hole",
-            "fail" if launched else "warn",
+        yield (BLACK_HOLE.fail if launched else BLACK_HOLE.warn)(
             share.node,
             f"packets of more than {largest} bytes vanish on the way {ways(share)}, and smaller ones come through: a"
             " launch starts, and hangs at its first large message",
@@ -95,11 +97,9 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
             evidence=evidence(
                 "packets of many sizes (net_probe)", f"largest that came through: {largest}; MTU: {mtus}"
             ),
-            fix={
-                "text": "Set the same MTU on all nodes and on what is between them; to see where it ends",
-                "command": f"ansible {share.links[0][0]} -m ansible.builtin.command -a 'ping -c 2 -M do -s"
-                f" {largest - 28 + 1} {cluster.node(share.links[0][1]).address}'",
-            },
+            fix="Set the same MTU on all nodes and on what is between them; to see where it ends",
+            command=f"ansible {share.links[0][0]} -m ansible.builtin.command -a 'ping -c 2 -M do -s"
+            f" {largest - 28 + 1} {cluster.node(share.links[0][1]).address}'",
         )
 
 
@@ -114,21 +114,17 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
     for share in blame(cluster.names, bad, tested):
         lost = sum(bad[pair].lost or 0 for pair in share.links)
         sent = sum((bad[pair].sent or 0) + (bad[pair].lost or 0) for pair in share.links)
-        yield Finding(
-            "net.loss",
-            "warn",
+        yield PACKETS_LOST.warn(
             share.node,
             f"{lost / sent:.0%} of the packets are lost on the way {ways(share)}",
             observed=f"{lost} of {sent} packets",
             expected="none",
             peer=share.peer,
             evidence=evidence(
-                "retransmissions of paced packets (TCP_INFO)", told(share, bad, lambda link: f"{link.lost}")
+                "retransmissions of paced packets (TCP_INFO)", measured_on(share, bad, lambda link: f"{link.lost}")
             ),
-            fix={
-                "text": "Look at the cable, the switch port and the interface's error counters",
-                "command": f"ansible {share.node} -m ansible.builtin.command -a 'ip -statistics link'",
-            },
+            fix="Look at the cable, the switch port and the interface's error counters",
+            command=f"ansible {share.node} -m ansible.builtin.command -a 'ip -statistics link'",
         )
 
 
@@ -170,19 +166,17 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
     for share in blame(cluster.names, bad, measured):
         got = median((measured[pair].rate or 0.0) for pair in share.links)
         wanted = median(bad[pair] for pair in share.links)
-        yield Finding(
-            "net.throughput.slow",
-            "warn",
+        yield SLOW_STREAM.warn(
             share.node,
             f"a stream gets {gbps(got)} on the way {ways(share)}, where {gbps(wanted)} can be expected",
             observed=gbps(got),
             expected=gbps(wanted),
             peer=share.peer,
-            evidence=evidence("one stream, measured twice", told(share, measured, lambda link: gbps(link.rate or 0.0))),
-            fix={
-                "text": "Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
-                "command": f"ansible {share.node} -m ansible.builtin.command -a 'tc -statistics qdisc'",
-            },
+            evidence=evidence(
+                "one stream, measured twice", measured_on(share, measured, lambda link: gbps(link.rate or 0.0))
+            ),
+            fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
+            command=f"ansible {share.node} -m ansible.builtin.command -a 'tc -statistics qdisc'",
         )
 
 
@@ -199,20 +193,16 @@ def far(cluster: Cluster) -> Iterator[Finding]:
     }
     for share in couples(cluster.names, blame(cluster.names, bad, measured)):
         got = median(bad[pair].rtt or 0.0 for pair in share.links if pair in bad)
-        yield Finding(
-            "net.latency.high",
-            "warn",
+        yield FAR_AWAY.warn(
             share.node,
             f"a packet needs {got * 1000:.1f} ms to {few(share.peers)} and back; elsewhere {usual * 1000:.1f} ms",
             observed=f"{got * 1000:.1f} ms",
             expected=f"{usual * 1000:.1f} ms",
             peer=share.peer,
             evidence=evidence("the kernel's shortest round trip (TCP_INFO)", f"{got * 1000:.3f} ms"),
-            fix={
-                "text": "See which way the packets take",
-                "command": f"ansible {share.node} -m ansible.builtin.command -a 'tracepath -n"
-                f" {cluster.node(share.peers[0]).address}'",
-            },
+            fix="See which way the packets take",
+            command=f"ansible {share.node} -m ansible.builtin.command -a 'tracepath -n"
+            f" {cluster.node(share.peers[0]).address}'",
         )
 
 
@@ -223,19 +213,15 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
         ahead = median(ahead_of(share.node, bad[pair]) for pair in share.links)
         direction = "ahead of" if ahead > 0 else "behind"
         others = f"that of {share.peer}" if share.way == "pair" else f"those of {few(share.peers)}"
-        yield Finding(
-            "net.clock.offset",
-            "warn",
+        yield CLOCK_OFFSET.warn(
             share.node,
             f"its clock is {abs(ahead):.1f} s {direction} {others}",
             observed=f"{ahead:+.3f} s",
             expected=f"less than {CLOCK:.0f} s",
             peer=share.peer,
             evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
-            fix={
-                "text": "Have it set; whether it is, is shown by",
-                "command": f"ansible {share.node} -m ansible.builtin.command -a 'chronyc tracking'",
-            },
+            fix="Have it set; whether it is, is shown by",
+            command=f"ansible {share.node} -m ansible.builtin.command -a 'chronyc tracking'",
         )
 
 
@@ -245,7 +231,7 @@ def ahead_of(node: str, link: Link) -> float:
     return offset if link.target == node else -offset
 
 
-def told(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
+def measured_on(share: Share, links: Mapping[Pair, Link], value: Callable[[Link], str]) -> str:
     return "; ".join(f"{pair[0]} -> {pair[1]}: {value(links[pair])}" for pair in share.links[:8])
 
 

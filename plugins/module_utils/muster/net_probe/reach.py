@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..verdict.entry import Entry
-from ..verdict.finding import Finding, evidence
+from ..verdict.check import Check
+from ..verdict.finding import evidence
 from ..verdict.words import few
 from .blame import Share, blame
 from .cluster import untried
@@ -13,11 +13,12 @@ from .cluster import untried
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..verdict.finding import Evidence, Finding
     from .blame import Pair
     from .cluster import Cluster
     from .links import Link
 
-BUSY = "muster-probe"  # an earlier probe's process, see plugins/module_utils/muster_node/programs/probe_listener.py
+PROBE = "muster-probe"  # an earlier probe's process, see plugins/module_utils/muster_node/programs/probe_listener.py
 # What becomes of a call, and what may do such a thing.
 SAYS = {
     "dropped": "gets no answer, as when a firewall drops it",
@@ -26,7 +27,6 @@ SAYS = {
     "unreachable": "finds no way, as when no host has the address",
     "foreign": "is answered by another program than the one that listens there",
 }
-SAID_AS = {"no_route": "unreachable"}
 FIREWALL = "Let the nodes in, on the node and in whatever filters before it; on the node it is done by"
 NETWORK = "ansible-playbook site.yml --tags network"
 
@@ -38,94 +38,176 @@ def fires(outcome: str) -> str:
     )
 
 
-FINDINGS = {
-    **{
-        f"net.master_port.{outcome}": Entry(
-            "a call from each node to cluster_master_port of each other, where a listener was started for it",
-            fires(outcome),
-            f"{FIREWALL}: {NETWORK}" if outcome != "foreign" else "Stop what holds the port, or take another port",
-        )
-        for outcome in ("dropped", "refused", "prohibited", "foreign")
-    },
-    **{
-        f"net.ephemeral_ports.{outcome}": Entry(
-            "calls to listeners on the first, the last and other ports of ip_local_port_range: Gloo and NCCL take"
-            " theirs from there",
-            fires(outcome),
-            f"{FIREWALL}: {NETWORK}",
-        )
-        for outcome in ("dropped", "refused", "prohibited", "foreign")
-    },
-    **{
-        f"net.peer.{outcome}": Entry(
-            "calls to all of these ports of a node",
-            f"every one of them fails alike: a call {SAYS[outcome]}",
-            "Look at the address, the route and the firewalls on the way",
-        )
-        for outcome in ("dropped", "refused", "prohibited", "foreign", "unreachable")
-    },
-    "net.address.wrong_host": Entry(
-        "the name that the listener at a node's address gives of itself",
-        "another node answers at the address (fail)",
-        "Give every node an address of its own",
-    ),
-    "net.probe.busy": Entry(
-        "who holds the master port",
-        "the process of another probe holds it (unknown)",
-        "Run again when it is done: without its controller it ends by itself, in less than a minute",
-    ),
+def every_port(outcome: str) -> str:
+    return f"every one of them fails alike: a call {SAYS[outcome]}"
+
+
+MASTER_PORT_READS = "a call from each node to cluster_master_port of each other, where a listener was started for it"
+EPHEMERAL_READS = (
+    "calls to listeners on the first, the last and other ports of ip_local_port_range: Gloo and NCCL take theirs from"
+    " there"
+)
+PEER_READS = "calls to all of these ports of a node"
+LET_IN = f"{FIREWALL}: {NETWORK}"
+LOOK_ON_THE_WAY = "Look at the address, the route and the firewalls on the way"
+
+MASTER_PORT_DROPPED = Check(
+    "net.master_port.dropped",
+    reads=MASTER_PORT_READS,
+    fires=fires("dropped"),
+    fix=LET_IN,
+)
+MASTER_PORT_REFUSED = Check(
+    "net.master_port.refused",
+    reads=MASTER_PORT_READS,
+    fires=fires("refused"),
+    fix=LET_IN,
+)
+MASTER_PORT_PROHIBITED = Check(
+    "net.master_port.prohibited",
+    reads=MASTER_PORT_READS,
+    fires=fires("prohibited"),
+    fix=LET_IN,
+)
+MASTER_PORT_FOREIGN = Check(
+    "net.master_port.foreign",
+    reads=MASTER_PORT_READS,
+    fires=fires("foreign"),
+    fix="Stop what holds the port, or take another port",
+)
+EPHEMERAL_PORTS_DROPPED = Check(
+    "net.ephemeral_ports.dropped",
+    reads=EPHEMERAL_READS,
+    fires=fires("dropped"),
+    fix=LET_IN,
+)
+EPHEMERAL_PORTS_REFUSED = Check(
+    "net.ephemeral_ports.refused",
+    reads=EPHEMERAL_READS,
+    fires=fires("refused"),
+    fix=LET_IN,
+)
+EPHEMERAL_PORTS_PROHIBITED = Check(
+    "net.ephemeral_ports.prohibited",
+    reads=EPHEMERAL_READS,
+    fires=fires("prohibited"),
+    fix=LET_IN,
+)
+EPHEMERAL_PORTS_FOREIGN = Check(
+    "net.ephemeral_ports.foreign",
+    reads=EPHEMERAL_READS,
+    fires=fires("foreign"),
+    fix=LET_IN,
+)
+PEER_DROPPED = Check(
+    "net.peer.dropped",
+    reads=PEER_READS,
+    fires=every_port("dropped"),
+    fix=LOOK_ON_THE_WAY,
+)
+PEER_REFUSED = Check(
+    "net.peer.refused",
+    reads=PEER_READS,
+    fires=every_port("refused"),
+    fix=LOOK_ON_THE_WAY,
+)
+PEER_PROHIBITED = Check(
+    "net.peer.prohibited",
+    reads=PEER_READS,
+    fires=every_port("prohibited"),
+    fix=LOOK_ON_THE_WAY,
+)
+PEER_FOREIGN = Check(
+    "net.peer.foreign",
+    reads=PEER_READS,
+    fires=every_port("foreign"),
+    fix=LOOK_ON_THE_WAY,
+)
+PEER_UNREACHABLE = Check(
+    "net.peer.unreachable",
+    reads=PEER_READS,
+    fires=every_port("unreachable"),
+    fix=LOOK_ON_THE_WAY,
+)
+WRONG_HOST = Check(
+    "net.address.wrong_host",
+    reads="the name that the listener at a node's address gives of itself",
+    fires="another node answers at the address (fail)",
+    fix="Give every node an address of its own",
+)
+BUSY = Check(
+    "net.probe.busy",
+    reads="who holds the master port",
+    fires="the process of another probe holds it (unknown)",
+    fix="Run again when it is done: without its controller it ends by itself, in less than a minute",
+)
+
+# By what becomes of the calls.
+MASTER_PORT = {
+    "dropped": MASTER_PORT_DROPPED,
+    "refused": MASTER_PORT_REFUSED,
+    "prohibited": MASTER_PORT_PROHIBITED,
+    "foreign": MASTER_PORT_FOREIGN,
 }
+EPHEMERAL_PORTS = {
+    "dropped": EPHEMERAL_PORTS_DROPPED,
+    "refused": EPHEMERAL_PORTS_REFUSED,
+    "prohibited": EPHEMERAL_PORTS_PROHIBITED,
+    "foreign": EPHEMERAL_PORTS_FOREIGN,
+}
+PEER = {
+    "dropped": PEER_DROPPED,
+    "refused": PEER_REFUSED,
+    "prohibited": PEER_PROHIBITED,
+    "foreign": PEER_FOREIGN,
+    "unreachable": PEER_UNREACHABLE,
+}
+BECAME = {check: outcome for table in (MASTER_PORT, EPHEMERAL_PORTS, PEER) for outcome, check in table.items()}
 
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
     yield from holders(cluster)
-    kinds: dict[str, dict[Pair, Link]] = {}
+    fired: dict[Check, dict[Pair, Link]] = {}
     for link in cluster.links:
-        for kind in kinds_of(link, cluster):
-            kinds.setdefault(kind, {})[link.origin, link.target] = link
+        for check in checks_of(link, cluster):
+            fired.setdefault(check, {})[link.origin, link.target] = link
     tested = {(link.origin, link.target) for link in cluster.links if set(link.ports.values()) - {"not_tried"}}
-    for kind, bad in kinds.items():
+    for check, bad in fired.items():
         for share in blame(cluster.names, bad, tested):
-            yield tell(kind, share, bad, cluster)
+            yield conclusion(check, share, bad, cluster)
 
 
 def holders(cluster: Cluster) -> Iterator[Finding]:
     for node in cluster.nodes:
         if not node.served or not node.served["holder"] or untried(node.served, cluster.port):
             continue
-        if node.served["holder"] == BUSY:
-            yield Finding(
-                "net.probe.busy",
-                "unknown",
+        if node.served["holder"] == PROBE:
+            yield BUSY.unknown(
                 node.name,
                 f"another probe listens on port {cluster.port}, so that it could not be tried",
-                fix={"text": "Run again when it is done"},
+                "Run again when it is done",
             )
         else:
-            yield Finding(
-                "net.master_port.foreign",
-                "fail" if node.name == cluster.head else "warn",
+            yield (MASTER_PORT_FOREIGN.fail if node.name == cluster.head else MASTER_PORT_FOREIGN.warn)(
                 node.name,
                 f"port {cluster.port} is held by another process, and nodes that call it would wait for an answer",
+                "Stop it, or set cluster_master_port to another port; what holds it is shown by",
+                f"sudo ss -ltnp sport = :{cluster.port}",
                 observed=node.served["holder"],
                 expected=f"port {cluster.port} free",
                 evidence=evidence(f"bind to port {cluster.port}", node.served["holder"]),
-                fix={
-                    "text": "Stop it, or set cluster_master_port to another port; what holds it is shown by",
-                    "command": f"sudo ss -ltnp sport = :{cluster.port}",
-                },
             )
 
 
-def kinds_of(link: Link, cluster: Cluster) -> list[str]:
-    """The ids of what is wrong with this link; several where its ports fare differently."""
+def checks_of(link: Link, cluster: Cluster) -> list[Check]:
+    """What is wrong with this link; several where its ports fare differently."""
     target = cluster.node(link.target)
     if target.served is None:
         return []  # nothing listens there, whatever the calls came to
     if "wrong_host" in link.ports.values():
-        return ["net.address.wrong_host"]
+        return [WRONG_HOST]
     if len(set(link.ports.values())) == 1 and link.outcome != "ok" and len(link.ports) > 1:
-        return [f"net.peer.{SAID_AS.get(link.outcome, link.outcome)}"]
+        return [PEER["unreachable" if link.outcome == "no_route" else link.outcome]]
     found = []
     for port, seen in link.ports.items():
         if seen in ("ok", "not_tried"):
@@ -133,45 +215,52 @@ def kinds_of(link: Link, cluster: Cluster) -> list[str]:
         # Where other ports answer, there is a way.
         outcome = "prohibited" if seen == "no_route" else seen
         if port != cluster.port:
-            found.append(f"net.ephemeral_ports.{outcome}")
+            found.append(EPHEMERAL_PORTS[outcome])
         elif not target.served["holder"]:
-            found.append(f"net.master_port.{outcome}")
+            found.append(MASTER_PORT[outcome])
     return list(dict.fromkeys(found))
 
 
-def tell(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> Finding:
+def conclusion(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> Finding:
     first = bad[share.links[0]]
-    outcome = kind.rpartition(".")[2]
-    calls = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
-    if outcome == "wrong_host":
-        summary, fix = wrong_host(first, cluster)
-    else:
-        summary, fix = sentence(kind, share, bad, cluster), fix_for(outcome, cluster, first)
-    return Finding(
-        kind,
-        "fail" if outcome == "wrong_host" else status(kind, share, cluster),
+    if check is WRONG_HOST:
+        return wrong_host(share, first, cluster, calls(share, bad))
+    outcome = BECAME[check]
+    text, command = fix_for(outcome, cluster, first)
+    return (check.fail if stops_a_launch(check, share, cluster) else check.warn)(
         share.node,
-        summary,
+        sentence(check, share, bad, cluster),
+        text,
+        command,
         observed=outcome,
         expected="ok",
-        evidence=evidence("calls between the nodes (net_probe)", calls),
-        fix=fix,
+        evidence=calls(share, bad),
         peer=share.peer,
     )
 
 
-def wrong_host(link: Link, cluster: Cluster) -> tuple[str, dict[str, str]]:
+def calls(share: Share, bad: Mapping[Pair, Link]) -> list[Evidence]:
+    shown = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
+    return evidence("calls between the nodes (net_probe)", shown)
+
+
+def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[Evidence]) -> Finding:
     address = cluster.node(link.target).address
-    command = f"ansible gpu_nodes -m ansible.builtin.command -a 'ip -brief address show to {address}'"
-    return (
+    return WRONG_HOST.fail(
+        share.node,
         f"at its address {address}, {link.answered_by or 'another machine'} answers",
-        {"text": "Give every node an address of its own; who has it is shown by", "command": command},
+        "Give every node an address of its own; who has it is shown by",
+        f"ansible gpu_nodes -m ansible.builtin.command -a 'ip -brief address show to {address}'",
+        observed="wrong_host",
+        expected="ok",
+        evidence=proof,
+        peer=share.peer,
     )
 
 
-def sentence(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
-    says = SAYS[kind.rpartition(".")[2]]
-    ports = sorted({port for pair in share.links for port in concerned(kind, bad[pair], cluster.port)})
+def sentence(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
+    says = SAYS[BECAME[check]]
+    ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.port)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any port that was tried"
     who = few(share.peers)
     if share.way == "from":
@@ -182,35 +271,35 @@ def sentence(kind: str, share: Share, bad: Mapping[Pair, Link], cluster: Cluster
     return f"{who} cannot call it on {where}{alone}: a call {says}"
 
 
-def concerned(kind: str, link: Link, master: int) -> list[int]:
+def concerned(check: Check, link: Link, master: int) -> list[int]:
     bad = [port for port, outcome in link.ports.items() if outcome not in ("ok", "not_tried")]
-    if "net.peer" in kind:
+    if check in PEER.values():
         return bad
-    return [port for port in bad if (port == master) == ("master_port" in kind)]
+    return [port for port in bad if (port == master) == (check in MASTER_PORT.values())]
 
 
 def outcomes(link: Link) -> str:
     return ", ".join(f"{port} {outcome}" for port, outcome in link.ports.items())
 
 
-def status(kind: str, share: Share, cluster: Cluster) -> str:
+def stops_a_launch(check: Check, share: Share, cluster: Cluster) -> bool:
     """Whether a launch fails by it: between participants, and on the master port where the head node is called."""
     needed = [pair for pair in share.links if set(pair) <= set(cluster.participants)]
-    if "master_port" in kind:
+    if check in MASTER_PORT.values():
         needed = [pair for pair in needed if pair[1] == cluster.head]
-    return "fail" if needed else "warn"
+    return bool(needed)
 
 
-def fix_for(outcome: str, cluster: Cluster, link: Link) -> dict[str, str]:
-    address = cluster.node(link.target).address
+def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
+    """What to do, and the command."""
     if outcome == "unreachable":
-        return {
-            "text": f"Compare cluster_address of {link.target} with what it has, and the route, with",
-            "command": f"ansible {link.origin} -m ansible.builtin.command -a 'ip route get {address}'",
-        }
+        return (
+            f"Compare cluster_address of {link.target} with what it has, and the route, with",
+            f"ansible {link.origin} -m ansible.builtin.command -a 'ip route get {cluster.node(link.target).address}'",
+        )
     if outcome == "foreign":
-        return {
-            "text": f"See what takes connections to it on {link.target}",
-            "command": f"ansible {link.target} --become -m ansible.builtin.command -a 'ss -ltnp'",
-        }
-    return {"text": FIREWALL, "command": NETWORK}
+        return (
+            f"See what takes connections to it on {link.target}",
+            f"ansible {link.target} --become -m ansible.builtin.command -a 'ss -ltnp'",
+        )
+    return FIREWALL, NETWORK

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
-from ..verdict.finding import Finding, evidence
+from ..verdict.finding import evidence
 from .request import Request, public_version, same_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from ..verdict.finding import Finding
 
 REBUILD = "Let the role build it with pytorch_mode=manage, or put it right there yourself"
 MISFIT = "Its packages do not fit this node, or each other: see the trace among the findings"
@@ -69,7 +71,7 @@ def judge(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]
     found = [_version(node, request, look), _variant(node, request, look), *_packages(node, request, look)]
     if not look["imported"]:
         why = "nothing changed, so torch was not imported; pytorch_full_look=true does it"
-        return [*found, Finding(BACKENDS.id, "skipped", node, why)]
+        return [*found, BACKENDS.not_looked(node, why)]
     return [*found, _backends(node, request, look), *_devices(node, request, look), *_nccl(node, look)]
 
 

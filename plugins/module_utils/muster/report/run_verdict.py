@@ -9,8 +9,10 @@ from ..verdict.finding import Finding, add_up
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..verdict.finding import Verdict
 
-def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Sequence[str] = ()) -> dict[str, Any]:
+
+def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
     """The findings of both added up; where both speak of the same node and peer, the later one is right.
 
     instead_of: beginnings of ids of which nothing earlier is kept, because the later verdict speaks of all of them.
@@ -29,13 +31,14 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
     ]
     both = add_up(
         [Finding(**finding) for finding in (*kept, *later["findings"])],
-        skipped=[dict(entry) for entry in {tuple(sorted(entry.items())): entry for entry in skipped}.values()],
+        skipped=list({tuple(sorted(entry.items())): entry for entry in skipped}.values()),
         ran=[name for one in (earlier, later) for name in one.get("coverage", {}).get("ran", [])],
     )
     # What a step says of itself says more than its worst finding.
     for step in (later, earlier if kept else {}):
         if step.get("status") == both["status"] and step.get("summary"):
-            return {**both, "summary": step["summary"]}
+            both["summary"] = step["summary"]
+            break
     return both
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.finding import Finding, told
+from ..verdict.finding import Finding, as_lines, fix_with
 from ..verdict.words import plural
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Where the run stopped: the same reason on many nodes once, and nothing that was found and is told already."""
-    known = {f"{line}." for line in told([_finding(found) for found in _sorted(verdict.get("findings", []))])}
+    known = {f"{line}." for line in as_lines([_finding(found) for found in _sorted(verdict.get("findings", []))])}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for failure in run.get("failures", []):
         if known and known.issuperset(str(failure["why"]).splitlines()):
@@ -173,7 +173,7 @@ def _sorted(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _finding(found: Mapping[str, Any]) -> Finding:
     return Finding(
-        found["id"], mark(found["status"]), found["node"], found["summary"], fix=dict(found.get("fix") or {})
+        found["id"], mark(found["status"]), found["node"], found["summary"], fix=fix_with(**(found.get("fix") or {}))
     )
 
 

@@ -6,32 +6,46 @@
         fires="fail: one on the bus does not answer",
         fix="Drain the node and restart it; if it comes back, the GPU goes to its maker",
     )
-    ...
-    out.add(LOST.fail(node, f"GPU {slot} does not answer", command=f"nvidia-smi -q -i {slot}"))
+    CHECKS = (LOST,)
 
-The catalogue (docs/findings.md), its order, and what a verdict says it looked for come from these objects.
+    def lost(node: Node) -> Iterator[Said]:
+        if not node.seen["bus"]:
+            yield LOST.skip("the bus cannot be read")
+        for slot in node.silent:
+            yield LOST.fail(node.name, f"GPU {slot} does not answer", command=f"nvidia-smi -q -i {slot}")
+
+A rule yields findings and skips as it comes to them; `collect` parts them. Each module of rules names in CHECKS what it
+answers for: whatever is there is found, passed or skipped. The catalogue (docs/findings.md), and what a verdict says it
+looked for, come from these objects.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .finding import Finding, fix_with
+from .finding import Finding, Skipped, fix_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Said = Finding | Skipped
 
 
 @dataclass(frozen=True)
 class Check:
     """One kind of finding, in words for the user.
 
-    id: stable, dotted, lower-case. reads: what is looked at. fires: when it is not a `pass`, with the threshold and
-    what it is based on. fix: what fixes it; a finding says this unless it is given words of its own.
+    id: stable, dotted, lower-case, written out whole. reads: what is looked at. fires: when it is not a `pass`, with
+    the threshold and what it is based on. fix, command: what fixes it; a finding says both unless it is given a fix of
+    its own.
     """
 
     id: str
     reads: str
     fires: str
     fix: str = ""
+    command: str = ""
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
         """more: other fields of Finding (observed, expected, evidence, peer)."""
@@ -46,11 +60,43 @@ class Check:
     def passed(self, node: str, summary: str, **more: Any) -> Finding:
         return Finding(self.id, "pass", node, summary, **more)
 
-    def skip(self, why: str) -> dict[str, str]:
-        """One entry of a verdict's coverage: this was not looked for, and why."""
-        return {"id": self.id, "why": why}
+    def not_looked(self, node: str, why: str) -> Finding:
+        """A skip where only findings are handed back."""
+        return Finding(self.id, "skipped", node, why)
+
+    def skip(self, why: str, node: str = "") -> Skipped:
+        """One entry of a verdict's coverage: this was not looked for, and why. node: where several are judged."""
+        return Skipped(id=self.id, why=why, node=node) if node else Skipped(id=self.id, why=why)
 
     def _finding(
         self, status: str, node: str, summary: str, fix: str | None, command: str, more: dict[str, Any]
     ) -> Finding:
-        return Finding(self.id, status, node, summary, fix=fix_with(self.fix if fix is None else fix, command), **more)
+        if fix is None:
+            fix, command = self.fix, command or self.command
+        return Finding(self.id, status, node, summary, fix=fix_with(fix, command), **more)
+
+
+class Judged(NamedTuple):
+    """What rules have said: findings, and what was not looked for, each in its order."""
+
+    findings: list[Finding]
+    skipped: list[Skipped]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing stands against what was looked at."""
+        return all(finding.status == "pass" for finding in self.findings)
+
+
+def collect(said: Iterable[Said]) -> Judged:
+    judged = Judged([], [])
+    for one in said:
+        if isinstance(one, Finding):
+            judged.findings.append(one)
+        else:
+            judged.skipped.append(one)
+    return judged
+
+
+def skip_all(checks: Iterable[Check], why: str) -> list[Skipped]:
+    return [check.skip(why) for check in checks]

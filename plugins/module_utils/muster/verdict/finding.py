@@ -6,13 +6,71 @@ Their shapes are the contract between modules, artifacts and reports: see `Findi
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
 STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
+
+
+class Evidence(TypedDict):
+    """Where something was read, and what it said there."""
+
+    source: str
+    text: str
+
+
+class Fix(TypedDict, total=False):
+    """What fixes it, and what to type for that."""
+
+    text: str
+    command: str
+
+
+class NotLooked(TypedDict):
+    """What was not looked for, as an id or as the beginning of several, and why."""
+
+    id: str
+    why: str
+
+
+class Skipped(NotLooked, total=False):
+    """node: where one verdict is about several."""
+
+    node: str
+
+
+class Coverage(TypedDict):
+    """ran: ids of what was looked for, found or not."""
+
+    ran: list[str]
+    skipped: list[Skipped]
+
+
+class FindingShape(TypedDict, total=False):
+    """A finding outside of the code; it has a peer only where it is about a link."""
+
+    id: str
+    status: str
+    node: str
+    summary: str
+    observed: str
+    expected: str
+    evidence: list[Evidence]
+    fix: Fix
+    peer: str
+
+
+class Verdict(TypedDict):
+    """status: healthy, degraded, failed or unknown. summary: one line for people."""
+
+    schema: int
+    status: str
+    summary: str
+    findings: list[FindingShape]
+    coverage: Coverage
 
 
 @dataclass(frozen=True)
@@ -20,7 +78,7 @@ class Finding:
     """One conclusion.
 
     id: stable, dotted, lower-case. status: one of STATUSES. node: inventory name, or "controller".
-    observed/expected: short values for people. evidence: [{source, text}]. fix: {text, command?}.
+    observed/expected: short values for people. fix: without what is not known of it.
     """
 
     id: str
@@ -29,36 +87,47 @@ class Finding:
     summary: str
     observed: str = ""
     expected: str = ""
-    evidence: list[dict[str, str]] = field(default_factory=list)
-    fix: dict[str, str] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+    fix: Fix = field(default_factory=Fix)
     peer: str | None = None
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"finding {self.id}: status {self.status!r} is none of {', '.join(STATUSES)}")
 
-    def as_dict(self) -> dict[str, Any]:
-        shape = asdict(self)
-        if self.peer is None:
-            del shape["peer"]
+    def as_dict(self) -> FindingShape:
+        shape = FindingShape(
+            id=self.id,
+            status=self.status,
+            node=self.node,
+            summary=self.summary,
+            observed=self.observed,
+            expected=self.expected,
+            evidence=self.evidence,
+            fix=self.fix,
+        )
+        if self.peer is not None:
+            shape["peer"] = self.peer
         return shape
 
 
-def evidence(source: str, text: str) -> list[dict[str, str]]:
-    return [{"source": source, "text": text}]
+def evidence(source: str, text: str) -> list[Evidence]:
+    return [Evidence(source=source, text=text)]
 
 
-def fix_with(text: str = "", command: str = "") -> dict[str, str]:
+def fix_with(text: str = "", command: str = "") -> Fix:
     """A finding's fix, without what is not known of it."""
-    return {key: value for key, value in (("text", text), ("command", command)) if value}
+    fix = Fix()
+    if text:
+        fix["text"] = text
+    if command:
+        fix["command"] = command
+    return fix
 
 
 def add_up(
-    findings: list[Finding],
-    summary: str = "",
-    skipped: list[dict[str, str]] | None = None,
-    ran: Collection[str] = (),
-) -> dict[str, Any]:
+    findings: Sequence[Finding], summary: str = "", skipped: Sequence[Skipped] = (), ran: Collection[str] = ()
+) -> Verdict:
     """The verdict: failed when anything failed, else unknown, degraded or healthy; never healthy without a look.
 
     ran: ids that were looked for, where that is known, beside those that were found.
@@ -77,11 +146,11 @@ def add_up(
         "status": status,
         "summary": summary or worst_summary(findings),
         "findings": [finding.as_dict() for finding in findings],
-        "coverage": {"ran": sorted({*ran, *(finding.id for finding in findings)}), "skipped": skipped or []},
+        "coverage": {"ran": sorted({*ran, *(finding.id for finding in findings)}), "skipped": list(skipped)},
     }
 
 
-def worst_summary(findings: list[Finding]) -> str:
+def worst_summary(findings: Sequence[Finding]) -> str:
     for status in ("fail", "unknown", "warn", "pass"):
         for finding in findings:
             if finding.status == status:
@@ -89,7 +158,7 @@ def worst_summary(findings: list[Finding]) -> str:
     return "nothing was looked at"
 
 
-def told(findings: list[Finding]) -> list[str]:
+def as_lines(findings: Iterable[Finding]) -> list[str]:
     """One line for each conclusion, in order; the nodes that it holds for stand together before it."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     first: dict[tuple[str, str, str], Finding] = {}
@@ -108,3 +177,6 @@ def with_fix(finding: Finding, nodes: str = "") -> str:
     if finding.fix.get("command"):
         line += f": {finding.fix['command']}"
     return line
+
+
+told = as_lines

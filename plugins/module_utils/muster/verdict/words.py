@@ -16,3 +16,19 @@ def plural(count: int, noun: str) -> str:
 def few(names: Sequence[str], between: str = ", ") -> str:
     """Return all names of a few, and of many the first three and how many more there are."""
     return between.join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+def gigabytes(size: float) -> str:
+    """A size as people say it."""
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= least:
+            return f"{size / least:.3g} {unit}" if size < least * 1000 else f"{size / least:.0f} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def age(seconds: float) -> str:
+    """How long ago, as people say it."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return plural(round(seconds / length), unit)
+    return f"{seconds:.0f} s"

@@ -1,0 +1,1 @@
+"""Files that a node fetches from its peers."""

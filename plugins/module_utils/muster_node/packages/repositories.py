@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.packages import repositories as domain
-from ansible.module_utils.urls import open_url
 
 from ..tools import files
 from ..tools.result import RefusedError, diff
@@ -14,11 +13,12 @@ from .apt import read_lists
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Fetch = Callable[[str], bytes]
 
 APT = Path("/etc/apt")
 LISTS = Path("/var/lib/apt/lists")
-KEY_SECONDS = 30
 NOT_SIGNED = (
     "NO_PUBKEY",
     "is not signed",
@@ -55,14 +55,14 @@ def repository_of(given: Mapping[str, Any], there: list[domain.Source]) -> domai
     )
 
 
-def key_of(repository: domain.Repository, given: Mapping[str, Any]) -> bytes:
+def key_of(repository: domain.Repository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
     """Return the repository's key: as it was given, or from the first address that answers, if it is the right one."""
     if given["key"]:
         return str(given["key"]).encode()
     trouble = ["no address is known for its key"]
     for url in given["key_urls"]:
         try:
-            key: bytes = open_url(url, timeout=KEY_SECONDS).read()
+            key = fetch(url)
         except Exception as error:  # whatever a network can do
             trouble = [f"its key cannot be fetched from {url}: {error}"]
             continue
@@ -107,11 +107,11 @@ def has_lists(repository: domain.Repository) -> bool:
     return any((LISTS / name).exists() for name in repository.list_names)
 
 
-def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str]) -> None:
+def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str], fetch: Fetch) -> None:
     before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
     texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
     if repository.key_path in paths:
-        texts[repository.key_path] = key_of(repository, given)
+        texts[repository.key_path] = key_of(repository, given, fetch)
     try:
         for path in paths:
             files.replace(path, texts[path], mode=0o644, keep=True, parents=True)
@@ -126,8 +126,11 @@ def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str
         raise
 
 
-def set_up(wanted: Iterable[Mapping[str, Any]], *, check: bool) -> dict[str, Any]:
-    """Have apt know of these repositories. wanted: as library/apt_repositories.py takes them."""
+def set_up(wanted: Iterable[Mapping[str, Any]], fetch: Fetch, *, check: bool) -> dict[str, Any]:
+    """Have apt know of these repositories.
+
+    wanted: as library/apt_repositories.py takes them. fetch: gets what is at an address, or raises whatever it likes.
+    """
     there = list(entries())
     written: list[str] = []
     used: dict[str, str] = {}
@@ -141,7 +144,7 @@ def set_up(wanted: Iterable[Mapping[str, Any]], *, check: bool) -> dict[str, Any
         texts = {path: read(path) for path in (*repository.texts, repository.key_path)}
         paths = repository.lacks(texts)
         if not check and (paths or not has_lists(repository)):
-            add(repository, given, paths)
+            add(repository, given, paths, fetch)
         written += paths
         after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
         shown += [

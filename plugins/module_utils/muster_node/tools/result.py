@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ansible.module_utils.basic import AnsibleModule
-
 
 class RefusedError(Exception):
     """What stands in the way and what to do about it, as one sentence without its full stop.
@@ -42,7 +40,7 @@ def lines(texts: Iterable[str]) -> str:
     return "".join(f"{text}\n" for text in texts)
 
 
-def warn(module: AnsibleModule, sentences: Iterable[str]) -> None:
+def warn(module: Any, sentences: Iterable[str]) -> None:
     """sentences: without the node's name and the full stop."""
     for sentence in sentences:
         module.warn(f"{module.params['node']}: {sentence}.")
@@ -50,7 +48,7 @@ def warn(module: AnsibleModule, sentences: Iterable[str]) -> None:
 
 @contextmanager
 def one_sentence(
-    module: AnsibleModule, path: str = "", refusals: tuple[type[Exception], ...] = (), node: str = "node"
+    module: Any, path: str = "", refusals: tuple[type[Exception], ...] = (), node: str = "node"
 ) -> Iterator[None]:
     """End the module with the sentence of what is raised within.
 

@@ -11,9 +11,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from muster.health.kernel_log import LINK_LOST, LOADED, NFS, SIGNS, SXID, XID
+from cases import load_cases
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS, SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
@@ -21,21 +20,19 @@ from muster_node.programs import inside as look_inside
 if TYPE_CHECKING:
     import pytest
 
-CASES = sorted((Path(__file__).parents[2] / "health/cases/judge").glob("*.yml"))
+CASES = load_cases(Path(__file__).parents[2] / "health/cases/judge")
 KERNEL_LINES = [
-    line["text"]
-    for path in CASES
-    for line in yaml.safe_load(path.read_text()).get("looks", {}).get("kernel_log", {}).get("lines", [])
+    line["text"] for case in CASES.values() for line in case.get("looks", {}).get("kernel_log", {}).get("lines", [])
 ]
 
 
 def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
-    patterns = [sign.pattern for sign in SIGNS] + [XID, SXID, LOADED, LINK_LOST, NFS]
+    patterns = [sign.pattern for sign in SIGNS] + [XID_LINE, SXID_LINE, LOADED, LINK_LOST, NFS_LINE]
     meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
     assert len(meant) > 30
     assert [text for text in meant if not kernel_log.WORTH.search(text)] == []
     # And every sign is in some case.
-    assert [sign.id for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
+    assert [sign.summary for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
 
 
 def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:

@@ -1,4 +1,4 @@
-"""The ground as a whole, seen from outside: the nodes know, trust and reach each other, and nobody else reaches them.
+"""The network step, seen from outside: the nodes know, trust and reach each other, and nobody else reaches them.
 
 With --nodes=node1,node2 the nodes are taken as they are: molecule looks through this file at what it has converged.
 """
@@ -31,14 +31,14 @@ USER = "muster"
 
 
 @pytest.fixture(scope="module")
-def outsider(ground: list[Machine]) -> Machine:
+def outsider(networked: list[Machine]) -> Machine:
     return find_machine("outsider")
 
 
 @pytest.fixture(scope="module")
-def listening(ground: list[Machine]) -> Iterator[list[Machine]]:
+def listening(networked: list[Machine]) -> Iterator[list[Machine]]:
     """The nodes, with something behind the ports of a training and behind others."""
-    first, second, *_ = ground
+    first, second, *_ = networked
     with listeners(first, TRAINING + OTHERS), listeners(second, TRAINING + OTHERS):
         yield [first, second]
 
@@ -48,8 +48,8 @@ def as_user(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
     return machine.ssh(f"sudo -Hu {USER} sh -c {json.dumps(f'cd; {command}')}", check=False)
 
 
-def test_every_name_leads_to_its_address_on_every_node(ground: list[Machine]) -> None:
-    for machine, named in product(ground, repeat=2):
+def test_every_name_leads_to_its_address_on_every_node(networked: list[Machine]) -> None:
+    for machine, named in product(networked, repeat=2):
         found = machine.ssh(f"getent ahosts {named.name} | cut -d' ' -f1", check=False).stdout.split()
         assert set(found) == {named.address}, f"{named.name} on {machine.name}"
 
@@ -70,40 +70,40 @@ def test_only_ssh_answers_the_outsider_by_ipv6(listening: list[Machine], outside
         assert scan(outsider, address, SSH, *TRAINING, *OTHERS).open in ([], [SSH]), machine.name
 
 
-def test_peers_reach_the_ports_of_a_training(listening: list[Machine], ground: list[Machine]) -> None:
+def test_peers_reach_the_ports_of_a_training(listening: list[Machine], networked: list[Machine]) -> None:
     for machine in listening:
-        for peer in ground:
+        for peer in networked:
             if peer is not machine:
                 assert scan(peer, machine.address, *TRAINING).open == TRAINING, f"{peer.name} -> {machine.name}"
 
 
-def test_the_training_user_goes_from_every_node_to_every_other(ground: list[Machine]) -> None:
-    for machine, peer in permutations(ground, 2):
+def test_the_training_user_goes_from_every_node_to_every_other(networked: list[Machine]) -> None:
+    for machine, peer in permutations(networked, 2):
         done = as_user(machine, f"ssh -oBatchMode=yes -oConnectTimeout=5 {peer.name} hostname")
         assert done.stdout.strip() == peer.name, f"{machine.name} -> {peer.name}: {done.stderr}"
 
 
-def test_the_clock_follows_a_time_source_after_every_boot(ground: list[Machine]) -> None:
-    for machine in ground:
+def test_the_clock_follows_a_time_source_after_every_boot(networked: list[Machine]) -> None:
+    for machine in networked:
         units = "chrony.service ntpsec.service systemd-timesyncd.service"
         assert "enabled" in machine.ssh(f"systemctl is-enabled {units}", check=False).stdout.split(), machine.name
 
 
-def test_nothing_of_a_training_is_removed_when_its_user_logs_out(ground: list[Machine]) -> None:
-    for machine in ground:
+def test_nothing_of_a_training_is_removed_when_its_user_logs_out(networked: list[Machine]) -> None:
+    for machine in networked:
         login = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
         assert machine.ssh(f"busctl get-property {login}").stdout.strip() == "b false", machine.name
 
 
-def test_the_limits_of_units_and_sockets_are_in_force(ground: list[Machine]) -> None:
-    for machine in ground:
+def test_the_limits_of_units_and_sockets_are_in_force(networked: list[Machine]) -> None:
+    for machine in networked:
         assert machine.ssh("systemctl show --value --property=DefaultLimitNOFILE").stdout == "1048576\n", machine.name
         # What NCCL asks for when it listens; the kernel cuts it down to this.
         assert int(machine.ssh("/usr/sbin/sysctl -n net.core.somaxconn").stdout) >= 16384, machine.name
 
 
-def test_ssh_audit_finds_no_failure(ground: list[Machine]) -> None:
-    for machine in ground:
+def test_ssh_audit_finds_no_failure(networked: list[Machine]) -> None:
+    for machine in networked:
         argv = [str(BIN / "ssh-audit"), "--level=fail", machine.address]
         done = subprocess.run(argv, check=False, capture_output=True, text=True)
         # 0 is all well and 2 says that there are warnings; 3 says that there are failures, and 1 that nobody answered.

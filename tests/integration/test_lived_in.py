@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import GROUND
-from drill import until
+from conftest import UP_TO_NETWORK
+from drill import PATIENCE, until
 from machines import find_machine, make_bare
 from outside import PAYLOADS, listeners, scan
 from snapshot import differences, lost, take
 
 if TYPE_CHECKING:
     from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
 
 NAME = "node3"
 PORTAL = 8443  # open to everybody by the site's own rule
@@ -24,6 +26,8 @@ FORBIDDEN = 5555  # by the site's own nft rule
 # What may go: the line that leads the node's name to loopback, and what packages rewrite for themselves.
 MAY_GO = re.compile(r"/etc/hosts: 127\.0\.1\.1|/etc/ld\.so\.cache|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-:")
 UPGRADE = "site-upgrade"
+BUSY_APT = "/run/muster-test-busy-apt.py"
+AT_WORK = "/run/muster-test-apt-is-at-work"
 # New keys are not known before they are made.
 BY_CHANCE = ("Look at the user, its key and the host keys", "Know the peers, and let them in")
 
@@ -35,22 +39,22 @@ class Story:
         self.machine = machine
         self.before = take(machine)
         self.collision = play("site.yml", tags="baseline", limit=NAME, extravars=COLLISION)
-        self.check = play("site.yml", tags=GROUND, check=True)
+        self.check = play("site.yml", tags=UP_TO_NETWORK, check=True)
         self.checked = take(machine)
         self.upgrade()
-        self.converge = play("site.yml", tags=GROUND)
+        self.converge = play("site.yml", tags=UP_TO_NETWORK)
         self.after = take(machine)
-        self.again = play("site.yml", tags=GROUND)
+        self.again = play("site.yml", tags=UP_TO_NETWORK)
 
     def upgrade(self) -> None:
-        """Let the machine install something of its own for a while: apt is busy when the ground comes."""
-        options = ["--quiet", "--yes", "--no-install-recommends", "--option=DPkg::Pre-Invoke::=sleep 10"]
+        """Let the machine install something of its own: apt is busy until the baseline has met it."""
+        program = (PAYLOADS / "busy_apt.py").read_text()
+        keep = ["podman", "exec", "--interactive", self.machine.container, "sh", "-c", f"cat >{BUSY_APT}"]
+        subprocess.run(keep, input=program, check=True, capture_output=True, text=True)
+        hook = f"--option=DPkg::Pre-Invoke::=python3 {BUSY_APT} {AT_WORK}"
+        options = ["--quiet", "--yes", "--no-install-recommends", hook]
         self.machine.inside("systemd-run", "--quiet", f"--unit={UPGRADE}", "apt-get", *options, "install", "bc")
-        until(
-            lambda: "Could not get lock" in self.machine.inside("apt-get", "clean", check=False).stderr,
-            10,
-            "apt is busy",
-        )
+        until(lambda: not self.machine.inside("test", "-e", AT_WORK, check=False).returncode, PATIENCE, "apt is busy")
 
 
 # The user that would get alice's uid.
@@ -58,7 +62,7 @@ COLLISION = {"cluster_user": "trainer", "node_baseline_user_uid": "1001"}
 
 
 @pytest.fixture(scope="module")
-def story(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(play: Play, turn: int, tmp_path_factory: pytest.TempPathFactory) -> Story:
     machine = make_bare(tmp_path_factory.mktemp("bare"), NAME)
     dress = ["podman", "exec", "--interactive", machine.container, "sh", "-s"]
     program = (PAYLOADS / "lived_in.sh").read_text()
@@ -84,14 +88,14 @@ def test_it_becomes_a_node_although_apt_is_busy(story: Story) -> None:
     assert story.machine.inside("dpkg-query", "-W", "bc").returncode == 0
 
 
-def test_check_mode_had_told_what_would_change(story: Story) -> None:
+def test_check_mode_had_shown_what_would_change(story: Story) -> None:
     assert story.check.changing_roles(NAME) == story.converge.changing_roles(NAME)
     for shown in story.check.events:
         task = shown.get("event_data", {}).get("task", "")
         if shown["event"] == "runner_on_ok" and shown["event_data"]["host"] == NAME and task not in BY_CHANCE:
-            told = shown["event_data"]["res"].get("diff")
+            would = shown["event_data"]["res"].get("diff")
             done = story.converge.results(task).get(NAME, {}).get("diff")
-            assert not told or not done or told == done, task
+            assert not would or not done or would == done, task
 
 
 def test_going_again_changes_nothing(story: Story) -> None:

@@ -1,0 +1,34 @@
+"""Case files: every YAML file under cases/<folder>/ beside a test file is one case of one test.
+
+    @cases(__file__, "preflight")
+    def test_preflight(case: dict[str, Any]) -> None: ...
+
+A case is called after its file; the documents of a file that holds several are numbered.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+def cases(test_file: str, folder: str) -> pytest.MarkDecorator:
+    """Run a test for each case of a folder, which it takes as `case`."""
+    found = load_cases(Path(test_file).parent / "cases" / folder)
+    return pytest.mark.parametrize("case", found.values(), ids=found)
+
+
+def load_cases(folder: Path) -> dict[str, Any]:
+    """Return each case by its name. Raises ValueError where there is none: a test without cases proves nothing."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        numbers = range(1, len(documents) + 1)
+        names = [f"{path.stem}-{number}" for number in numbers] if len(documents) > 1 else [path.stem]
+        found.update(zip(names, documents, strict=True))
+    if not found:
+        raise ValueError(f"there is no case in {folder}")
+    return found

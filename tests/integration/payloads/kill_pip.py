@@ -1,0 +1,44 @@
+"""Kills the pip that installs into an environment, and who waits for it: kill_pip.py PIPE FOLDER
+
+PIPE is a named pipe where pip has its settings: every pip waits there until somebody opens it for writing, and reads
+until that is closed. The one of an environment in FOLDER is killed meanwhile, all others are let go. Runs on machines
+of the sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def reader(pipe: str) -> int:
+    """Return the other process that has the pipe open; 0 for none."""
+    there = Path(pipe).stat()
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.path.samestat(entry.stat(), there) and int(entry.parts[2]) != os.getpid():
+                return int(entry.parts[2])
+        except OSError:
+            continue  # another process has ended
+    return 0
+
+
+def main(pipe: str, folder: str) -> None:
+    while True:
+        with Path(pipe).open("w"):
+            pid = reader(pipe)
+            command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if command[0].startswith(f"{folder}/") and "install" in command:
+                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                for each in (parent, pid):
+                    os.kill(each, signal.SIGKILL)
+                return
+        while reader(pipe) == pid:
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

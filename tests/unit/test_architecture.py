@@ -1,0 +1,60 @@
+"""The rooms of the code: what they may import, and the picture of them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "script/architecture.py"
+UTILS = ROOT / "plugins/module_utils"
+# What decides is given all that it needs: of the standard library it takes what reads and writes no file, starts no
+# process, opens no connection and looks at no clock.
+PURE = {
+    *("__future__", "ast", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "enum"),
+    *("fnmatch", "functools", "hashlib", "hmac", "html", "ipaddress", "itertools", "json", "math", "re", "shlex"),
+    *("signal", "ssl", "statistics", "struct", "typing", "urllib"),
+}
+
+
+def python_files(folder: str) -> list[Path]:
+    return sorted((UTILS / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return the first part of the name of every module that the file imports by its whole name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").removeprefix("ansible.module_utils.").partition(".")[0])
+    return found
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    done = subprocess.run([sys.executable, SCRIPT, "--show"], check=True, capture_output=True, text=True)
+    assert done.stdout == (ROOT / "docs/architecture.svg").read_text(), "run .venv/bin/python script/architecture.py"
+
+
+@pytest.mark.parametrize("path", python_files("muster"), ids=lambda path: str(path.relative_to(UTILS)))
+def test_what_decides_has_no_input_or_output(path: Path) -> None:
+    assert imported(path) <= PURE | {"muster"}
+
+
+@pytest.mark.parametrize("path", python_files("muster_node"), ids=lambda path: str(path.relative_to(UTILS)))
+def test_what_runs_on_nodes_needs_the_standard_library_alone(path: Path) -> None:
+    assert imported(path) <= sys.stdlib_module_names | {"muster", "muster_node"}
+
+
+def test_every_room_is_a_folder_that_says_what_it_is_for() -> None:
+    for package in ("muster", "muster_node"):
+        assert [path.name for path in (UTILS / package).glob("*.py")] == ["__init__.py"]
+        for room in sorted(
+            path for path in (UTILS / package).iterdir() if path.is_dir() and path.name != "__pycache__"
+        ):
+            assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} says nothing"

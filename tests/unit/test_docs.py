@@ -1,0 +1,43 @@
+"""Every link of the documents leads somewhere, and every document can be found from the index."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INDEX = ROOT / "docs/README.md"
+LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True)
+PAGES = sorted(ROOT / name for name in LISTED.stdout.splitlines())
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    return [link for link in LINK.findall(CODE.sub("", page.read_text())) if "://" not in link]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that a forge gives to a page's headings."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), f"{page.name}: {link} is not there"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link} names no heading"
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert pages - linked - {INDEX} == set()
