@@ -20,6 +20,7 @@ from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.program import Program
 from muster_controller.variables import node_variables, value_of_nodes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from muster.firewall.plan import Plan
     from muster.verdict.finding import FindingShape
 
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
+PROGRAM = Program("firewall")
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
 BLOCKING = ("firewall.launch.blocked", "firewall.ssh.blocked")
@@ -90,7 +91,7 @@ class ActionModule(ActionBase):
         }
 
     def manage(self, request: Request, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        node = connect(self, request.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
+        node = connect(self, request.node, task_vars)
         look = look_at(node)
         if options["mode"] == "verify":
             return self.verify(request, look)
@@ -138,7 +139,7 @@ class ActionModule(ActionBase):
         self, plan: Plan, request: Request, node: NodeConnection, seconds: int, task_vars: Mapping[str, Any]
     ) -> None:
         def apply() -> None:
-            failed = node.call("apply", {"steps": plan.steps}, privileged=True)["failed"]
+            failed = PROGRAM.call(node, "apply", {"steps": plan.steps}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
@@ -168,4 +169,4 @@ def look_at(node: NodeConnection) -> Look:
         "unit": table.UNIT,
         "sysctl": firewall_plan.SYSCTL_FILE,
     }
-    return firewall_look.read_look(node.call("look", places, privileged=True))
+    return firewall_look.read_look(PROGRAM.call(node, "look", places, privileged=True))

@@ -95,7 +95,7 @@ class ActionModule(ActionBase):
     def _road(self, task_vars: Mapping[str, Any], name: str) -> Road:
         """The way to the node, as Ansible would take it."""
         wanted = node_variables(task_vars, self._templar, self._loader, name)["cluster_host_key"]
-        connection = connect(self, name, task_vars, "").connection
+        connection = connect(self, name, task_vars).connection
         if connection._load_name != "ssh":
             return Road(node=name, wanted=wanted, host=connection._load_name, arguments=None)
         arguments: list[str] = []

@@ -12,7 +12,6 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.launch import outcome as judging
@@ -28,8 +27,6 @@ from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/launch.py"
 
 
 class ActionModule(ActionBase):
@@ -120,9 +117,7 @@ class ActionModule(ActionBase):
         logs.keep_plan(plan)
         point_latest(folder)
         source = Path(options["script_src"]) if options["script_src"] else None
-        program = PROGRAM.read_text(encoding="utf-8")
         settings = Settings(
-            program=program,
             user=cluster["cluster_user"],
             stop_timeout=options["stop_timeout"],
             stall_timeout=options["stall_timeout"],
@@ -136,7 +131,7 @@ class ActionModule(ActionBase):
             script_body=source.read_bytes() if source else b"",
         )
         progress.say(headline(plan))
-        connections = {entry["node"]: connect(self, entry["node"], task_vars, program) for entry in plan["nodes"]}
+        connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
         supervisor = Supervisor(plan, connections, settings, logs, progress.say)
         if options["stop"]:
             ended = supervisor.end()

@@ -21,6 +21,7 @@ from muster.launch.watch import Decision, Limits, Watch, standing_still
 from muster.verdict.finding import Finding
 
 from .messages import Answer, Messages
+from .program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .connection import NodeConnection
     from .logs import LogBook
 
+PROGRAM = Program("launch")
 FOREVER = float("inf")
 LEASE = 10.0  # seconds that a node goes on without having been looked at
 LOOK_WAIT = 0.8  # a look returns at once when there is news, else after this long
@@ -45,7 +47,6 @@ GRACE = 1.5  # after the first failure, for the other ranks to write their last 
 class Settings:
     """What a start needs beside the plan; times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
 
-    program: str
     user: str
     stop_timeout: int
     stall_timeout: float
@@ -96,7 +97,7 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.messages = Messages(connections)
+        self.messages = Messages(connections, PROGRAM)
         self.findings: list[Finding] = []
         self.readers: dict[str, dict[str, Any]] = {}  # who looks on each node
         self.reports = {
@@ -243,7 +244,6 @@ class Supervisor:
                 "keep": self.settings.keep,
                 "script_name": self.settings.script_name,
                 "script_body": base64.b64encode(self.settings.script_body).decode(),
-                "program": self.settings.program,
             }
             self.messages.ask(name, "start", spec, privileged=True)
         answers = self.messages.gather("start", self.entries, START_TIMEOUT, self.late)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..tools.run import read, run
+from .holders import known
 from .holders import look as look_at_holders
-from .holders import process
 from .pci import BUS
 from .pci import look as look_at_bus
 
@@ -60,7 +60,7 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
         "on_disk": on_disk.result().text.strip(),
         "fabric_manager": fabric_manager.result(),
         **holders,
-        "processes": {str(pid): process(pid) for pid in sorted(pids)},
+        "processes": {str(pid): known(pid) for pid in sorted(pids)},
         "uptime": read("/proc/uptime").text,
     }
 

@@ -117,6 +117,13 @@ def names(path: str, *, within: int | None = None, links: bool = False, most: in
     return sorted(found)
 
 
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 # ---------------------------------------------------------------- writing
 
 
@@ -158,8 +165,7 @@ def replacing(
     if parents and within is None:
         os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
     with _parent(path, within, held=True) as (parent, name):
-        # Hidden, and with an ending that neither apt, systemd nor sshd would read.
-        fresh = f".{name[:50]}.{os.urandom(6).hex()}.new"
+        fresh = _fresh_name(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         there = _regular(name, parent) if keep else None
         if there:
@@ -171,6 +177,20 @@ def replacing(
                 stream.flush()
                 _give(handle, mode, owner)
                 os.fsync(handle)
+            os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=parent)
+            raise
+        _sync(parent)
+
+
+def link(path: str, target: str) -> None:
+    """Put a link in its place at once, whatever was there; what it leads to is not looked at."""
+    with _parent(path, None, held=True) as (parent, name):
+        fresh = _fresh_name(name)
+        os.symlink(target, fresh, dir_fd=parent)
+        try:
             os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(OSError):
@@ -270,14 +290,13 @@ def _judge(handle: int, path: str, owner: int | None, is_kind: Callable[[int], b
     if not is_kind(seen.st_mode):
         raise RefusedError(errno.EINVAL, NOT_REGULAR, path)
     if owner is not None and seen.st_uid != owner:
-        raise ForeignError(errno.EPERM, f"belongs to {_user(seen.st_uid)}", path)
+        name = user_name(seen.st_uid)
+        raise ForeignError(errno.EPERM, f"belongs to {'uid ' if name.isdigit() else ''}{name}", path)
 
 
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
+def _fresh_name(name: str) -> str:
+    # Hidden, and with an ending that neither apt, systemd nor sshd would read.
+    return f".{name[:50]}.{os.urandom(6).hex()}.new"
 
 
 def _regular(name: str, parent: int | None) -> os.stat_result | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import pwd
@@ -17,23 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_node.programs import launch as node
+from muster_node.tools.pack import pack, sent
+from muster_node.tools.program import BOOTSTRAP
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PROGRAM = Path(__file__).parents[4] / "plugins/module_utils/muster_node/programs/launch.py"
 LAUNCH_ID = "20260101-120000-abcd"
-
-
-def program() -> Any:
-    spec = importlib.util.spec_from_file_location("launch_node", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-node = program()
 
 
 @contextlib.contextmanager
@@ -161,24 +151,6 @@ def test_users() -> None:
 # ---------------------------------------------------------------- processes
 
 
-def test_states_of_a_process() -> None:
-    with process("sleep", "60") as child:
-        until(lambda: node.process_state(child.pid)[0] == "S")
-        os.kill(child.pid, signal.SIGSTOP)
-        until(lambda: node.process_state(child.pid)[0] == "T")
-        os.kill(child.pid, signal.SIGKILL)
-        until(lambda: node.process_state(child.pid)[0] == "Z")
-    assert node.process_state(child.pid) == ("", 0.0)
-
-
-def test_a_name_with_brackets_and_spaces(tmp_path: Path) -> None:
-    odd = tmp_path / "a) R 1 (b"
-    odd.symlink_to("/bin/sleep")
-    with process(str(odd), "60") as child:
-        until(lambda: node.process_state(child.pid)[0] == "S")
-        assert node.parent_of(child.pid) == os.getpid()
-
-
 def test_ranks_are_the_children_that_say_so() -> None:
     ranks: dict[int, Any] = {}
     with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
@@ -197,13 +169,6 @@ def test_children_of_a_process_that_is_gone() -> None:
     with process("true") as child:
         child.wait()
     assert node.children_of(child.pid) == []
-
-
-def test_processes_of_a_launch_carry_its_mark() -> None:
-    one = process("sleep", "60", MUSTER_LAUNCH_ID=LAUNCH_ID)
-    other = process("sleep", "60", MUSTER_LAUNCH_ID=f"{LAUNCH_ID}0")
-    with one as ours, other:
-        until(lambda: node.launch_processes(LAUNCH_ID) == [ours.pid])
 
 
 # ---------------------------------------------------------------- logs
@@ -323,7 +288,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
         (tmp_path / "lease").write_text(node.LEASE_FORMAT.format(time.monotonic() + lease))
-        command = [sys.executable, "-I", "-S", str(PROGRAM), "run", str(tmp_path)]
+        (tmp_path / "node.py").write_text(pack(node.__name__))
+        command = [sys.executable, "-I", "-S", str(tmp_path / "node.py"), "run", str(tmp_path)]
         child = subprocess.Popen(command, start_new_session=True)
         started.append(child)
         return child
@@ -430,8 +396,8 @@ def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
 def test_prepare_and_look_speak_json(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     request = {"user": me, "executable": sys.executable, "run_root": str(tmp_path), "address": "127.0.0.1", "port": 0}
-    command = [sys.executable, "-I", "-S", str(PROGRAM), "prepare"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True)
+    command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "prepare"]
+    done = subprocess.run(command, input=sent(node.__name__, request), capture_output=True, check=True)
     facts = json.loads(done.stdout)
     assert facts["executable"]["usable"] is True
     assert (facts["interface_of_address"], facts["port"], facts["script"]) == ("lo", None, None)
