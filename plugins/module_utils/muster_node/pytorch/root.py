@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import inspect
-import json
 import os
 import pwd
 import shutil
@@ -21,6 +19,8 @@ from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
+from ..tools.pack import pack
+from ..tools.program import answer_in
 from ..tools.result import RefusedError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class PytorchRoot:
         try:
             done = subprocess.run(
                 [str(environment / "bin" / "python"), "-I", "-", depth],
-                input=inspect.getsource(torch_facts),
+                input=pack(torch_facts.__name__),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -85,7 +85,6 @@ class PytorchRoot:
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
                 **self.look_as.ids,
             )
-            answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
         except OSError as problem:
             error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
             fix = (
@@ -94,7 +93,8 @@ class PytorchRoot:
             return {"error": error, "fix": fix}
         except subprocess.TimeoutExpired:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
-        except ValueError:
+        answer = answer_in(done.stdout)
+        if answer is None:
             said = f"exit status {done.returncode}: {last_line(done.stderr)}"
             return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
         return answer
