@@ -31,29 +31,39 @@ options:
   table:
     description: The mirrors, as in C(roles/package_sources/files/mirrors.yml). Filled in by the action plugin.
     type: dict
+    default: {}
   mirror:
-    description: Name of the mirror. As all that follow, by default what the inventory requests.
+    description:
+      - Name of the mirror. Where a task does not give it, the action plugin fills in what the inventory requests, here
+        and in all that follow.
     type: str
+    default: upstream
   mirror_urls:
     description: Addresses of the mirror V(custom).
     type: dict
+    default: {}
   http_proxy:
     description: Proxy for http.
     type: str
+    default: ""
   https_proxy:
     description: Proxy for https.
     type: str
+    default: ""
   no_proxy:
     description: Hosts that are reached without it. The nodes' own addresses are added.
     type: list
     elements: str
+    default: []
   certificates:
     description: Certificates in PEM to be trusted besides the system's.
     type: list
     elements: str
+    default: []
   offline_dir:
     description: Folder on the node with C(debs/). Without any, apt asks its sources.
     type: str
+    default: ""
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -95,7 +105,7 @@ SEVERAL = {"type": "list", "elements": "str", "default": []}
 SPEC = {
     "node": {"type": "str", "required": True},
     "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-    "table": {"type": "dict", "required": True},
+    "table": {"type": "dict", "default": {}},
     "mirror": {"type": "str", "default": mirrors.UPSTREAM},
     "mirror_urls": {"type": "dict", "default": {}},
     "http_proxy": {"type": "str", "default": ""},

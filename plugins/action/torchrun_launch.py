@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
@@ -18,6 +17,7 @@ from muster.launch import outcome as judging
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.verdict.finding import Finding, as_lines
 from muster.verdict.words import plural
+from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.logs import LogBook, point_latest
 from muster_controller.progress import Progress
@@ -29,40 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            argument_spec={
-                "script": {"type": "str", "default": ""},
-                "script_src": {"type": "path", "default": ""},
-                "script_args": {"type": "list", "elements": "str", "default": []},
-                "env": {"type": "dict", "default": {}},
-                "chdir": {"type": "path", "default": ""},
-                "stall_timeout": {"type": "float", "default": 0.0},
-                "rendezvous_timeout": {"type": "int", "default": 120},
-                "stop_timeout": {"type": "int", "default": 5},
-                "min_free_mb": {"type": "int", "default": 64},
-                "show_rank": {"type": "int", "default": -1},
-                "detached": {"type": "bool", "default": False},
-                "time_limit": {"type": "int", "default": 0},
-                "attach": {"type": "str", "default": ""},
-                "stop": {"type": "str", "default": ""},
-            }
-        )
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
         try:
-            plan, cluster = self.plan(options, task_vars)
+            plan, cluster = self.plan(self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
         if self._task.check_mode:
             Display().display(describe(masked(plan)))
-            return {**result, "changed": False, "plan": masked(plan)}
-        result.update(self.launch(plan, cluster, options, task_vars))
-        return result
+            return {"plan": masked(plan)}
+        return self.launch(plan, cluster, self.options, self.task_vars)
 
     def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The plan, and the head node's reading of the whole cluster's variables."""
