@@ -72,14 +72,14 @@ changed: {description: Whether a file was written., returned: success, type: boo
 """
 
 import os
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import repositories as domain
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import run as command
 from ansible.module_utils.urls import open_url
 
 if TYPE_CHECKING:
@@ -107,10 +107,7 @@ class RefusedError(Exception):
 
 
 def read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
+    return files.text(path, links=True) or ""
 
 
 def entries() -> Iterator[domain.Source]:
@@ -164,9 +161,9 @@ def have_lists_read(repository: domain.Repository) -> None:
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     wrong: list[str] = []
     for attempt in range(ATTEMPTS):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
-        said = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
-        wrong = [line[3:].strip() for line in said if done.returncode or any(sign in line for sign in NOT_SIGNED)]
+        done = command(*argv, seconds=None, env=environment)
+        said = [line for line in done.aside.splitlines() if line.startswith(("E:", "W:"))]
+        wrong = [line[3:].strip() for line in said if done.code or any(sign in line for sign in NOT_SIGNED)]
         if not wrong:
             return
         if not any(sign in line for line in wrong for sign in OUT_OF_STEP):
@@ -188,21 +185,21 @@ def has_lists(repository: domain.Repository) -> bool:
 
 
 def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str]) -> None:
-    before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
+    before = {path: files.read(path, links=True) if Path(path).exists() else None for path in paths}
     texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
     if repository.key_path in paths:
         texts[repository.key_path] = key_of(repository, given)
     try:
         for path in paths:
-            write_whole(path, texts[path])
+            files.replace(path, texts[path], mode=0o644, keep=True, parents=True)
         have_lists_read(repository)
     except BaseException:
         # Left there, it would stand in the way of everything else that apt is asked on this node.
         for path, content in before.items():
             if content is None:
-                Path(path).unlink(missing_ok=True)
+                files.remove(path)
             else:
-                write_whole(path, content)
+                files.replace(path, content, mode=0o644, keep=True, parents=True)
         raise
 
 
@@ -214,14 +211,14 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         repository = repository_of(given, there)
         if domain.foreign(repository, there):
             continue  # an entry of others, which is used instead
-        files = {path: read(path) for path in (*repository.texts, repository.key_path)}
+        held = {path: read(path) for path in (*repository.texts, repository.key_path)}
         paths = repository.lacks(files)
         if not module.check_mode and (paths or not has_lists(repository)):
             add(repository, given, paths)
         changed = changed or bool(paths)
         after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
         diff += [
-            {"before_header": path, "after_header": path, "before": files.get(path, ""), "after": after[path]}
+            {"before_header": path, "after_header": path, "before": held.get(path, ""), "after": after[path]}
             for path in paths
             if path != repository.key_path or module.check_mode
         ]

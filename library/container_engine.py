@@ -63,6 +63,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import process
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
@@ -130,11 +131,11 @@ def look_at_containerd(files: list[str]) -> dict[str, Any]:
     micros = int(state.get("ExecMainStartTimestampMonotonic") or 0)
     started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + micros / 1e6
     shims = []
-    for process in Path("/proc").glob("[0-9]*"):
-        # A process may end at any moment.
-        with contextlib.suppress(OSError, ValueError):
-            if (process / "comm").read_text().startswith("containerd-shim"):
-                argv = (process / "cmdline").read_text().split("\0")
+    for pid in process.ids():
+        if process.read(pid, "comm").startswith("containerd-shim"):
+            argv = process.words(pid)
+            # A process may end at any moment.
+            with contextlib.suppress(ValueError, IndexError):
                 shims.append(argv[argv.index("-id") + 1][:12])
     return {
         "answers": state.get("ActiveState") == "active",

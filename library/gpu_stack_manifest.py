@@ -41,8 +41,6 @@ changed: {description: Whether the file was written., returned: success, type: b
 """
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +48,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import manifest as domain
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster_node.looks import bus, stack, system
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 def read(path: Path) -> dict[str, Any]:
     """Return what the file holds; nothing where it is missing or damaged, since it is made anew from the node."""
     try:
-        there = json.loads(path.read_text())
+        there = json.loads(files.read(str(path)))
     except (OSError, ValueError):
         return {}
     return there if isinstance(there, dict) else {}
@@ -68,13 +67,7 @@ def read(path: Path) -> dict[str, Any]:
 def ask_for_origins(packages: Collection[str]) -> dict[str, str]:
     if not packages:
         return {}
-    argv = ["apt-cache", "policy", *packages]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    found: dict[str, str] = domain.origins(done.stdout)
+    found: dict[str, str] = domain.origins(run("apt-cache", "policy", *packages, seconds=60).text)
     return found
 
 
@@ -92,7 +85,7 @@ def main() -> None:
     now = domain.manifest(module.params["node"], seen, ask_for_origins(now["packages"]))
     text = json.dumps(now, indent=2) + "\n"
     if not module.check_mode:
-        write_whole(str(path), text.encode())
+        files.replace(str(path), text.encode(), mode=0o644, keep=True, parents=True)
     before = json.dumps(there, indent=2) + "\n" if there else ""
     diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": text}
     module.exit_json(changed=True, diff=diff)

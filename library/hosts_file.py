@@ -62,15 +62,14 @@ reasons:
 """
 
 import contextlib
-import os
 import socket
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import hosts_file as domain
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,37 +98,24 @@ def read(path: Path) -> str:
             "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
         )
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        content: bytes = files.read(str(path))
     except FileNotFoundError:
         return ""
     except OSError as problem:
         raise HostsError(f"{path} cannot be read: {problem.strerror}") from problem
+    return content.decode("utf-8", "surrogateescape")
 
 
 def text_of(path: Path) -> str:
     """Return what is only read to decide; empty when it cannot be."""
-    with contextlib.suppress(OSError):
-        return path.read_text(errors="replace")
-    return ""
+    return files.text(str(path), links=True) or ""
 
 
 def write(path: Path, text: str) -> None:
     """Replace the file in one step, so that nobody ever reads half of it. Mode and owner stay."""
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode("utf-8", "surrogateescape"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            there = path.stat()
-            os.chown(temporary, there.st_uid, there.st_gid)
-        Path(temporary).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        Path(temporary).replace(path)
+        files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True)
     except OSError as problem:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
         raise HostsError(
             f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
             f"or protected (lsattr {path})"

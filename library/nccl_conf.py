@@ -66,14 +66,13 @@ differences:
 
 import ipaddress
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import files
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
 DEVICES = "/sys/class/infiniband"
@@ -139,9 +138,10 @@ def read_conf() -> str | None:
     """Return the file with every byte of it, and None where there is none."""
     path = Path(domain.PATH)
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        content: bytes = files.read(str(path), links=True)
     except FileNotFoundError:
         return None
+    return content.decode("utf-8", "surrogateescape")
 
 
 def write_conf(text: str) -> None:
@@ -152,14 +152,9 @@ def write_conf(text: str) -> None:
             'that tool write the lines and set nccl_conf to "off"'
         )
     if not text:
-        path.unlink()
+        files.remove(str(path))
         return
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
-    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".nccl.conf.", delete=False) as stream:
-        stream.write(text.encode("utf-8", "surrogateescape"))
-        os.fchmod(stream.fileno(), mode)
-        os.fsync(stream.fileno())
-    Path(stream.name).replace(path)
+    files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True)
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -99,8 +99,10 @@ from typing import IO, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import files
 
 LINES_SHOWN = 8
+MOST_SHOWN = 64_000  # bytes of the log that these are taken from
 SECONDS = 3600  # that unpacking and compiling may take, each
 
 
@@ -188,7 +190,8 @@ def build(given: dict[str, Any], wanted: domain.Build) -> None:
             for step in steps:
                 ended = builder.run(*step, cwd=half, log=stream, seconds=SECONDS)
                 if ended != 0:
-                    last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
+                    end: str = files.part(str(log), -MOST_SHOWN, MOST_SHOWN).decode("utf-8", "replace")
+                    last = end.splitlines()[-LINES_SHOWN:]
                     raise BuildError(
                         f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
                     )

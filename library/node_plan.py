@@ -208,7 +208,6 @@ import grp
 import os
 import pwd
 import struct
-import subprocess
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -216,6 +215,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.baseline import plan as domain
+from ansible.module_utils.muster_node.tools import files, process
+from ansible.module_utils.muster_node.tools.run import run as command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -224,6 +225,7 @@ DPKG = Path("/var/lib/dpkg")
 LOCKS = (DPKG / "lock-frontend", DPKG / "lock", Path("/var/lib/apt/lists/lock"))
 # The names of releases before and after cloud-init 24.3. Those that are not there are not-found, and never under way.
 CLOUD_INIT = ("cloud-init-local", "cloud-init-main", "cloud-init-network", "cloud-init", "cloud-config", "cloud-final")
+SYSTEMCTL_SECONDS = 30
 UNIT_PROPERTIES = (
     "Id,LoadState,ActiveState,UnitFileState,Job,ExecMainStartTimestampMonotonic,ActiveEnterTimestampMonotonic"
 )
@@ -240,11 +242,7 @@ def shaped(shape: Any, given: Mapping[str, Any]) -> Any:
 
 def show(*argv: str) -> list[dict[str, str]]:
     """What `systemctl show` or the like prints: blocks of name=value with an empty line between them."""
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    blocks = done.stdout.strip().split("\n\n")
+    blocks = command(*argv, seconds=SYSTEMCTL_SECONDS).text.strip().split("\n\n")
     return [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks if block]
 
 
@@ -266,16 +264,15 @@ def look_at_units(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def look_at_file(path: str) -> domain.SeenFile | None:
     try:
-        content = Path(path).read_bytes().decode("utf-8", "replace")
+        content = files.read(path, links=True).decode("utf-8", "replace")
         there = Path(path).stat()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, files.RefusedError):
         return None
     try:
-        owner = pwd.getpwuid(there.st_uid).pw_name
         group = grp.getgrgid(there.st_gid).gr_name
     except KeyError:
-        owner, group = str(there.st_uid), str(there.st_gid)
-    return domain.SeenFile(content, f"{there.st_mode & 0o7777:04o}", owner, group)
+        group = str(there.st_gid)
+    return domain.SeenFile(content, f"{there.st_mode & 0o7777:04o}", files.user_name(there.st_uid), group)
 
 
 def look_at_sysctl(keys: Iterable[domain.Key]) -> tuple[dict[str, str | None], frozenset[str]]:
@@ -283,8 +280,9 @@ def look_at_sysctl(keys: Iterable[domain.Key]) -> tuple[dict[str, str | None], f
     read_only = set()
     for key in keys:
         values[key.key] = None
-        with contextlib.suppress(OSError):
-            values[key.key] = Path(key.path).read_text().strip()
+        value = files.text(key.path, links=True)
+        if value is not None:
+            values[key.key] = value.strip()
             # Root passes for allowed where the file itself has no right to write; a read-only mount is seen by access.
             if not (os.access(key.path, os.W_OK) and Path(key.path).stat().st_mode & 0o200):
                 read_only.add(key.key)
@@ -314,7 +312,7 @@ def look_at_owners(user: domain.Account) -> dict[str, str]:
 
 def capabilities() -> int:
     """What anything on this machine may at most do: the bounding set of its first process."""
-    for line in Path("/proc/1/status").read_text().splitlines():
+    for line in process.read(1, "status").splitlines():
         if line.startswith("CapBnd:"):
             return int(line.split()[1], 16)
     return 0
@@ -332,7 +330,8 @@ def observe(request: domain.Request) -> domain.Seen:
     held: frozenset[str] = frozenset()
     if request.packages or request.held or request.refused:
         with contextlib.suppress(FileNotFoundError):
-            installed, held = domain.installed_packages((DPKG / "status").read_text(errors="replace"))
+            status = files.read(str(DPKG / "status")).decode("utf-8", "replace")
+            installed, held = domain.installed_packages(status)
     paths = [file.path for file in request.files] + ([request.sysctl_file] if request.sysctl_file else [])
     changed = {}
     for path in {*paths, *(path for unit in request.units for path in unit.restart_if_older_than)}:
@@ -378,9 +377,7 @@ def package_tools_at_work() -> str:
             asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
             if kind != fcntl.F_UNLCK:
-                name = "a process"
-                with contextlib.suppress(OSError):
-                    name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = process.read(pid, "comm").strip() or "a process"
                 return f"{name} (pid {pid}), which holds {lock}"
     return ""
 

@@ -75,7 +75,6 @@ asked:
 """
 
 import os
-import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +94,8 @@ from ansible.module_utils.muster.nvidia_driver.apt import (
     unmet,
 )
 from ansible.module_utils.muster_node.looks.stack import show_packages
+from ansible.module_utils.muster_node.tools.run import Answer as Said
+from ansible.module_utils.muster_node.tools.run import run as command
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -104,33 +105,24 @@ APT = (
     *("-o", "DPkg::Lock::Timeout=300"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
 )
+APT_CACHE_SECONDS = 60
 # needrestart would restart services that use what was replaced, launches among them.
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
 
 
-def apt_get(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*APT, *words],
-        env={**os.environ, **ENVIRONMENT},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+def apt_get(*words: str) -> Said:
+    return command(*APT, *words, seconds=None, env={**os.environ, **ENVIRONMENT})
 
 
 def apt_cache(*words: str) -> str:
-    done = subprocess.run(
-        ["apt-cache", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
-    return done.stdout
+    text: str = command("apt-cache", *words, seconds=APT_CACHE_SECONDS).text
+    return text
 
 
 def ask(need: Need, late: Collection[str] = ()) -> tuple[list[str], Answer]:
     words = apt_words(need, late)
     done = apt_get("--simulate", "install", *words)
-    answer = parse(done.stdout, done.stderr, done.returncode)
+    answer = parse(done.text, done.aside, done.code)
     behind = [] if late or answer.errors else stragglers(need, answer)
     return ask(need, behind) if behind else (words, answer)
 
@@ -165,10 +157,10 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         module.fail_json(msg=f"{given['node']}: {'. '.join(wrong)}. Nothing was changed.")
     if not answer.does_nothing and not module.check_mode:
         done = apt_get("install", *words)
-        if done.returncode:
-            said = complaints(done.stdout + done.stderr)
+        if done.code:
+            said = complaints(done.text + done.aside)
             module.fail_json(
-                msg=f"{given['node']}: apt-get ended with {done.returncode} while it installed the driver. "
+                msg=f"{given['node']}: apt-get ended with {done.code} while it installed the driver. "
                 f"{fix_with(said)}. It said:\n{said}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}

@@ -86,11 +86,9 @@ left_out:
   elements: dict
 """
 
-import contextlib
 import os
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +98,9 @@ from ansible.module_utils.muster.packages import mirrors
 from ansible.module_utils.muster.packages import sources as domain
 from ansible.module_utils.muster.packages.entries import STOCK_FILES
 from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.tools.files import write_whole
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import Answer
+from ansible.module_utils.muster_node.tools.run import run as command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,7 @@ BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # While a mirror is being filled, lists and what they speak of are out of step for a minute or two.
 ATTEMPTS, PAUSE = 3, 20
 OUT_OF_STEP = ("Hash Sum mismatch", "unexpected size", "Mirror sync in progress")
-# apt waits for the lock of packages when it is told so, and never for that of lists.
+# apt waits for the lock of packages where an option says so, and never for that of lists.
 LOCKED, LOCK_SECONDS = "Could not get lock", 300
 CLOUD_INIT_SECONDS = 600
 
@@ -118,27 +118,27 @@ class RefusedError(Exception):
     """Why the node is left as it was."""
 
 
-def run(*argv: str) -> subprocess.CompletedProcess[str]:
+def run(*argv: str) -> Answer:
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    return command(*argv, seconds=None, env=environment)
 
 
 def read(paths: Iterable[str | Path]) -> dict[str, str]:
     found = {}
     for path in map(Path, paths):
         if path.is_file():
-            found[str(path)] = path.read_text(errors="surrogateescape")
+            found[str(path)] = files.read(str(path), links=True).decode("utf-8", "surrogateescape")
     return found
 
 
 def system() -> str:
     """The node's system as `ubuntu-24.04`."""
-    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', files.text("/etc/os-release", links=True) or "", re.MULTILINE))
     return f"{release.get('ID', '')}-{release.get('VERSION_ID', '')}"
 
 
 def proxies_in_force() -> dict[str, str]:
-    shown = run("apt-config", "dump", "--format", "%F=%v%n", "Acquire").stdout
+    shown = run("apt-config", "dump", "--format", "%F=%v%n", "Acquire").text
     return dict(line.split("=", 1) for line in shown.splitlines() if line.startswith(domain.PROXY_KEYS) and "=" in line)
 
 
@@ -180,8 +180,7 @@ def wait_for_cloud_init() -> bool:
     """On a machine that has just been made, it writes source files as well. Return whether it was there."""
     if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
         return False
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(["cloud-init", "status", "--wait"], capture_output=True, check=False, timeout=CLOUD_INIT_SECONDS)
+    command("cloud-init", "status", "--wait", seconds=CLOUD_INIT_SECONDS)
     return True
 
 
@@ -189,8 +188,8 @@ def trust(plan: domain.Plan) -> None:
     if not plan.bundle:
         return
     done = run("update-ca-certificates")
-    if done.returncode:
-        raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
+    if done.why:
+        raise RefusedError(f"update-ca-certificates failed: {done.said or done.why}")
     if plan.links:
         # Those by which programs find certificates by their hash; they lead to ours, which go last.
         gone = {Path(link).name for link in plan.links}
@@ -203,18 +202,18 @@ def trust(plan: domain.Plan) -> None:
 
 def have_lists_read(request: domain.Request) -> None:
     """Have apt read the lists of the distribution alone: what others have written may be broken for long."""
-    files = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
-    for path in files:
+    paths = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
+    for path in paths:
         argv = ["apt-get", "update", "--quiet", "--option=APT::Get::List-Cleanup=0", "--option=DPkg::Lock::Timeout=300"]
         argv += [f"--option=Dir::Etc::sourcelist={path}", "--option=Dir::Etc::sourceparts=/dev/null"]
         for attempt in range(ATTEMPTS):
             done = run(*argv)
             deadline = time.monotonic() + LOCK_SECONDS
-            while LOCKED in done.stderr and time.monotonic() < deadline:
+            while LOCKED in done.aside and time.monotonic() < deadline:
                 time.sleep(5)
                 done = run(*argv)
             # What cannot be fetched is a warning to apt, and ends its work with 0.
-            wrong = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
+            wrong = [line for line in done.aside.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
             if not wrong:
                 break
             if attempt + 1 == ATTEMPTS or not any(sign in line for line in wrong for sign in OUT_OF_STEP):
@@ -229,7 +228,7 @@ def have_lists_read(request: domain.Request) -> None:
 def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None:
     try:
         for path, content in plan.write.items():
-            write_whole(path, content.encode("utf-8", "surrogateescape"))
+            files.replace(path, content.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
         certificates = [path for path in plan.remove if path.startswith(domain.CERTIFICATES)]
         for path in certificates:
             Path(path).unlink(missing_ok=True)
@@ -245,7 +244,9 @@ def apply(plan: domain.Plan, request: domain.Request, seen: domain.Seen) -> None
     except BaseException:
         for path in (*plan.write, *plan.remove):
             if path in seen.files:
-                write_whole(path, seen.files[path].encode("utf-8", "surrogateescape"))
+                files.replace(
+                    path, seen.files[path].encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True
+                )
             else:
                 Path(path).unlink(missing_ok=True)
         if plan.bundle:

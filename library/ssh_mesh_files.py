@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the training user's ssh files on a node. What they hold is decided in module_utils/muster/ssh_mesh.py."""
+"""Writes the training user's ssh files on a node. What they hold is decided in muster/network/ssh_mesh.py."""
 
 from __future__ import annotations
 
@@ -71,14 +71,13 @@ strangers:
 import contextlib
 import os
 import pwd
-import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,41 +114,21 @@ class Folder:
     def read(self, name: str) -> str:
         """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
         try:
-            with (self.path / name).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-                status = os.fstat(file.fileno())
-                if status.st_uid != self.entry.pw_uid:
-                    raise FilesError(
-                        f"{self.path / name} belongs to {owner(status.st_uid)}, and is left alone:"
-                        f' sudo chown {self.entry.pw_name} {self.path / name}, or set ssh_mesh_mode to "off"'
-                    )
-                return file.read()
+            content: bytes = files.read(str(self.path / name), links=True, owner=self.entry.pw_uid)
         except FileNotFoundError:
             return ""
+        except files.ForeignError as problem:
+            raise FilesError(
+                f"{self.path / name} {problem.strerror}, and is left alone:"
+                f' sudo chown {self.entry.pw_name} {self.path / name}, or set ssh_mesh_mode to "off"'
+            ) from None
+        return content.decode("utf-8", "surrogateescape")
 
     def write(self, name: str, text: str) -> None:
         """At once or not at all. A link stays a link, and the file keeps its mode."""
         self.path.mkdir(mode=0o700, exist_ok=True)
-        target = Path(os.path.realpath(self.path / name))
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-        handle, path = tempfile.mkstemp(dir=target.parent, prefix=f".{name}-")
-        temporary = Path(path)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(mode)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink()
-            raise
-
-
-def owner(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
+        content = text.encode("utf-8", "surrogateescape")
+        files.replace(str(self.path / name), content, mode=0o600, keep=True, links=True)
 
 
 def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:

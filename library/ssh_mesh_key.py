@@ -83,7 +83,6 @@ import os
 import pwd
 import socket
 import stat
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -91,11 +90,14 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import sshd
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.run import Answer
+from ansible.module_utils.muster_node.tools.run import run as command
 
 TOOL_TIMEOUT = 30
 MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 SSHD = "/usr/sbin/sshd"
-# A change of sshd that waits for its confirmation; see plugin_utils/muster_guard.py.
+# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 
 
@@ -103,28 +105,29 @@ class MeshKeyError(Exception):
     """One sentence about what stands in the way and what to do."""
 
 
-def run(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=TOOL_TIMEOUT
-    )
+def run(*argv: str) -> Answer:
+    answer = command(*argv, seconds=TOOL_TIMEOUT)
+    if answer.code is None:
+        raise MeshKeyError(answer.why)
+    return answer
 
 
 def settings_in_force(user: str, address: str) -> sshd.Settings:
-    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not tell."""
+    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say them."""
     if not Path(SSHD).exists():
         raise MeshKeyError("has no ssh server: sudo apt-get install openssh-server")
-    told = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
-    broken = sshd.broken(told.returncode, told.stderr)
+    said = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+    broken = sshd.broken(said.code, said.aside)
     if broken:
         raise MeshKeyError(broken)
-    return sshd.parse(told.stdout) if told.returncode == 0 else {}
+    return sshd.parse(said.text) if said.code == 0 else {}
 
 
 def account_of(entry: pwd.struct_passwd) -> sshd.Account:
     groups = [grp.getgrgid(gid).gr_name for gid in os.getgrouplist(entry.pw_name, entry.pw_gid) if _has_name(gid)]
     # The eighth field of shadow is the last day, counted from 1970. Accounts of a directory service have no line there.
     fields: list[str] = []
-    for line in Path("/etc/shadow").read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in files.read("/etc/shadow").decode("utf-8", "replace").splitlines():
         if line.startswith(f"{entry.pw_name}:"):
             fields = line.split(":")
     today = (dt.datetime.now(dt.timezone.utc) - dt.datetime.fromtimestamp(0, dt.timezone.utc)).days
@@ -179,7 +182,7 @@ def host_keys(settings: sshd.Settings) -> list[str]:
     public = [path.with_name(f"{path.name}.pub") for path in private] or sorted(
         Path("/etc/ssh").glob("ssh_host_*_key.pub")
     )
-    return [" ".join(path.read_text(encoding="utf-8").split()[:2]) for path in public if path.is_file()]
+    return [" ".join(text.split()[:2]) for path in public if (text := files.text(str(path), links=True)) is not None]
 
 
 def offered(address: str, port: int) -> dict[str, list[str]]:
@@ -204,7 +207,7 @@ def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tu
     if not dropin or not settings:
         return "", []
     path = Path(params["sshd_path"])
-    file = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    file = files.text(str(path), links=True)
     if GUARD.exists():
         return "settle", []
     return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(
@@ -224,9 +227,9 @@ class Identity:
         """The public key; nothing where there is no usable one. It is worked out, so that no second file can differ."""
         if not self.path.is_file():
             return ""
-        told = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
-        words = told.stdout.split()
-        return " ".join(words[:2]) if told.returncode == 0 and words[:1] == ["ssh-ed25519"] else ""
+        said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
+        words = said.text.split()
+        return " ".join(words[:2]) if said.code == 0 and words[:1] == ["ssh-ed25519"] else ""
 
     def is_kept_well(self) -> bool:
         status = self.path.stat()
@@ -242,8 +245,8 @@ class Identity:
         with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
             new = Path(folder) / self.path.name
             made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
-            if made.returncode != 0:
-                raise MeshKeyError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+            if made.code != 0:
+                raise MeshKeyError(f"ssh-keygen cannot make {self.path}: {made.aside.strip()}")
             os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
             new.replace(self.path)
 
@@ -330,8 +333,6 @@ def main() -> None:
         result = look(module.params, check=module.check_mode)
     except MeshKeyError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except subprocess.TimeoutExpired as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem.cmd[0]} gave no answer within {TOOL_TIMEOUT} s.")
     except OSError as problem:
         module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
     overridden = result.pop("overridden")

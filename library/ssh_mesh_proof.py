@@ -53,7 +53,6 @@ not_tried: {description: Peers that were not, with the reason., type: dict, retu
 
 import os
 import pwd
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -61,6 +60,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster_node.tools.run import run
 
 # sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
 AT_ONCE = 6
@@ -72,32 +72,14 @@ OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no", "ControlPat
 
 def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
     argv = ["ssh", "-n", "-T", *(f"-o{option}" for option in OPTIONS), peer.name, "hostname"]
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            cwd="/",
-            timeout=TIMEOUT,
-            env={
-                "PATH": os.defpath,
-                "LC_ALL": "C",
-                "HOME": entry.pw_dir,
-                "USER": entry.pw_name,
-                "LOGNAME": entry.pw_name,
-            },
-            user=entry.pw_uid,
-            group=entry.pw_gid,
-            extra_groups=os.getgrouplist(entry.pw_name, entry.pw_gid),
-        )
-    except subprocess.TimeoutExpired:
-        return ssh_mesh.Attempt(peer, 255, f"timed out after {TIMEOUT} s", "")
-    lines = done.stdout.split()
+    names = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    done = run(*argv, seconds=TIMEOUT, env={"PATH": os.defpath, "LC_ALL": "C", **names}, user=entry)
+    if done.code is None:
+        return ssh_mesh.Attempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
+    lines = done.text.split()
     # A shell without a login says so on standard output.
-    said = done.stderr if done.returncode == 0 else f"{done.stderr}\n{done.stdout}"
-    return ssh_mesh.Attempt(peer, done.returncode, said, lines[-1] if lines else "")
+    said = done.aside if done.code == 0 else f"{done.aside}\n{done.text}"
+    return ssh_mesh.Attempt(peer, done.code, said, lines[-1] if lines else "")
 
 
 def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:

@@ -21,6 +21,7 @@ from muster.verdict.finding import Finding, as_lines
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.documentation import argument_spec
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.program import Program
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables, value_of_nodes
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from muster.firewall.plan import Plan
     from muster.verdict.finding import FindingShape
 
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/firewall.py"
+PROGRAM = Program("firewall")
 WHAT = "firewall"
 # What a node cannot be left with; nothing is changed then.
 BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
@@ -82,7 +83,7 @@ class ActionModule(ActionBase):
         }
 
     def manage(self, request: Request, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        node = connect(self, request.node, task_vars, PROGRAM.read_text(encoding="utf-8"))
+        node = connect(self, request.node, task_vars)
         look = look_at(node)
         if options["mode"] == "verify":
             return self.verify(request, look)
@@ -130,7 +131,7 @@ class ActionModule(ActionBase):
         self, plan: Plan, request: Request, node: NodeConnection, seconds: int, task_vars: Mapping[str, Any]
     ) -> None:
         def apply() -> None:
-            failed = node.call("apply", {"steps": plan.steps}, privileged=True)["failed"]
+            failed = PROGRAM.call(node, "apply", {"steps": plan.steps}, privileged=True)["failed"]
             if failed:
                 raise NodeError(failed, reachable=True)
 
@@ -160,4 +161,4 @@ def look_at(node: NodeConnection) -> Look:
         "unit": table.UNIT,
         "sysctl": firewall_plan.SYSCTL_FILE,
     }
-    return firewall_look.read_look(node.call("look", places, privileged=True))
+    return firewall_look.read_look(PROGRAM.call(node, "look", places, privileged=True))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -22,6 +20,7 @@ from muster_controller.connection import connect
 from muster_controller.documentation import argument_spec
 from muster_controller.first_contact import Road, meet, read
 from muster_controller.variables import node_variables
+from muster_node.tools import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +89,7 @@ class ActionModule(ActionBase):
     def _road(self, task_vars: Mapping[str, Any], name: str) -> Road:
         """The way to the node, as Ansible would take it."""
         wanted = node_variables(task_vars, self._templar, self._loader, name)["cluster_host_key"]
-        connection = connect(self, name, task_vars, "").connection
+        connection = connect(self, name, task_vars).connection
         if connection._load_name != "ssh":
             return Road(node=name, wanted=wanted, host=connection._load_name, arguments=None)
         arguments: list[str] = []
@@ -136,14 +135,4 @@ def say(text: str) -> None:
 
 def write(path: str, text: str) -> None:
     """At once or not at all; what it holds is no secret, and everybody who works with the project may read it."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".known_hosts-")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-        temporary.chmod(0o644)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink()
-        raise
+    files.replace(path, text.encode("utf-8", "surrogateescape"), mode=0o644)

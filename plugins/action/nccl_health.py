@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
-from muster_node.looks.health import OPTIONS
+from muster_controller.documentation import argument_spec
 from muster_node.tools.packed import unpack
 
 
@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, request = self.validate_argument_spec(OPTIONS)
+        _, request = self.validate_argument_spec(argument_spec("nccl_health"))
         result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
         if "looks" in result:
             try:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.plugins.action import ActionBase
@@ -17,6 +16,7 @@ from muster.net_probe.cluster import Cluster, untried
 from muster_controller.connection import connect
 from muster_controller.documentation import argument_spec
 from muster_controller.messages import Messages
+from muster_controller.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from muster_controller.connection import NodeConnection
     from muster_controller.messages import Answer
 
-LISTENER = ROOT / "plugins/module_utils/muster_node/programs/probe_listener.py"
-CALLER = ROOT / "plugins/module_utils/muster_node/programs/probe_caller.py"
+LISTENER = Program("probe_listener")
+CALLER = Program("probe_caller")
 # Without a call for so long, a node ends its part of the probe: the controller is gone.
 IDLE = 10.0
 IDLE_PER_NODE = 0.2
@@ -61,7 +61,7 @@ class ActionModule(ActionBase):
             {name: request for name, request in plan["requests"].items() if name in in_play},
             {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
         )
-        probe.begin({name: connect(self, name, task_vars, "") for name in probe.asked})
+        probe.begin({name: connect(self, name, task_vars) for name in probe.asked})
         try:
             probe.call()
             if options["throughput"]:
@@ -89,24 +89,14 @@ class Probe:
         self.twice: set[tuple[str, str]] = set()
 
     def begin(self, connections: dict[str, NodeConnection]) -> None:
-        self.connections = connections
-        self.programs = {
-            verb: file.read_text(encoding="utf-8")
-            for file, verbs in ((LISTENER, ("serve", "end")), (CALLER, ("probe", "pair")))
-            for verb in verbs
-        }
-        self.messages = Messages(connections)
+        self.messages = Messages(connections, LISTENER)
         self.messages.open()
         idle = IDLE + IDLE_PER_NODE * len(self.requests)
         for name in self.asked:
             request = self.requests[name]
             message = {"token": self.token, "node": name, "port": request["port"], "samples": SAMPLES, "idle": idle}
-            self.ask(name, "serve", message)
+            self.messages.ask(name, "serve", message)
         self.served = self.gather("serve", self.asked, SERVE_TIMEOUT + idle)
-
-    def ask(self, name: str, verb: str, message: dict[str, Any]) -> None:
-        self.connections[name].program = self.programs[verb]
-        self.messages.ask(name, verb, message)
 
     def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, dict[str, Any]]:
         """The answers to one verb; who gave none is remembered with the reason."""
@@ -128,7 +118,8 @@ class Probe:
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:
             others = [peer for peer in peers if peer["node"] != name]
-            self.ask(name, "probe", {"token": self.token, "packets": packets, "peers": others})
+            message = {"token": self.token, "packets": packets, "peers": others}
+            self.messages.ask(name, "probe", message, program=CALLER)
         timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.requests)
         self.probed = self.gather("probe", list(self.served), timeout)
 
@@ -168,7 +159,7 @@ class Probe:
                     for peer in called
                 ],
             }
-            self.ask(name, "pair", message)
+            self.messages.ask(name, "pair", message, program=CALLER)
         answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.requests), lambda _: None)
         for name, answer in answers.items():
             for peer, seen in (answer.data or {}).get("pairs", {}).items():
@@ -178,7 +169,7 @@ class Probe:
 
     def end(self) -> None:
         for name, served in self.served.items():
-            self.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
+            self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
         self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)
 
     def cluster(self) -> Cluster:

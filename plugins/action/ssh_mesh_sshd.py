@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.connection import NodeConnection, NodeError, connect
 from muster_controller.documentation import argument_spec
 from muster_controller.guard import Command, Guard, GuardError
+from muster_controller.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/sshd.py"
+PROGRAM = Program("sshd")
 WHAT = "sshd"
 FIX = (
     "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"
@@ -47,12 +47,12 @@ class ActionModule(ActionBase):
         return result
 
     def _keep(self, name: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        node = connect(self, name, task_vars, PROGRAM.read_text(encoding="utf-8"))
+        node = connect(self, name, task_vars)
         path, settings = options["path"], options["settings"]
         guard = Guard(self, name, task_vars, WHAT, options["seconds"])
         if not self._task.check_mode:
             guard.settle()
-        before = node.call("look", {"path": path}, privileged=True)["before"] or ""
+        before = PROGRAM.call(node, "look", {"path": path}, privileged=True)["before"] or ""
         if not self._task.check_mode:
             guard.change(
                 files=[path],
@@ -67,6 +67,6 @@ class ActionModule(ActionBase):
 
 
 def apply(node: NodeConnection, path: str, settings: str) -> None:
-    failed = node.call("apply", {"path": path, "settings": settings}, privileged=True)["failed"]
+    failed = PROGRAM.call(node, "apply", {"path": path, "settings": settings}, privileged=True)["failed"]
     if failed:
         raise NodeError(failed, reachable=True)

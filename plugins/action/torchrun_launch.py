@@ -11,7 +11,6 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.launch import outcome
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.launch.outcome import Record
-
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/launch.py"
 
 
 class ActionModule(ActionBase):
@@ -79,9 +76,7 @@ class ActionModule(ActionBase):
         point_latest(folder)
         settings = settings_of(options, cluster)
         progress.say(headline(plan))
-        connections = {
-            entry["node"]: connect(self, entry["node"], task_vars, settings.program) for entry in plan["nodes"]
-        }
+        connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
         supervisor = Supervisor(plan, connections, settings, logs, progress.say)
         if options["stop"]:
             record = supervisor.end()
@@ -141,7 +136,6 @@ def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchReques
 def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
     source = Path(options["script_src"]) if options["script_src"] else None
     return Settings(
-        program=PROGRAM.read_text(encoding="utf-8"),
         user=cluster["cluster_user"],
         stop_timeout=options["stop_timeout"],
         stall_timeout=options["stall_timeout"],

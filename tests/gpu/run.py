@@ -49,6 +49,9 @@ from muster.verdict.finding import Finding, with_fix
 from muster_node.looks import gpu as look_gpu
 from muster_node.looks import health
 from muster_node.programs import collective_ranks
+from muster_node.tools.pack import sent
+from muster_node.tools.program import BOOTSTRAP, answer_in
+from muster_node.tools.run import run as command
 
 NO_GPU = 77
 # So begin the ids of the GPUs that tests/standins/nvml.c makes up.
@@ -220,14 +223,11 @@ def collective(count: int, out: Path) -> bool:
     if importlib.util.find_spec("torch") is None:
         say("collective: skipped, there is no torch beside this Python")
         return True
-    program = Path(collective_ranks.__file__).read_text()
-    given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0, "program": program}
-    text = f"{program}\nstart({json.dumps(given)!r})\n"
-    argv = [sys.executable, "-I", "-"]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, input=text, timeout=180)
-    keep(out, "collective.txt", done.stdout + done.stderr)
-    line = next((line for line in done.stdout.splitlines() if line.startswith(collective_ranks.MARK)), "")
-    result = json.loads(line.removeprefix(collective_ranks.MARK)) if line else {"why": done.stderr[-500:], "wrong": []}
+    given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0}
+    argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]
+    done = command(*argv, stdin=sent(collective_ranks.__name__, given), seconds=180, env=os.environ)
+    keep(out, "collective.txt", done.text + done.aside)
+    result = answer_in(done.text) or {"why": done.aside[-500:] or done.why, "wrong": []}
     say(f"collective without a unit: {result['why'] or 'right'}, {result.get('speeds', [])}")
     return not result["why"] and not result["wrong"]
 

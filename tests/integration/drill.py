@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import ansible_runner
 
+from machines import never
 from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Drill:
     stretch: float = 1.0
     frozen: str = ""
     thread: threading.Thread | None = None
+    process: subprocess.Popen[bytes] | None = None
     # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
     gate: str = field(default_factory=lambda: f"/run/muster-test-gate-{uuid.uuid4().hex}")
 
@@ -136,6 +138,7 @@ class Drill:
             envvars=ENVIRONMENT,
             extravars=self.request(*arguments),
             quiet=True,
+            cancel_callback=never,
         )
         return self
 
@@ -145,7 +148,7 @@ class Drill:
         self.terminal = master
         self.shown = bytearray()
         variables = json.dumps(self.request(*arguments))
-        process = subprocess.Popen(
+        self.process = subprocess.Popen(
             # --ctty makes the terminal the new session's own, so that a key pressed there is a signal.
             [
                 "setsid",
@@ -165,7 +168,7 @@ class Drill:
         )
         os.close(slave)
         threading.Thread(target=self.read_terminal, daemon=True).start()
-        return process
+        return self.process
 
     def read_terminal(self) -> None:
         try:
@@ -194,11 +197,15 @@ class Drill:
     def launch_id(self) -> str:
         return self.run.name
 
+    def goes_on(self) -> bool:
+        """Whether whoever launches is there."""
+        return self.process.poll() is None if self.process else bool(self.thread and self.thread.is_alive())
+
     def in_step(self, ranks: int = 4) -> Drill:
         """Wait until every rank has come to step 3, seen in the logs that come to the controller."""
 
         def stepped() -> bool:
-            assert self.thread is None or self.thread.is_alive(), "the play has ended too early"
+            assert self.goes_on(), "the play has ended too early"
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 

@@ -79,7 +79,10 @@ class Machine:
     def inside(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in the container as root, past ssh and firewall."""
         argv = ["podman", "exec", self.container, *command]
-        return subprocess.run(argv, check=check, capture_output=True, text=True)
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        if check and done.returncode:
+            raise RuntimeError(f"{self.name}: {command} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command as the controller would: over ssh, as the administrator."""
@@ -101,6 +104,11 @@ class Machine:
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)
 
 
+def never() -> bool:
+    """Whether a run is to end: without an answer ansible-runner would take Ctrl-C and SIGTERM away from pytest."""
+    return False
+
+
 def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
     check = ["--check", "--diff"] if requested.pop("check", False) else []
     cmdline = " ".join([*check, requested.pop("cmdline", "")])
@@ -112,6 +120,7 @@ def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
         envvars=ENVIRONMENT,
         cmdline=cmdline or None,
         quiet=True,
+        cancel_callback=never,
         **{name: value for name, value in requested.items() if value is not None},
     )
     return Result(run.rc, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout.read()), run.stats or {}, list(run.events))

@@ -171,7 +171,7 @@ def test_a_killed_run_is_finished_by_the_next(provide: Any, machine: Machine) ->
     with held_by_its_settings(machine), ThreadPoolExecutor() as pool:
         run = pool.submit(provide)
         program = (PAYLOADS / "kill_pip.py").read_text()
-        machine.inside("timeout", "120", "python3", "-c", program, SETTINGS, f"{ROOT}/envs")
+        machine.inside("timeout", "300", "python3", "-c", program, SETTINGS, f"{ROOT}/envs")
         ended, _ = run.result()
     assert ended.rc != 0
     assert len(environments(machine)) == 1, "nothing was left behind, so nothing is tested"

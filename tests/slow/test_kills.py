@@ -36,8 +36,8 @@ BREAKS = yaml.safe_load((ROOT / "molecule/default/break.yml").read_text())[0]["v
 LEFT = (
     "systemctl list-units --all --plain --no-legend 'muster-*'; systemctl list-units --failed --plain --no-legend;"
     "ls -A /var/lib/muster/guard 2>/dev/null;"
-    "find /etc /home /root /usr/local /var/lib/muster -name '*.muster-new' -o -name '.ansible_tmp*' -o -name '.new-*'"
-    " -o -name '.hosts.*' -o -name '.authorized_keys-*' -o -name '.muster_known_hosts-*' -o -name 'muster-*-undo*';"
+    "find /etc /home /root /usr/local /var/lib/muster -name '.*.new' -o -name '.ansible_tmp*' -o -name '.new-*'"
+    " -o -name 'muster-*-undo*';"
     "ps -eo args | grep -E '[A]nsiballZ|[g]uard.py|[p]ython3 -I -S' || true"
 )
 # Made by chance on each machine, or by the packages' own scripts.

@@ -1,1 +1,1 @@
-"""Programs that modules hand to another Python on the node. They look, and decide nothing."""
+"""What runs on nodes: tools, looks that modules take with them, and programs that are handed to another Python."""

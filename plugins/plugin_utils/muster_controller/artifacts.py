@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
+
+from muster_node.tools import files
 
 from .terminal import terminal
 
@@ -21,15 +22,9 @@ def write_json(path: Path, value: Any, *, private: bool = False) -> None:
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
     """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.touch(mode=0o600 if private else 0o666)
-    fresh.write_text(text, encoding="utf-8", errors="replace")
-    fresh.replace(path)
+    files.replace(str(path), text.encode("utf-8", "replace"), mode=0o600 if private else None)
 
 
 def point_latest(folder: Path) -> None:
     """Let `latest` beside this run's folder point to it."""
-    fresh = folder.parent / f".latest.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(folder.name)
-    fresh.replace(folder.parent / "latest")
+    files.link(str(folder.parent / "latest"), folder.name)

@@ -6,15 +6,13 @@ host and privilege escalation that the inventory gives it: what Ansible's own ta
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.parsing.convert_bool import boolean
 
 if TYPE_CHECKING:
@@ -24,34 +22,28 @@ if TYPE_CHECKING:
     from ansible.plugins.connection import ConnectionBase
 
 DEFAULT_INTERPRETER = "/usr/bin/python3"
-# The program and its payload come on standard input, one behind the other: the payload may hold secrets, which have no
-# place in an argument list that every user of the node can read.
-BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))"
 NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
 
 
 class NodeError(Exception):
-    """The node could not be asked, or did not answer sensibly. `reachable` tells which."""
+    """The node could not be asked, or did not answer sensibly. `reachable` says which."""
 
     def __init__(self, message: str, *, reachable: bool) -> None:
         super().__init__(message)
         self.reachable = reachable
 
 
-@dataclass
+@dataclass(frozen=True)
 class NodeConnection:
-    """Runs a program, such as plugins/module_utils/muster_node/programs/launch.py, on one node."""
+    """One node, as the inventory says that it is reached; Program runs programs through it."""
 
     name: str
     connection: ConnectionBase
     interpreter: str
-    program: str
 
-    def call(self, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
-        """Pipe the program into the node's Python; return the JSON object that it prints. Raises NodeError."""
-        program = to_bytes(self.program)
-        text = b"%d\n%s%s" % (len(program), program, to_bytes(json.dumps(payload)))
-        command = f"{self.interpreter} -I -S -c {shlex.quote(BOOTSTRAP)} {verb}"
+    def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
+        """Run the node's Python with this on standard input: its code, and what it said on both. Raises NodeError."""
+        command = f"{self.interpreter} {arguments}"
         become = self.connection.become if privileged else None
         if become is not None:
             command = become.build_become_command(command, self.connection._shell)
@@ -61,16 +53,7 @@ class NodeConnection:
             raise NodeError(one_line(str(exc)), reachable=False) from exc
         except AnsibleError as exc:
             raise NodeError(one_line(str(exc)), reachable=True) from exc
-        for line in reversed(to_text(out).splitlines()):
-            if line.startswith("{"):
-                try:
-                    answer = json.loads(line)
-                except ValueError:
-                    continue  # noise of a login script that happens to begin with a brace
-                if isinstance(answer, dict):
-                    return answer
-        said = one_line(to_text(err)) or one_line(to_text(out)) or "nothing"
-        raise NodeError(f"{verb} ended with code {code} and said: {said}", reachable=True)
+        return code, to_text(out), to_text(err)
 
 
 def one_line(text: str) -> str:
@@ -79,9 +62,7 @@ def one_line(text: str) -> str:
     return " ".join(" ".join(line.split()) for line in reason.strip().splitlines()[-3:])[-400:]
 
 
-def connect(
-    action: ActionBase, host: str, task_vars: Mapping[str, Any], program: str, *, fresh: bool = False
-) -> NodeConnection:
+def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fresh: bool = False) -> NodeConnection:
     """Set up (without connecting yet) the connection that the inventory describes for this host.
 
     A fresh one is a new connection of its own, even where ssh would reuse one that is open: it proves the way in.
@@ -125,7 +106,7 @@ def connect(
     )
     # "auto" and its like are searches that cost a round trip; every supported system has this path.
     interpreter = wanted if wanted.startswith("/") else DEFAULT_INTERPRETER
-    return NodeConnection(host, connection, interpreter, program)
+    return NodeConnection(host, connection, interpreter)
 
 
 def become_plugin(action: ActionBase, variables: Mapping[str, Any], templar: Any) -> Any:

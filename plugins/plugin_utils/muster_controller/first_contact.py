@@ -20,6 +20,8 @@ import paramiko
 
 from muster.network import known_hosts, trust
 from muster.network.known_hosts import Key
+from muster_node.tools import files
+from muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,20 +101,18 @@ def meet(road: Road, project: str, replace: Sequence[str]) -> trust.Row:
 def read(path: str) -> str:
     """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return files.read(path, links=True).decode("utf-8", "surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, PermissionError, files.RefusedError):
         return ""
 
 
 def where_it_ends(road: Road, project: str) -> End:
     """What ssh would do with the arguments. The project's own file may not be there yet."""
-    told = subprocess.run(
-        ["ssh", *(road.arguments or ()), "-G", road.host], check=False, capture_output=True, text=True, timeout=TIMEOUT
-    )
-    if told.returncode != 0:
-        return End(road.host, error=f"ssh does not take its arguments: {' '.join(told.stderr.split())}")
+    said = run("ssh", *(road.arguments or ()), "-G", road.host, seconds=TIMEOUT, env=os.environ, cwd=".")
+    if said.why:
+        return End(road.host, error=f"ssh does not take its arguments: {said.said or said.why}")
     settings: dict[str, str] = {}
-    for line in told.stdout.splitlines():
+    for line in said.text.splitlines():
         keyword, _, value = line.partition(" ")
         settings.setdefault(keyword, value)
     hostname, port = settings.get("hostname", road.host), int(settings.get("port", "22"))

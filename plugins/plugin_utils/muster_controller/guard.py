@@ -6,7 +6,7 @@
     guard.change(
         files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # put back as they are now, or removed where not there
         undo=[Command(["systemctl", "reload", "ssh"])],    # and then run
-        apply=lambda: node.call("apply", {...}, privileged=True),
+        apply=lambda: PROGRAM.call(node, "apply", {...}, privileged=True),
     )
 
 The node arms a timer, the change is applied, and a connection that shares nothing with the first one, made the way
@@ -24,17 +24,17 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .connection import NodeConnection, NodeError, connect
+from .program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ansible.plugins.action import ActionBase
 
-PROGRAM = Path(__file__).parents[3] / "plugins/module_utils/muster_node/programs/guard.py"
+PROGRAM = Program("guard")
 GUARD_ROOT = "/var/lib/muster/guard"
 # A new connection is tried again until this long before the timer: a confirmation under way must not race it.
 MARGIN = 12
@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 class GuardError(Exception):
-    """The change does not stay. The message is for the user; `undone` tells whether the node is as it was before."""
+    """The change does not stay. The message is for the user; `undone` says whether the node is as it was before."""
 
     def __init__(self, message: str, *, undone: bool) -> None:
         super().__init__(message)
@@ -69,8 +69,7 @@ class Guard:
         self.task_vars = task_vars
         self.what = what
         self.seconds = seconds
-        self.program = PROGRAM.read_text(encoding="utf-8")
-        self.first = connect(action, host, task_vars, self.program)
+        self.first = connect(action, host, task_vars)
 
     def settle(self) -> bool:
         """Undo a change that an interrupted run left unconfirmed. Returns whether there was one."""
@@ -99,7 +98,6 @@ class Guard:
             "arm",
             id=token,
             seconds=self.seconds,
-            program=self.program,
             files=list(files),
             texts=dict(texts or {}),
             commands=[{"argv": list(command.argv), "text": command.text} for command in undo],
@@ -173,7 +171,7 @@ class Guard:
             return  # the timer does it
 
     def _fresh(self) -> NodeConnection:
-        return connect(self.action, self.host, self.task_vars, self.program, fresh=True)
+        return connect(self.action, self.host, self.task_vars, fresh=True)
 
     def _ask(self, connection: NodeConnection, verb: str, **payload: Any) -> dict[str, Any]:
-        return connection.call(verb, {"what": self.what, **payload}, privileged=True)
+        return PROGRAM.call(connection, verb, {"what": self.what, **payload}, privileged=True)

@@ -14,6 +14,8 @@ from .connection import NodeConnection, NodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from .program import Program
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -38,20 +40,20 @@ class NodeThread(threading.Thread):
         super().__init__(daemon=True, name=connection.name)
         self.connection = connection
         self.answers = answers
-        self.inbox: queue.Queue[tuple[str, dict[str, Any], bool, float]] = queue.Queue()
+        self.inbox: queue.Queue[tuple[Program, str, dict[str, Any], bool, float]] = queue.Queue()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
         self.context = contextvars.copy_context()
 
     def run(self) -> None:
         while True:
-            verb, payload, privileged, not_before = self.inbox.get()
+            program, verb, payload, privileged, not_before = self.inbox.get()
             time.sleep(max(0.0, not_before - time.time()))
-            self.answers.put(self.context.run(self.carry, verb, payload, privileged))
+            self.answers.put(self.context.run(self.carry, program, verb, payload, privileged))
 
-    def carry(self, verb: str, payload: dict[str, Any], privileged: bool) -> Answer:
+    def carry(self, program: Program, verb: str, payload: dict[str, Any], privileged: bool) -> Answer:
         sent = time.time()
         try:
-            data = self.connection.call(verb, payload, privileged=privileged)
+            data = program.call(self.connection, verb, payload, privileged=privileged)
         except NodeError as exc:
             return Answer(self.name, verb, sent, time.time(), None, str(exc), exc.reachable)
         except Exception as exc:  # whatever a connection plugin may raise is news about this node
@@ -60,7 +62,10 @@ class NodeThread(threading.Thread):
 
 
 class Messages:
-    def __init__(self, connections: dict[str, NodeConnection]) -> None:
+    """Messages to several nodes. program: the one whose verbs are sent, where a message names no other."""
+
+    def __init__(self, connections: dict[str, NodeConnection], program: Program) -> None:
+        self.program = program
         self.answers: queue.Queue[Answer] = queue.Queue()
         self.threads = {name: NodeThread(connection, self.answers) for name, connection in connections.items()}
 
@@ -69,10 +74,17 @@ class Messages:
             thread.start()
 
     def ask(
-        self, node: str, verb: str, payload: dict[str, Any], *, privileged: bool = False, delay: float = 0.0
+        self,
+        node: str,
+        verb: str,
+        payload: dict[str, Any],
+        *,
+        privileged: bool = False,
+        delay: float = 0.0,
+        program: Program | None = None,
     ) -> None:
         """Send behind what is already under way to this node, and not before `delay` seconds from now."""
-        self.threads[node].inbox.put((verb, payload, privileged, time.time() + delay))
+        self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.time() + delay))
 
     def next(self, timeout: float) -> Answer | None:
         try:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "report.html"
-REMEMBERED = 40  # runs of which the page tells
+REMEMBERED = 40  # runs that the page shows
 
 
 def write_page(folder: Path, run: dict[str, Any]) -> Path:
     """Write run.json and the page of the run in this folder. run: what is known of it (see muster_reporter)."""
     kept = gather(folder, run)
-    told = {**run, **report.outcome(kept), "page": True}
-    write_json(folder / "run.json", told)
-    write_text(folder / PAGE, render(report.page(gather(folder, told))))
+    ended = {**run, **report.outcome(kept), "page": True}
+    write_json(folder / "run.json", ended)
+    write_text(folder / PAGE, render(report.page(gather(folder, ended))))
     return folder / PAGE
 
 
@@ -70,7 +70,7 @@ def _runs(folder: Path, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _remembered(folder: Path) -> dict[str, Any]:
-    """What run.json says; of a run that was interrupted before it was written, what can be told from the rest."""
+    """What run.json says; of a run that was interrupted before it was written, what can be read from the rest."""
     run = read_json(folder / "run.json")
     if not run:
         known = report.Artifacts(

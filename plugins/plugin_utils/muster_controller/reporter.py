@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.verdict.commands import Terminal, playbook
 from muster_controller import runs
+from muster_node.tools.process import LAUNCH_ID
 
 from .command_line import short, shown, tags_of
 from .page import PAGE, write_page
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
-# They look at nothing that a report could tell of, or write one themselves.
+# They look at nothing that a report could show, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
@@ -87,7 +88,7 @@ class Reporter:
         if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
             self.cluster_folder = Path(cluster["folder"])
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
-        if isinstance(result.get("artifacts"), str) and runs.RUN_ID.match(Path(result["artifacts"]).name):
+        if isinstance(result.get("artifacts"), str) and LAUNCH_ID.match(Path(result["artifacts"]).name):
             folder = Path(result["artifacts"])
             self.folders += [folder] if folder not in self.folders else []
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
 from muster.report.run_verdict import joined
+from muster_node.tools import files
+from muster_node.tools.process import LAUNCH_ID
 
 from .artifacts import point_latest, write_json
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "MUSTER_RUN"
 # As the program on the nodes wants it, for a launch has its run's id.
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 
 
 def fresh_id() -> str:
@@ -41,7 +41,7 @@ def begin() -> str:
 def run_id() -> str:
     """The id of this run. Where the callback is not enabled, that of this process alone."""
     known = os.environ.get(VARIABLE, "")
-    return known if RUN_ID.match(known) else begin()
+    return known if LAUNCH_ID.match(known) else begin()
 
 
 def run_folder(cluster_folder: Path) -> Path:
@@ -69,7 +69,7 @@ def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[s
 def read_json(path: Path) -> dict[str, Any]:
     """What is in the file; nothing where there is none, or none that can be used."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(files.read(str(path)))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -78,7 +78,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def history(cluster_folder: Path) -> Iterator[Path]:
     """The folders of all runs, the newest first."""
     try:
-        names = [entry.name for entry in os.scandir(cluster_folder) if RUN_ID.match(entry.name) and entry.is_dir()]
+        names = [entry.name for entry in os.scandir(cluster_folder) if LAUNCH_ID.match(entry.name) and entry.is_dir()]
     except OSError:
         return
     for name in sorted(names, reverse=True):

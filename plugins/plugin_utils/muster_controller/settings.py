@@ -11,9 +11,8 @@ LEASE = 10.0  # seconds that a node goes on without having been looked at
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. program: the text of the program for nodes."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
 
-    program: str
     user: str
     stop_timeout: int
     stall_timeout: float

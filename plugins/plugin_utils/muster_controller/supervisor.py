@@ -19,6 +19,7 @@ from .interruption import Interruption
 from .messages import Answer, Messages
 from .node_reports import NodeReports
 from .preparation import Prepared, prepare
+from .program import Program
 from .stopping import Stopping
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .logs import LogBook
     from .settings import Settings
 
+PROGRAM = Program("launch")
 LOOK_WAIT = 0.8  # a look returns at once when there is news, else after this long
 LOOK_PAUSE = 0.25  # between two looks at one node
 LOOK_BYTES = 512 * 1024  # of logs, in one look
@@ -50,7 +52,7 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.messages = Messages(connections)
+        self.messages = Messages(connections, PROGRAM)
         self.reports = NodeReports(plan, logs)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
@@ -152,7 +154,6 @@ class Supervisor:
             "keep": settings.keep,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
-            "program": settings.program,
         }
 
     def watch(self) -> Decision:

@@ -29,7 +29,9 @@ def reader(pipe: str) -> int:
 def main(pipe: str, folder: str) -> None:
     while True:
         with Path(pipe).open("w"):
-            pid = reader(pipe)
+            # It has come out of its own open once the kernel lets it run.
+            while not (pid := reader(pipe)):
+                time.sleep(0.05)
             command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             if command[0].startswith(f"{folder}/") and "install" in command:
                 parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

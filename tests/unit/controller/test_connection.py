@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from muster_controller.connection import NodeConnection, NodeError, one_line
+from muster_controller.messages import Messages
+from muster_controller.program import Program
+from muster_node.tools.program import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -34,19 +45,19 @@ class Ssh:
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.answer = (code, out.encode(), err.encode())
-        self.sent = b""
+        self.command, self.sent = "", b""
 
-    def exec_command(self, _command: str, in_data: bytes, **_how: Any) -> tuple[int, bytes, bytes]:
-        self.sent = in_data
+    def exec_command(self, command: str, in_data: bytes, **_how: Any) -> tuple[int, bytes, bytes]:
+        self.command, self.sent = command, in_data
         return self.answer
 
 
 def asked(code: int, out: str, err: str = "") -> dict[str, Any]:
     connection: Any = Ssh(code, out, err)
-    answer = NodeConnection("node1", connection, "/usr/bin/python3", "pass # \N{SNOWMAN}").call(
-        "look", {"x": 1}, privileged=True
-    )
-    assert connection.sent == b'10\npass # \xe2\x98\x83{"x": 1}'
+    node = NodeConnection("node1", connection, "/usr/bin/python3")
+    answer = Program("sshd").call(node, "look", {"key": "the secret"}, privileged=True)
+    assert connection.command == f"/usr/bin/python3 -I -S -c {shlex.quote(BOOTSTRAP)} look"
+    assert connection.sent.endswith(b'{"key": "the secret"}')
     return answer
 
 
@@ -69,3 +80,38 @@ def test_no_answer_is_an_error_that_quotes_what_was_said(out: str, err: str, sai
         asked(1, out, err)
     assert str(error.value) == f"look ended with code 1 and said: {said}"
     assert error.value.reachable
+
+
+class Echo:
+    """Stands in for a connection plugin: runs what is sent on this machine, once the gate is open."""
+
+    become = None
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def exec_command(self, command: str, in_data: bytes, **_how: Any) -> tuple[int, bytes, bytes]:
+        assert self.gate.wait(30)
+        done = subprocess.run(shlex.split(command), input=in_data, capture_output=True, check=False, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+
+def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tmp_path: Path) -> None:
+    connection: Any = Echo()
+    messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, Program("sshd"))
+    messages.open()
+    messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
+    messages.ask("node1", "identity", {}, program=Program("launch"))
+    messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
+    connection.gate.set()
+    answers = [messages.next(60.0) for _ in range(3)]
+    assert [answer and answer.data for answer in answers] == [
+        {"before": None},
+        {"uid": os.getuid(), "gid": os.getgid()},
+        {"before": None},
+    ]
+
+
+def test_a_program_that_is_not_there_is_said_at_once() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        Program("nowhere")

@@ -1,4 +1,4 @@
-"""What becomes of a run when it ends: told to the reporter as the callback would, and as ansible-playbook does it."""
+"""What becomes of a run when it ends: handed to the reporter as the callback would, and as ansible-playbook does it."""
 
 from __future__ import annotations
 

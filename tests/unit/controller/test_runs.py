@@ -14,6 +14,7 @@ from cases import cases
 from muster.report.run_verdict import joined
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
+from muster_node.tools.process import LAUNCH_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ def test_every_step_finds_the_same_folder(tmp_path: Path, run: str) -> None:
 
 def test_without_the_callback_a_process_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(runs.VARIABLE)
-    assert runs.RUN_ID.match(runs.run_id())
+    assert LAUNCH_ID.match(runs.run_id())
     assert runs.run_id() == runs.run_id()
 
 
@@ -67,7 +68,7 @@ def test_the_first_launch_is_called_as_its_run(tmp_path: Path, run: str) -> None
     runs.run_folder(tmp_path).joinpath("plan.json").write_text("{}")
     second = runs.launch_id(tmp_path)
     assert second != run
-    assert runs.RUN_ID.match(second)
+    assert LAUNCH_ID.match(second)
 
 
 def test_a_verdict_is_kept_and_added_to(tmp_path: Path) -> None:

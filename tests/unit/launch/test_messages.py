@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import messages
 from muster_node.programs import launch as node
+from muster_node.tools import process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ def test_prepare(tmp_path: Path) -> None:
     assert set(facts["script"]) == set(facts["executable"]) == set(facts["chdir"]) == keys(messages.FileFacts)
     assert set(facts["disk"]) == keys(messages.DiskFacts)
     assert set(facts["port"]) == keys(messages.PortFacts)
-    assert set(node.process_facts(os.getpid())) == keys(messages.ProcessFacts)
+    assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
 
 
 def test_look(tmp_path: Path) -> None:

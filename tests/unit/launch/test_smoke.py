@@ -1,7 +1,7 @@
 """Every file in cases/smoke is what the ranks of a smoke launch reported, as far as it differs from a good one.
 
-nproc: ranks by node, [2, 2] unless told. change: by rank and event, what it says otherwise; null: it does not say it.
-expect.findings: all that are not `pass`.
+nproc: ranks by node, [2, 2] where it is left out. change: by rank and event, what it says otherwise; null: it does not
+say it. expect.findings: all that are not `pass`.
 """
 
 from __future__ import annotations

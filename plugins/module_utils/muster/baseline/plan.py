@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -118,13 +118,21 @@ class SeenAccount:
     groups: tuple[str, ...] = ()
 
 
+class UnitState(TypedDict, total=False):
+    """What systemd says of a unit, under its own names; Started: when that was, in seconds of the wall clock."""
+
+    LoadState: str
+    UnitFileState: str
+    ActiveState: str
+    Started: float
+
+
 @dataclass(frozen=True)
 class Seen:
     """The node as it is.
 
     packages: the version of each that is installed. held: those that apt leaves where they are.
     files: none for one that is missing. changed: when each path was changed, in seconds of the wall clock.
-    units: ActiveState, UnitFileState and LoadState of each, and as Started when that was, in the same seconds.
     sysctl: none for a key that does not exist. read_only: keys that nobody may write here. owners: who has a wanted id.
     driver: whether a driver of NVIDIA's is loaded.
     """
@@ -136,7 +144,7 @@ class Seen:
     now: float = 0.0
     sysctl: Mapping[str, str | None] = field(default_factory=dict)
     read_only: frozenset[str] = frozenset()
-    units: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    units: Mapping[str, UnitState] = field(default_factory=dict)
     manager: Mapping[str, str] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict)
     account: SeenAccount | None = None
@@ -400,13 +408,13 @@ def _units(plan: Plan, request: Request, seen: Seen) -> None:
             plan.differs(f"{name} {' and '.join(why)}", name, ", ".join(why), shown)
 
 
-def _is_older(state: Mapping[str, Any], path: str, plan: Plan, seen: Seen) -> bool:
+def _is_older(state: UnitState, path: str, plan: Plan, seen: Seen) -> bool:
     """Whether the unit was started before the file was changed, or is going to be."""
     if path in {file.path for file in plan.files}:
         return True
     changed = seen.changed.get(path)
     # A time in the future is that of a clock which was wrong then: it says nothing.
-    return changed is not None and float(state.get("Started", 0)) < changed <= seen.now
+    return changed is not None and state.get("Started", 0.0) < changed <= seen.now
 
 
 def _user(plan: Plan, request: Request, seen: Seen) -> None:

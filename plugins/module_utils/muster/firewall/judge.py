@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..network.listeners import Listener
     from ..verdict.finding import Finding
-    from .look import Look
+    from .look import Look, Ufw
     from .model import Opening, Request
     from .plan import Plan
 
@@ -112,24 +112,23 @@ def scene_now(look: Look) -> Scene:
 
 
 def scene_planned(request: Request, look: Look, plan: Plan) -> Scene:
-    if plan.backend == "nftables":
+    # Of a ufw that is not installed yet, nothing is known of its files.
+    if plan.backend == "nftables" or look.ufw is None:
         return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
-    if look.ufw is None:  # not installed yet: nothing is known of its files
-        return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
-    tables = {version: _with_ufw(look, plan, version) for version in (4, 6)}
+    tables = {version: _with_ufw(look, look.ufw, plan, version) for version in (4, 6)}
     return Scene(look, tables, own_table_seen=False)
 
 
-def _with_ufw(look: Look, plan: Plan, version: int) -> Tables:
+def _with_ufw(look: Look, ufw: Ufw, plan: Plan, version: int) -> Tables:
     """The tables with ufw in force and the planned rules in it."""
     tables = {name: dict(chains) for name, chains in look.tables[version].items()}
-    if look.ufw is None or (version == 6 and not look.ufw.ipv6):
+    if version == 6 and not ufw.ipv6:
         return tables
     prefix, suffix = ("ufw6", "6") if version == 6 else ("ufw", "")
     chains = tables.setdefault("filter", {})
     if not look.ufw_runs:
         for name in (f"before{suffix}.rules", f"after{suffix}.rules"):
-            for chain, content in parse_save(look.ufw.files[name]).get("filter", {}).items():
+            for chain, content in parse_save(ufw.files[name]).get("filter", {}).items():
                 chains[chain] = content
         base = chains.get("INPUT", Chain())
         links = [f"{prefix}-before-input", f"{prefix}-after-input"]

@@ -62,27 +62,28 @@ class Rule:
 
     def matches(self, packet: Packet) -> bool | None:
         """Whether it applies; None where that is not certain."""
-        fits = {
-            "source": self.source is None or self._holds(packet),
-            "proto": self.proto in ("", packet.proto),
-            "interface": self._is_at(packet.interface),
-            "dports": not self.dports or any(low <= packet.port <= high for low, high in self.dports),
-            "states": not self.states or "NEW" in self.states,
-            "dst_type": self.dst_type in ("", "LOCAL"),
-            "out_interface": not self.out_interface,
-        }
-        if any(value == (name in self.negated) for name, value in fits.items()):
+        if any(fits == (name in self.negated) for name, fits in self._conditions(packet)):
             return False
         return None if self.others or self.sports or self.destination else True
 
-    def _holds(self, packet: Packet) -> bool:
-        version, network, mask = self.source or (0, 0, 0)
-        return version == packet.version and int(packet.address) & mask == network
-
-    def _is_at(self, interface: str) -> bool:
-        if self.interface.endswith("+"):
-            return interface.startswith(self.interface[:-1])
-        return self.interface in ("", interface)
+    def _conditions(self, packet: Packet) -> Iterator[tuple[str, bool]]:
+        """What the rule asks of the packet, and whether the packet is so."""
+        if self.source is not None:
+            version, network, mask = self.source
+            yield "source", version == packet.version and packet.source_number & mask == network
+        if self.proto:
+            yield "proto", self.proto == packet.proto
+        if self.interface:
+            begins = self.interface.endswith("+") and packet.interface.startswith(self.interface[:-1])
+            yield "interface", begins or packet.interface == self.interface
+        if self.dports:
+            yield "dports", any(low <= packet.port <= high for low, high in self.dports)
+        if self.states:
+            yield "states", "NEW" in self.states
+        if self.dst_type:
+            yield "dst_type", self.dst_type == "LOCAL"
+        if self.out_interface:
+            yield "out_interface", False
 
 
 @dataclass

@@ -5,7 +5,7 @@ Decided from the request and the look alone; nothing is read or changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from . import table, ufw
@@ -242,7 +242,7 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
     except ValueError as exc:
         raise RequestError(f"{path} cannot be read: {exc}.") from exc
     merged = ufw.merge(there.entries, ufw_entries(found, version))
-    wanted = ufw.with_entries(there, merged)
+    wanted = replace(there, entries=merged)
     plan.before += [entry.in_words for entry in there.entries]
     plan.after += [entry.in_words for entry in merged]
     plan.tables[version] = parse_save(ufw.render_rules(wanted))

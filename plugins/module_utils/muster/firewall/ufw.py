@@ -8,7 +8,7 @@ stay, byte for byte, where they are.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .netfilter import Rule, parse_rule
 
@@ -107,10 +107,6 @@ def merge(there: tuple[Entry, ...], wanted: list[Entry]) -> tuple[Entry, ...]:
             missing.remove(entry)
         merged.append(entry)
     return (*merged, *missing)
-
-
-def with_entries(file: RulesFile, entries: tuple[Entry, ...]) -> RulesFile:
-    return replace(file, entries=entries)
 
 
 def is_loaded(file: RulesFile, live: list[Rule], version: int) -> bool:

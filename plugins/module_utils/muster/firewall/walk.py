@@ -25,13 +25,17 @@ class Packet:
     port: int
     interface: str
 
-    @property
+    @cached_property
     def version(self) -> int:
         return 6 if ":" in self.source else 4
 
     @cached_property
     def address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         return ipaddress.ip_address(self.source)
+
+    @cached_property
+    def source_number(self) -> int:
+        return int(self.address)
 
 
 @dataclass(frozen=True)

@@ -145,13 +145,11 @@ def _remap(element: Element) -> dict[str, Any] | None:
 
 
 def _link(element: Element) -> dict[str, Any]:
-    """The PCIe link. The device's and the host's own limits are told apart since 535."""
+    """The PCIe link."""
     generation, width = "pci/pci_gpu_link_info/pcie_gen", "pci/pci_gpu_link_info/link_widths"
     return {
         "generation": whole(element.value(f"{generation}/current_link_gen")),
         "generation_max": whole(element.value(f"{generation}/max_link_gen")),
-        "generation_device": whole(element.value(f"{generation}/max_device_link_gen")),
-        "generation_host": whole(element.value(f"{generation}/max_host_link_gen")),
         "width": whole(element.value(f"{width}/current_link_width")),
         "width_max": whole(element.value(f"{width}/max_link_width")),
         "replays": whole(element.value("pci/replay_counter")),

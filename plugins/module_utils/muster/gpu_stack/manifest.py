@@ -13,7 +13,7 @@ UNKNOWN = "no repository that this node knows now"
 
 
 def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest; facts: of the node (inspect_facts), with the subject `stack`.
+    """Return the manifest; facts: of the node (inspect/facts.py), with the subject `stack`.
 
     It holds no times, so it changes only when the node does.
     """

@@ -75,6 +75,15 @@ class Chip:
 
 
 @dataclass(frozen=True)
+class Build:
+    """The compute capabilities that a build of PyTorch holds code for, from a release on. arm: that for aarch64."""
+
+    since: str
+    capabilities: tuple[str, ...]
+    arm: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class System:
     """What an operating system brings; branches: those that each source has for it, its first choice first."""
 
@@ -98,7 +107,10 @@ class Table:
         self.cuda_toolkits = tuple(map(str, packages["cuda_toolkit"]["versions"]))
         self.container_toolkit = str(packages["container_toolkit"]["version"])
         self.dcgm = str(packages["dcgm"]["version"])
-        self.builds: Mapping[str, list[Mapping[str, Any]]] = data["builds"]
+        self.builds = {
+            variant: [Build(row["from"], tuple(row["capabilities"]), tuple(row.get("arm", ()))) for row in rows]
+            for variant, rows in data["builds"].items()
+        }
         self.branches = {number: Branch(number, **_bare(row)) for number, row in data["branches"].items()}
         self.releases = {
             version: Release(
@@ -153,9 +165,9 @@ class Table:
 
     def has_code_for(self, variant: str, torch: str, capability: str, machine: str) -> bool:
         """Return whether a build of PyTorch holds code that a GPU runs: of its major version, and not newer than it."""
-        rows = [row for row in self.builds.get(variant, ()) if numbers(row["from"]) <= numbers(torch)]
-        if not rows:
+        builds = [build for build in self.builds.get(variant, ()) if numbers(build.since) <= numbers(torch)]
+        if not builds:
             return False
         major, minor = numbers(capability)
-        held = rows[-1].get("arm", ()) if machine == "aarch64" else rows[-1]["capabilities"]
+        held = builds[-1].arm if machine == "aarch64" else builds[-1].capabilities
         return any(numbers(code)[0] == major and numbers(code)[1] <= minor for code in held)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
+from ..launch.unit import LAUNCH_UNITS
 from ..verdict.check import Check
 from ..verdict.finding import evidence
 from ..verdict.words import few, plural
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 HELD_MIB = 1024
 # What another process may hold before a job that was made for all of a GPU's memory cannot fit: our own guess.
 MOST_OF_THE_MEMORY = 0.5
-LAUNCHES = "muster-launch-"
 # The server of the Multi-Process Service; those whom it serves are listed by themselves.
 SERVES = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
 WHY = {
@@ -146,7 +146,9 @@ def foreign(node: GpuNode) -> Iterator[Said]:
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
         for process in gpu["processes"]:
-            if process["type"] in COMPUTES and not (process["unit"].startswith(LAUNCHES) or process["name"] in SERVES):
+            if process["type"] in COMPUTES and not (
+                process["unit"].startswith(LAUNCH_UNITS) or process["name"] in SERVES
+            ):
                 uses[process["pid"] or 0].append((gpu, process))
     for pid, where in uses.items():
         _, process = where[0]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..firewall.netfilter import parse_save
 from ..firewall.published import PUBLISHED, published
+from ..launch.unit import LAUNCH_UNITS
 from ..network.listeners import parse_ss
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
@@ -152,7 +153,7 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         return
     running = sorted({each["launch"] for each in seen["processes"] if each["launch"]})
     holders = seen["port_holders"]
-    if running and any("muster-launch-" in holder["unit"] for holder in holders):
+    if running and any(LAUNCH_UNITS in holder["unit"] for holder in holders):
         yield PORT_HELD.skip(f"the launch {', '.join(running)} runs, and the port is its own")
         return
     if all(each["process"] == PROBE for each in seen["port"]):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from ..gpu_stack.table import numbers
 from ..known.rows import TORCH_RELEASES
 
 
 def nearest_release(version: str) -> str | None:
     """Return the known release nearest to one that never was; None for a known one, and for what is newer than all."""
-    wanted = _numbers(version)
-    if version in TORCH_RELEASES or wanted > _numbers(TORCH_RELEASES[-1]):
+    wanted = numbers(version)
+    if version in TORCH_RELEASES or wanted > numbers(TORCH_RELEASES[-1]):
         return None
-    return min(TORCH_RELEASES, key=lambda release: _distance(_numbers(release), wanted))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in version.split("."))
+    return min(TORCH_RELEASES, key=lambda release: _distance(numbers(release), wanted))
 
 
 def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

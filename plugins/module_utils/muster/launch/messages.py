@@ -99,7 +99,7 @@ class Facts(TypedDict):
 
 
 class StartRequest(TypedDict):
-    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none. program: the text of the program itself.
+    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none.
 
     script_name, script_body (base64): a script that is sent, else empty. keep: run directories of earlier launches.
     """
@@ -116,7 +116,6 @@ class StartRequest(TypedDict):
     keep: int
     script_name: str
     script_body: str
-    program: str
 
 
 class Started(TypedDict):

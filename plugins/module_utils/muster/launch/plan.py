@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .messages import Facts
 
+from .unit import LAUNCH_MARK, LAUNCH_UNIT
+
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
@@ -112,16 +114,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
     """
-    problems = [
-        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
-    ]
-    problems += [
-        f"launch_env: {name!r} is no name of an environment variable."
-        for name in request.env
-        if not ENV_NAME.match(name)
-    ]
-    if not request.script:
-        problems.append("There is no script to launch: set launch_script.")
+    problems = problems_of(request)
     if problems:
         raise PlanError(problems)
     nodes = participants(inventory, request.nodes)
@@ -141,7 +134,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 "interface": node.interface or None,
                 "argv": torchrun_argv(request, head, node, node_rank, len(nodes), run_dir),
                 **environment(request, node, backend),
-                "unit": f"muster-launch-{request.launch_id}.service",
+                "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
             }
         )
@@ -157,6 +150,21 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "world_size": first_rank,
         "nodes": entries,
     }
+
+
+def problems_of(request: LaunchRequest) -> list[str]:
+    """What is wrong with the request itself, whatever the nodes are."""
+    problems = [
+        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
+    ]
+    problems += [
+        f"launch_env: {name!r} is no name of an environment variable."
+        for name in request.env
+        if not ENV_NAME.match(name)
+    ]
+    if not request.script:
+        problems.append("There is no script to launch: set launch_script.")
+    return problems
 
 
 def torchrun_argv(
@@ -192,7 +200,7 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
         "LOGNAME": request.user,
         "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
         "PYTHONFAULTHANDLER": "1",
-        "MUSTER_LAUNCH_ID": request.launch_id,
+        LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
     }

@@ -6,6 +6,11 @@ with the same properties: a login shell has others.
 
 from __future__ import annotations
 
+# As muster_node/tools/process.py has them, which a node cannot share with what judges it.
+LAUNCH_UNIT = "muster-launch-{}.service"
+LAUNCH_UNITS = LAUNCH_UNIT.partition("{")[0]  # how the name of every such unit begins
+LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
+
 
 def unit_properties(user: str, working_directory: str, stop_timeout: int) -> dict[str, str]:
     """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL."""

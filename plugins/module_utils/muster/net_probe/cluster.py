@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..launch.unit import LAUNCH_UNITS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .links import Link, Node
 
 FIRST_UNPRIVILEGED = 1024
-LAUNCH = "muster-launch-"  # how the unit of a launch is called
 
 
 def untried(served: Mapping[str, Any] | None, port: int) -> str:
     """Why the master port of a node is not called, "" where it is. served: what `serve` returned there."""
     holder = served["holder"] if served else ""
-    if holder.startswith(LAUNCH):
+    if holder.startswith(LAUNCH_UNITS):
         return f"{holder} runs there, and is not disturbed"
     if holder and port < FIRST_UNPRIVILEGED:
         return f"only root may listen on port {port}: {holder}"

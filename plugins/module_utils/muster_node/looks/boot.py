@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..tools import files
 from ..tools.run import run
 
 EFI = "/sys/firmware/efi"
@@ -16,7 +17,7 @@ VARIABLE = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 def look() -> dict[str, Any]:
     try:
-        variable = list(Path(VARIABLE).read_bytes())
+        variable = list(files.read(VARIABLE))
     except OSError:
         variable = []
     efi = Path(EFI).is_dir()

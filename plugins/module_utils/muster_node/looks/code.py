@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..tools import files
+
 MOST_FILES = 5000
 MOST_BYTES = 64_000_000
 SECONDS = 3.0
@@ -27,9 +29,9 @@ def fingerprint(path: str, deadline: float) -> dict[str, Any]:
         return {"digest": "", "files": 0, "why": "it is not there"}
     total = hashlib.sha256()
     count = size = 0
-    for file in files(top):
+    for file in files_below(top):
         try:
-            content = file.read_bytes() if file.is_file() else b""
+            content = files.part(str(file), 0, MOST_BYTES + 1, links=True) if file.is_file() else b""
         except OSError as error:
             return {"digest": "", "files": count, "why": f"{file}: {error.strerror}"}
         count += 1
@@ -45,7 +47,7 @@ def fingerprint(path: str, deadline: float) -> dict[str, Any]:
     return {"digest": total.hexdigest()[:16], "files": count, "why": ""}
 
 
-def files(top: Path) -> list[Path]:
+def files_below(top: Path) -> list[Path]:
     if not top.is_dir():
         return [top]
     found: list[Path] = []

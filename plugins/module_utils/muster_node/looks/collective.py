@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..programs import collective_ranks
+from ..tools.pack import sent
+from ..tools.program import BOOTSTRAP, answer_in
 from ..tools.run import run
 from .unit import unit, why_no_unit
 
@@ -32,11 +32,10 @@ def look(request: Mapping[str, Any], interface: str, properties: Mapping[str, st
         "nproc": request["nproc"],
         "interface": interface,
         "seconds": SECONDS,
-        "program": inspect.getsource(collective_ranks),
     }
-    program = f"{inspect.getsource(collective_ranks)}\nstart({json.dumps(given)!r})\n"
-    done = run(*unit(properties, SECONDS + SLACK), "--", python, "-I", "-", stdin=program, seconds=SECONDS + 2 * SLACK)
-    for line in reversed(done.text.splitlines()):
-        if line.startswith(collective_ranks.MARK):
-            return {"skipped": "", "wrong": [], **json.loads(line.removeprefix(collective_ranks.MARK))}
+    argv = [*unit(properties, SECONDS + SLACK), "--", python, "-I", "-c", BOOTSTRAP, "start"]
+    done = run(*argv, stdin=sent(collective_ranks.__name__, given), seconds=SECONDS + 2 * SLACK)
+    found = answer_in(done.text)
+    if found is not None:
+        return {"skipped": "", "wrong": [], **found}
     return {"skipped": "", "why": done.why or "it gave no answer", "said": done.text[-1000:], "wrong": []}

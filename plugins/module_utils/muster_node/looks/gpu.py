@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..tools import files
 from ..tools.run import read, run
 from .bus import BUS
 from .bus import look as look_at_bus
+from .holders import known
 from .holders import look as look_at_holders
-from .holders import process
 
 QUESTIONS = {
     "query": ("-q", "-x"),
@@ -31,7 +32,7 @@ SECONDS = 30.0
 FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 IMEX_UNIT = "nvidia-imex.service"
-FABRIC_LOG = Path("/var/log/fabricmanager.log")
+FABRIC_LOG = "/var/log/fabricmanager.log"
 MOST_OF_THE_LOG = 200_000
 DISPLAY = "0x03"
 
@@ -60,7 +61,7 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
         "on_disk": on_disk.result().text.strip(),
         "fabric_manager": fabric_manager.result(),
         **holders,
-        "processes": {str(pid): process(pid) for pid in sorted(pids)},
+        "processes": {str(pid): known(pid) for pid in sorted(pids)},
         "uptime": read("/proc/uptime").text,
     }
 
@@ -83,8 +84,7 @@ def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
     folder = f"{BUS}/{slot}"
     try:
         # Everybody may read the first 64 bytes; a device that is gone reads as ones.
-        with Path(f"{folder}/config").open("rb") as stream:
-            head = stream.read(4).hex()
+        head = files.part(f"{folder}/config", 0, 4).hex()
     except OSError:
         head = ""
     links = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
@@ -104,9 +104,7 @@ def _fabric_manager() -> dict[str, Any]:
     version = run("nv-fabricmanager", "--version")
     log, log_why = "", ""
     try:
-        with FABRIC_LOG.open("rb") as stream:
-            stream.seek(max(0, FABRIC_LOG.stat().st_size - MOST_OF_THE_LOG))
-            log = stream.read().decode("utf-8", "replace")
+        log = files.part(FABRIC_LOG, -MOST_OF_THE_LOG, MOST_OF_THE_LOG, links=True).decode("utf-8", "replace")
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..tools import files
 from ..tools.run import names, read
 
 BUS = "/sys/bus/pci/devices"
@@ -62,8 +63,7 @@ def device(slot: str) -> dict[str, Any]:
     said = {key: read(f"{folder}/{key}").text.strip() for key in keys}
     errors = {kind: read(f"{folder}/aer_dev_{kind}").text for kind in ("correctable", "nonfatal", "fatal")}
     try:
-        with Path(folder, "config").open("rb") as stream:
-            configuration = stream.read(CONFIGURATION)
+        configuration = files.part(f"{folder}/config", 0, CONFIGURATION)
     except OSError:
         configuration = b""
     return {**said, "errors": errors, "configuration": configuration.hex()}

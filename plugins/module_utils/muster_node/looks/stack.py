@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..tools import files, process
 from ..tools.run import Answer, names, read, run
 from .holders import look as look_at_holders
-from .holders import user_name
 
 # dpkg itself is listed for its architecture, which is the machine's.
 PATTERNS = (
@@ -29,7 +29,7 @@ PROPERTIES = (
     "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,ExecStart,StopWhenUnneeded,FragmentPath,DropInPaths,"
     "ExecMainStartTimestampMonotonic"
 )
-LAUNCHES = "muster-launch-*"
+LAUNCHES = process.LAUNCH_UNIT.format("*")
 # What says what apt, modprobe and systemd do with the stack. Everybody's, so that the right one can be named.
 FILES = (
     *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
@@ -131,7 +131,7 @@ def _evidence() -> dict[str, str]:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        content = files.read(str(path), links=True)
         there = path.stat()
     except OSError as error:
         return {"why": str(error.strerror)}
@@ -139,7 +139,7 @@ def _file(path: Path) -> dict[str, Any]:
         "text": content[:MOST_OF_A_FILE].decode("utf-8", "replace"),
         "sha256": hashlib.sha256(content).hexdigest(),
         "mode": f"{there.st_mode & 0o7777:04o}",
-        "owner": user_name(there.st_uid),
+        "owner": files.user_name(there.st_uid),
         "group": _group(there.st_gid),
         "changed": there.st_mtime,
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import os
 import pwd
 import secrets
@@ -11,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..programs import inside as look_inside
-from ..programs import torch_facts
+from ..programs import inside, torch_facts
+from ..tools.pack import pack, sent
+from ..tools.program import BOOTSTRAP, answer_in
 from ..tools.run import run
 
 if TYPE_CHECKING:
@@ -28,23 +27,20 @@ def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) ->
     depth = "load" if load else "build"
     request = {
         "torchrun": torchrun,
-        "ask": inspect.getsource(torch_facts),
+        "ask": pack(torch_facts.__name__),
         "depth": depth,
         "seconds": SECONDS[depth],
     }
-    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(request)!r})\n"
     why = why_no_unit(user)
-    argv = [sys.executable, "-I", "-S", "-"]
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
     if not why:
         argv = [*unit(properties, SECONDS[depth] + SLACK), "--", *argv]
-    done = run(*argv, stdin=program, seconds=SECONDS[depth] + SLACK)
-    said = next((line for line in reversed(done.text.splitlines()) if line.startswith(look_inside.MARK)), "")
-    try:
-        inside = json.loads(said.removeprefix(look_inside.MARK))
-    except ValueError:
+    done = run(*argv, stdin=sent(inside.__name__, request), seconds=SECONDS[depth] + SLACK)
+    seen = answer_in(done.text)
+    if seen is None:
         failed = done.why or "the look from inside gave no answer"
         return {"way": "self" if why else "none", "why": why or failed, "inside": None}
-    return {"way": "self" if why else "unit", "why": why, "inside": inside}
+    return {"way": "self" if why else "unit", "why": why, "inside": seen}
 
 
 def unit(properties: Mapping[str, str], seconds: float) -> list[str]:

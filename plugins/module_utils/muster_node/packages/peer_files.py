@@ -11,18 +11,19 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.packages import peer_files as domain
+
+from ..tools import files as safe
+from ..tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
 KNOWN_HOSTS = ".ssh/muster_known_hosts"
-NEW = ".new-"
 # As many tries as it takes when all nodes come at once: sshd lets 10 connections wait for their login (MaxStartups).
 TRIES = 8
 STALLED = 60  # seconds without a byte
@@ -32,6 +33,10 @@ OPTIONS = (
     # The user's own settings for connections that are shared, or that print, must not stand in the way.
     *("ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes", "LogLevel=ERROR"),
 )
+
+
+class OtherContentError(Exception):
+    """What came is not what it should be."""
 
 
 class Stream:
@@ -82,8 +87,7 @@ class User:
 
     def known_peers(self) -> frozenset[str]:
         # As the user: root has no rights on many file servers.
-        done = subprocess.run(["cat", self.known_hosts], capture_output=True, text=True, check=False, **self.how)
-        known: frozenset[str] = domain.known_peers(done.stdout)
+        known: frozenset[str] = domain.known_peers(run("cat", self.known_hosts, user=self.entry).text)
         return known
 
     def ssh(self, peer: str, command: str, said: IO[bytes]) -> Any:
@@ -111,7 +115,7 @@ def prepare(folder: Path) -> None:
     status = folder.lstat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise domain.PeerFilesError(f"{folder} must belong to root, and nobody else may write in it")
-    for leftover in folder.glob(f"{NEW}*"):
+    for leftover in folder.glob(f".*{safe.NEW}"):
         leftover.unlink(missing_ok=True)
 
 
@@ -188,30 +192,20 @@ def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[s
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
             if content is None:
                 continue
-            if _write(content, folder / member.name, expected[member.name]):
+            try:
+                _write(content, folder / member.name, expected[member.name])
                 fetched.append(member.name)
-            else:
+            except OtherContentError:
                 wrong = f"its {member.name} is not what it should be (sha256)"
     return wrong
 
 
-def _write(content: IO[bytes], path: Path, sha256: str) -> bool:
-    """Write the file at once or not at all. Whether it is what it should be."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=NEW)
-    temporary = Path(name)
+def _write(content: IO[bytes], path: Path, sha256: str) -> None:
+    """Write the file at once or, where it is not what it should be, not at all: OtherContentError."""
     digest = hashlib.sha256()
-    try:
-        with os.fdopen(handle, "wb") as file:
-            while chunk := content.read(CHUNK):
-                digest.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
+    with safe.replacing(str(path), mode=0o644) as file:
+        while chunk := content.read(CHUNK):
+            digest.update(chunk)
+            file.write(chunk)
         if digest.hexdigest() != sha256:
-            return False
-        temporary.chmod(0o644)
-        temporary.replace(path)
-        return True
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+            raise OtherContentError

@@ -1,8 +1,7 @@
 """The ranks of a short all-reduce on one node.
 
-It is piped into the environment's own Python with a call of `start` behind it, which starts itself once for each
-rank, with a call of `rank`. One line that begins with @muster-collective holds the result: whether every rank computed
-what it should, and how fast.
+looks/collective.py runs it with the environment's own Python and the verb `start`, which runs it once more for each
+rank, with the verb `rank`. The result is whether every rank computed what it should, and how fast.
 """
 
 from __future__ import annotations
@@ -17,27 +16,34 @@ import time
 from pathlib import Path
 from typing import Any
 
-MARK = "@muster-collective "
+from ..tools import files
+from ..tools.program import BOOTSTRAP, answer, answer_in, framed, own_text
+
 # Small enough for latency, large enough for bandwidth: what a gradient bucket of DDP has (25 MB), and more on GPUs.
 SIZES = {"gloo": (4_096, 4_000_000), "nccl": (4_096, 25_000_000, 256_000_000)}
 ROUNDS = 5
 
 
-def start(text: str) -> None:
-    """Start one process for each rank, and print what came of it."""
-    given = json.loads(text)
+def main() -> None:
+    answer({"start": start, "rank": rank})
+    dist: Any = sys.modules.get("torch.distributed")
+    if dist is not None:
+        dist.destroy_process_group()
+
+
+def start(given: dict[str, Any]) -> dict[str, Any]:
+    """Start one process for each rank, and return what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
         ranks = [begin(given, number, folder) for number in range(given["nproc"])]
         failed = wait(ranks, begun + given["seconds"])
         for process in ranks:
             process.kill()
-        result = {**told(given, folder, failed), "seconds": round(time.monotonic() - begun, 2)}
-    sys.stdout.write("\n" + MARK + json.dumps(result) + "\n")
+        return {**added_up(given, folder, failed), "seconds": round(time.monotonic() - begun, 2)}
 
 
-def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[str]:
-    told = {**{key: given[key] for key in ("backend", "nproc")}, "store": f"{folder}/store"}
+def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[bytes]:
+    request = {"backend": given["backend"], "nproc": given["nproc"], "store": f"{folder}/store", "number": number}
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
         "HOME": str(Path.home()),
@@ -52,15 +58,19 @@ def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[s
     # What they say goes into files: a pipe that nobody reads would stop a rank that says much.
     with Path(folder, f"{number}.out").open("w") as out, Path(folder, f"{number}.err").open("w") as err:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-"], stdin=subprocess.PIPE, stdout=out, stderr=err, text=True, env=environment
+            [sys.executable, "-I", "-c", BOOTSTRAP, "rank"],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            env=environment,
         )
     if process.stdin is not None:
-        process.stdin.write(f"{given['program']}\nrank({json.dumps(told)!r}, {number})\n")
+        process.stdin.write(framed(own_text()) + json.dumps(request).encode())
         process.stdin.close()
     return process
 
 
-def wait(ranks: list[subprocess.Popen[str]], deadline: float) -> tuple[int, int | None] | None:
+def wait(ranks: list[subprocess.Popen[bytes]], deadline: float) -> tuple[int, int | None] | None:
     """Return the rank that failed first and how it ended, None for one that did not end; nothing when all went well."""
     while True:
         codes = [process.poll() for process in ranks]
@@ -74,27 +84,26 @@ def wait(ranks: list[subprocess.Popen[str]], deadline: float) -> tuple[int, int 
         time.sleep(0.05)
 
 
-def told(given: dict[str, Any], folder: str, failed: tuple[int, int | None] | None) -> dict[str, Any]:
+def added_up(given: dict[str, Any], folder: str, failed: tuple[int, int | None] | None) -> dict[str, Any]:
     if failed:
         number, code = failed
-        said = Path(folder, f"{number}.err").read_text(errors="replace")
+        said = files.text(f"{folder}/{number}.err") or ""
         words = said.strip().splitlines()
         end = f"did not end within {given['seconds']:.0f} s" if code is None else f"ended with {code}"
         why = f"rank {number} {end}" + (f": {words[-1][:300]}" if words else "")
         return {"why": why, "said": said[-2000:], "wrong": [], "speeds": []}
     results = []
     for number in range(given["nproc"]):
-        lines = Path(folder, f"{number}.out").read_text(errors="replace").splitlines()
-        line = next((line for line in lines if line.startswith(MARK)), "")
-        if not line:
+        result = answer_in(files.text(f"{folder}/{number}.out") or "")
+        if result is None:
             return {"why": f"rank {number} gave no answer", "said": "", "wrong": [], "speeds": []}
-        results.append(json.loads(line.removeprefix(MARK)))
+        results.append(result)
     wrong = [result["rank"] for result in results if not result["right"]]
     return {"why": "", "said": "", "wrong": wrong, "speeds": results[0]["speeds"]}
 
 
-def rank(text: str, number: int) -> None:
-    given = json.loads(text)
+def rank(given: dict[str, Any]) -> dict[str, Any]:
+    number = given["number"]
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
     cuda = given["backend"] == "nccl"
@@ -119,12 +128,14 @@ def rank(text: str, number: int) -> None:
         seconds = max(timer(torch, cuda) - begun, 1e-9) / ROUNDS
         # As nccl-tests count it: what each link carries, whatever the number of ranks.
         speeds.append({"bytes": count * 4, "seconds": seconds, "busbw": count * 4 / seconds * 2 * (world - 1) / world})
-    sys.stdout.write("\n" + MARK + json.dumps({"rank": number, "right": right, "speeds": speeds}) + "\n")
-    sys.stdout.flush()
-    dist.destroy_process_group()
+    return {"rank": number, "right": right, "speeds": speeds}
 
 
 def timer(torch: Any, cuda: bool) -> float:
     if cuda:
         torch.cuda.synchronize()
     return time.monotonic()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,6 @@
 """What the role does on one node: look at everything that decides which packets come in, and carry out a plan.
 
-plugins/action/firewall.py pipes this file into the node's own Python (3.10+, standard library only), with a verb as
-argument and a JSON payload behind it on standard input. Every verb prints one JSON object; all need root.
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
     look   what is installed, configured and in force; reads only
     apply  the steps of a plan, in order, until one fails
@@ -10,12 +9,14 @@ argument and a JSON payload behind it on standard input. Every verb prints one J
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
-import subprocess
-import sys
+from threading import Thread
 from typing import Any
+
+from ..tools import files, process
+from ..tools.program import answer
+from ..tools.run import failure, run
 
 Json = dict[str, Any]
 
@@ -25,12 +26,12 @@ UNITS = "/etc/systemd/system"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 SYSCTL_FOLDERS = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
 COMMAND_TIMEOUT = 60
+NO_CODE = -1  # of a command that is there, and did not end
+MOST = 64_000_000  # bytes: what is put back later must be whole
 
 
-def main(verb: str, payload: Json) -> Json:
-    # Not the login's: the same words whatever the administrator's language, and the tools of root.
-    os.environ.update(LC_ALL="C", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-    return {"look": look, "apply": apply}[verb](payload)
+def main() -> None:
+    answer({"look": look, "apply": apply})
 
 
 # ---------------------------------------------------------------- look
@@ -75,40 +76,38 @@ def look(request: Json) -> Json:
 
 
 def run_all(commands: dict[str, list[str]]) -> Json:
-    """Run commands side by side; a tool that is not installed has no code."""
-    running = {}
+    """Run commands side by side: {name: {code, out, err}}; a tool that is not installed has no code."""
     answers: Json = {}
-    for name, argv in commands.items():
-        try:
-            running[name] = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        except FileNotFoundError:
-            answers[name] = {"code": None, "out": "", "err": f"{argv[0]} is not installed"}
-    for name, process in running.items():
-        out, err = process.communicate(timeout=COMMAND_TIMEOUT)
-        answers[name] = {"code": process.returncode, "out": out, "err": err.strip()}
+
+    def ask(name: str, argv: list[str]) -> None:
+        said = run(*argv, seconds=COMMAND_TIMEOUT, most=MOST)
+        answers[name] = {
+            "code": said.code if said.missing or said.code is not None else NO_CODE,
+            "out": said.text,
+            "err": said.why if said.code is None else said.aside.strip(),
+        }
+
+    threads = [Thread(target=ask, args=command) for command in commands.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return answers
 
 
 def ssh_connection() -> tuple[list[str], list[str]]:
-    """Address and port of the client and of the server, as sshd told the session that this process belongs to.
+    """Address and port of the client and of the server, as sshd gave them to the session that this process belongs to.
 
     sudo keeps the variable from us, so it is looked for in those above. Behind a forwarded port it is the only place
     that knows on which port the node itself was reached.
     """
     pid = os.getpid()
     while pid > 1:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = file.read().split(b"\0")
-            with open(f"/proc/{pid}/stat") as file:
-                pid = int(file.read().rpartition(")")[2].split()[1])
-        except OSError:
-            break
-        for entry in environment:
-            if entry.startswith(b"SSH_CONNECTION="):
-                words = entry.partition(b"=")[2].decode().split()
-                if len(words) == 4:
-                    return words[:2], words[2:]
+        words = process.environment(pid).get("SSH_CONNECTION", "").split()
+        if len(words) == 4:
+            return words[:2], words[2:]
+        seen = process.status(pid)
+        pid = seen.parent if seen else 0
     return [], []
 
 
@@ -116,9 +115,8 @@ def ssh_sockets(listeners: str) -> list[str]:
     """Where systemd listens for ssh (Ubuntu since 22.10). Asked only where systemd listens for anything."""
     if '"systemd"' not in listeners:
         return []
-    argv = ["systemctl", "show", "--value", "--property=Listen", "ssh.socket", "sshd.socket"]
-    ended = subprocess.run(argv, check=False, capture_output=True, text=True)
-    return re.findall(r"(\S+) \(Stream\)", ended.stdout)
+    said = run("systemctl", "show", "--value", "--property=Listen", "ssh.socket", "sshd.socket")
+    return re.findall(r"(\S+) \(Stream\)", said.text)
 
 
 def ufw() -> Json | None:
@@ -170,60 +168,26 @@ def apply(plan: Json) -> Json:
 
 
 def carry_out(step: Json) -> str:
+    """Return what went wrong; nothing when nothing did."""
+    if "run" in step:
+        argv = step["run"]
+        return failure(argv, run(*argv, stdin=step.get("text", ""), seconds=COMMAND_TIMEOUT))
     try:
-        if "write" in step:
-            write(step["write"], step["text"], step["mode"])
-        elif "remove" in step:
-            if os.path.lexists(step["remove"]):
-                os.unlink(step["remove"])
+        if "remove" in step:
+            files.remove(step["remove"])
+        elif step["write"].startswith("/proc/"):
+            files.overwrite(step["write"], step["text"].encode())
         else:
-            argv = step["run"]
-            ended = subprocess.run(
-                argv,
-                check=False,
-                input=step.get("text", ""),
-                capture_output=True,
-                text=True,
-                timeout=COMMAND_TIMEOUT,
-            )
-            if ended.returncode:
-                said = " ".join((ended.stderr or ended.stdout).split()) or "nothing"
-                return f"{' '.join(argv)} ended with code {ended.returncode} and said: {said}"
-    except (OSError, subprocess.TimeoutExpired) as exc:
+            content = step["text"].encode()
+            files.replace(step["write"], content, mode=step["mode"], keep=True, parents=True, links=True)
+    except OSError as exc:
         return str(exc)
     return ""
 
 
-def write(path: str, text: str, mode: int) -> None:
-    """Replace a file in one step; one that was there keeps its owner and mode."""
-    if path.startswith("/proc/"):
-        with open(path, "w") as file:
-            file.write(text)
-        return
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    path = os.path.realpath(path)
-    owner = (0, 0)
-    if os.path.exists(path):
-        about = os.stat(path)
-        mode, owner = about.st_mode & 0o7777, (about.st_uid, about.st_gid)
-    new = f"{path}.muster-new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-        os.fchown(file.fileno(), *owner)
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-
-
 def read(path: str) -> str | None:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None
+    return files.text(path, links=True)
 
 
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1], json.loads(sys.stdin.buffer.read())), sys.stdout)
-    sys.stdout.write("\n")
+    main()

@@ -1,8 +1,7 @@
 """The node's half of a guarded change: a timer that undoes it, unless a fresh connection confirms it first.
 
-The controller (plugin_utils/muster_guard.py) pipes this file into the node's own Python (3.10+, standard library
-only), with a verb as argument and a JSON payload behind it on standard input. `arm` leaves a copy of it on the node,
-which the timer and the boot unit run with the verb `undo` and the folder as arguments.
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. `arm` leaves a copy of it
+on the node, which the timer and the boot unit run with the verb `undo` and the folder as arguments.
 
     arm      keep the files as they are, and start the timer
     confirm  the change stays: stop the timer and forget the kept files
@@ -20,9 +19,16 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
 import sys
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files
+from ..tools.program import answer, own_text
+from ..tools.run import failure, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 
@@ -46,16 +52,24 @@ ExecStart=/usr/bin/python3 -I -S {folder}/guard.py undo-at-boot {folder}
 """
 
 
-def main(verb: str, payload: Json) -> Json:
+def main() -> None:
+    if len(sys.argv) == 3:
+        # From the timer or the boot unit: undo or undo-at-boot, and the folder.
+        done = locked(undo, {"what": os.path.basename(sys.argv[2]), "boot": sys.argv[1] == "undo-at-boot"})
+        sys.exit(1 if done["failed"] and sys.argv[1] == "undo" else 0)
     verbs = {"arm": arm, "confirm": confirm, "undo": undo, "state": state}
+    answer({name: partial(locked, verb) for name, verb in verbs.items()})
+
+
+def locked(verb: Callable[[Json], Json], payload: Json) -> Json:
     os.makedirs(LOCKS, mode=0o700, exist_ok=True)
     with open(lock_of(payload["what"]), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return verbs[verb](payload)
+        return verb(payload)
 
 
 def arm(request: Json) -> Json:
-    """request: {what, id, seconds, program, files, texts, commands}; see Guard.change on the controller."""
+    """request: {what, id, seconds, files, texts, commands}; see Guard.change on the controller."""
     what, folder = request["what"], folder_of(request["what"])
     if read_state(folder) is not None:
         return {"armed": False}
@@ -66,7 +80,7 @@ def arm(request: Json) -> Json:
     kept = [keep(folder, number, path) for number, path in enumerate(request["files"])]
     for name, text in request["texts"].items():
         write(os.path.join(folder, "text-" + name), text.encode())
-    write(os.path.join(folder, "guard.py"), request["program"].encode())
+    write(os.path.join(folder, "guard.py"), own_text().encode())
     install_boot_unit(what, folder)
     content = {"id": request["id"], "files": kept, "commands": request["commands"], "failed": []}
     save_state(folder, content)
@@ -74,10 +88,10 @@ def arm(request: Json) -> Json:
     # systemd may otherwise let a timer wait a minute for company.
     timer += ["--timer-property=AccuracySec=100ms", "-p", "Type=oneshot"]
     timer += ["/usr/bin/python3", "-I", "-S", f"{folder}/guard.py", "undo", folder]
-    started = subprocess.run(timer, check=False, capture_output=True, text=True)
-    if started.returncode:
+    started = run(*timer, seconds=COMMAND_TIMEOUT)
+    if started.why:
         forget(what, folder)
-        return {"armed": False, "error": started.stderr.strip()}
+        return {"armed": False, "error": started.said or started.why}
     return {"armed": True}
 
 
@@ -106,7 +120,7 @@ def undo(request: Json) -> Json:
         except OSError as exc:
             failed.append(str(exc))
     if not request.get("boot"):
-        failed += [said for said in (run(folder, command) for command in content["commands"]) if said]
+        failed += [said for said in (carry_out(folder, command) for command in content["commands"]) if said]
     if failed:
         # It stays armed for the next boot or the next run, and says why.
         save_state(folder, {**content, "failed": failed})
@@ -128,8 +142,7 @@ def keep(folder: str, number: int, path: str) -> Json:
     """Copy one file into the folder; what was not there is remembered as absent."""
     real = os.path.realpath(path)
     try:
-        with open(real, "rb") as file:
-            body, about = file.read(), os.fstat(file.fileno())
+        about, body = os.stat(real), files.read(real)
     except FileNotFoundError:
         return {"path": real, "copy": None}
     copy = f"file-{number}"
@@ -139,39 +152,25 @@ def keep(folder: str, number: int, path: str) -> Json:
 
 def put_back(folder: str, kept: Json) -> None:
     if kept["copy"] is None:
-        if os.path.exists(kept["path"]):
-            os.unlink(kept["path"])
+        files.remove(kept["path"])
         return
-    with open(os.path.join(folder, kept["copy"]), "rb") as file:
-        body = file.read()
-    write(kept["path"], body, kept["mode"], (kept["uid"], kept["gid"]))
+    body = files.read(os.path.join(folder, kept["copy"]))
+    files.replace(kept["path"], body, mode=kept["mode"], owner=(kept["uid"], kept["gid"]))
 
 
-def run(folder: str, command: Json) -> str:
+def carry_out(folder: str, command: Json) -> str:
     """Run one command of the undo; return what went wrong. Its standard input may be one of the kept texts."""
-    body = b""
-    if command.get("text"):
-        with open(os.path.join(folder, "text-" + command["text"]), "rb") as file:
-            body = file.read()
-    try:
-        ended = subprocess.run(command["argv"], check=False, input=body, capture_output=True, timeout=COMMAND_TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        return str(exc)
-    if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip() or "nothing"
-        return f"{' '.join(command['argv'])} ended with code {ended.returncode} and said: {said}"
-    return ""
+    body = files.read(os.path.join(folder, "text-" + command["text"])) if command.get("text") else b""
+    return failure(command["argv"], run(*command["argv"], stdin=body, seconds=COMMAND_TIMEOUT))
 
 
 def forget(what: str, folder: str) -> None:
-    os.unlink(os.path.join(folder, "state.json"))
-    sync(folder)
+    files.remove(os.path.join(folder, "state.json"))
     for path in boot_unit_paths(what):
-        if os.path.lexists(path):
-            os.unlink(path)
+        files.remove(path)
     shutil.rmtree(folder)
     # The timer only: its service may be the very process that runs this. One that has elapsed is no error.
-    subprocess.run(["systemctl", "--quiet", "stop", unit_of(what) + ".timer"], check=False, stderr=subprocess.DEVNULL)
+    run("systemctl", "--quiet", "stop", unit_of(what) + ".timer", seconds=COMMAND_TIMEOUT)
 
 
 def install_boot_unit(what: str, folder: str) -> None:
@@ -179,9 +178,7 @@ def install_boot_unit(what: str, folder: str) -> None:
     unit, wanted = boot_unit_paths(what)
     write(unit, BOOT_UNIT.format(what=what, folder=folder).encode(), 0o644)
     os.makedirs(os.path.dirname(wanted), exist_ok=True)
-    if not os.path.lexists(wanted):
-        os.symlink(unit, wanted)
-    sync(os.path.dirname(wanted))
+    files.link(wanted, unit)
 
 
 def boot_unit_paths(what: str) -> tuple[str, str]:
@@ -204,8 +201,7 @@ def lock_of(what: str) -> str:
 
 def read_state(folder: str) -> Json | None:
     try:
-        with open(os.path.join(folder, "state.json"), "rb") as file:
-            content: Json = json.load(file)
+        content: Json = json.loads(files.read(os.path.join(folder, "state.json")))
     except FileNotFoundError:
         return None
     return content
@@ -215,32 +211,9 @@ def save_state(folder: str, content: Json) -> None:
     write(os.path.join(folder, "state.json"), json.dumps(content).encode())
 
 
-def write(path: str, body: bytes, mode: int = 0o600, owner: tuple[int, int] = (0, 0)) -> None:
-    """Replace a file in one step, so that it holds the old or the new whatever happens, a power cut included."""
-    new = f"{path}.muster-new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(body)
-        os.fchown(file.fileno(), *owner)
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync(os.path.dirname(path))
-
-
-def sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def write(path: str, body: bytes, mode: int = 0o600) -> None:
+    files.replace(path, body, mode=mode, owner=(0, 0))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "undo-at-boot":
-        main("undo", {"what": os.path.basename(sys.argv[2]), "boot": True})
-    elif len(sys.argv) == 3:
-        sys.exit(1 if main("undo", {"what": os.path.basename(sys.argv[2])})["failed"] else 0)
-    else:
-        json.dump(main(sys.argv[1], json.loads(sys.stdin.buffer.read())), sys.stdout)
-        sys.stdout.write("\n")
+    main()

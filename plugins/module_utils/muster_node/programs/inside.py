@@ -1,24 +1,23 @@
 """A look from inside the unit that a launch would run in, as the training user.
 
-It is piped into `python3 -I -S -` with a call of `answer` behind it, and prints one line that begins with @muster-look.
-What holds there differs from a login shell: limits come from systemd, and /etc/security, profiles and the environment
-of a login do not count. The request is {torchrun, ask, depth, seconds}; ask is the program (look_torch.py) that the
-environment's own Python is asked with.
+looks/unit.py runs it with the verb look. What holds there differs from a login shell: limits come from systemd, and
+/etc/security, profiles and the environment of a login do not count. The request is {torchrun, ask, depth, seconds}; ask
+is the text of torch_facts.py, with which the environment's own Python is asked.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-MARK = "@muster-look "
+from ..tools import files
+from ..tools.program import answer, answer_in
+from ..tools.run import run
+
 LIMITS = ("MEMLOCK", "NOFILE", "STACK", "NPROC", "CORE", "AS")
 # Names of shared memory that NCCL, Gloo's and torch's data loaders leave behind when they are killed.
 LEFT_BEHIND = ("nccl-", "torch_", "gloo-", "sem.mp-")
@@ -26,7 +25,11 @@ VARIABLES = ("NCCL_", "GLOO_", "TORCH", "CUDA_", "UCX_", "OMP_", "MKL_", "KMP_",
 CGROUP = "/sys/fs/cgroup"
 
 
-def main(request: dict[str, Any]) -> dict[str, Any]:
+def main() -> None:
+    answer({"look": look})
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "uid": os.getuid(),
         "limits": {name.lower(): limit(name) for name in LIMITS},
@@ -50,10 +53,7 @@ def home() -> str:
 
 
 def read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return None
+    return files.text(path, links=True)
 
 
 def limit(name: str) -> list[int | None]:
@@ -146,31 +146,18 @@ def torch(request: dict[str, Any]) -> dict[str, Any]:
         "HOME": home(),
     }
     begun = time.monotonic()
-    try:
-        done = subprocess.run(
-            [python, "-I", "-", request["depth"]],
-            input=request["ask"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=request["seconds"],
-            env=environment,
-        )
-    except subprocess.TimeoutExpired:
+    done = run(python, "-I", "-", request["depth"], stdin=request["ask"], seconds=request["seconds"], env=environment)
+    if done.late:
         return {**seen, "why": f"it did not answer within {request['seconds']:.0f} s", "hangs": True}
-    except OSError as error:
-        return {**seen, "why": f"{python}: {error.strerror}"}
+    if done.code is None:
+        return {**seen, "why": done.why}
     seen["seconds"] = round(time.monotonic() - begun, 3)
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("{"):
-            try:
-                return {**seen, "said": json.loads(line)}
-            except ValueError:
-                continue
-    said = done.stderr.strip().splitlines()
-    return {**seen, "why": f"{python} ended with {done.returncode}" + (f": {said[-1][:200]}" if said else "")}
+    found = answer_in(done.text)
+    if found is not None:
+        return {**seen, "said": found}
+    last = done.aside.strip().splitlines()
+    return {**seen, "why": f"{python} ended with {done.code}" + (f": {last[-1][:200]}" if last else "")}
 
 
-def answer(request: str) -> None:
-    sys.stdout.write("\n" + MARK + json.dumps(main(json.loads(request))) + "\n")
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """What a launch does on one node: prepare, start, run, look, stop.
 
-The supervisor on the controller pipes this file into the node's own Python (3.10+, standard library only), with a
-verb as argument and a JSON payload behind it on standard input. Every verb prints one JSON object.
+The supervisor on the controller runs it by Program (plugin_utils), with a verb as argument and a JSON payload on
+standard input. Every verb prints one JSON object.
 
-    identity  user   tells who looks
+    identity  user   says who looks
     prepare   root   reads what a start depends on; writes nothing
     start     root   makes the run directory, the state directory and the unit
     run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
@@ -27,7 +27,6 @@ import glob
 import json
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
@@ -35,10 +34,11 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..tools import files, process
+from ..tools.program import answer, own_text
+from ..tools.run import run as command
 
 Json = dict[str, Any]
 
@@ -48,26 +48,29 @@ LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place
 # to whoever got that far. (A set-group-ID bit instead would be lost: the training user is not in that group.)
 OUTER_MODE = 0o750
 INNER_MODE = 0o755
-LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 SIOCGIFADDR = 0x8915
+SYSTEMCTL_SECONDS = 30
+STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_stop_timeout
+MOST_ERROR = 1_000_000  # bytes of an error.json
+MOST_SOCKETS = 64_000_000  # bytes of the kernel's list of sockets
 
 
-def main(verb: str, payload: Any) -> None:
-    verbs: dict[str, Callable[[Any], Json | None]] = {
-        "identity": identity,
-        "prepare": prepare,
-        "start": start,
-        "run": run,
-        "look": look,
-        "logs": logs,
-        "freeze": freeze,
-        "stop": stop,
-    }
-    result = verbs[verb](payload)
-    if result is not None:
-        json.dump(result, sys.stdout)
-        sys.stdout.write("\n")
+def main() -> None:
+    if sys.argv[1] == "run":
+        run(sys.argv[2])
+        return
+    answer(
+        {
+            "identity": identity,
+            "prepare": prepare,
+            "start": start,
+            "look": look,
+            "logs": logs,
+            "freeze": freeze,
+            "stop": stop,
+        }
+    )
 
 
 # ---------------------------------------------------------------- prepare
@@ -167,9 +170,8 @@ def interface_of(address: str) -> str | None:
 
 def secondary_interface_of(address: str) -> str | None:
     """The ioctl above returns only an interface's first address; `ip` knows the others."""
-    done = command(["ip", "-json", "address", "show"])
     try:
-        links = json.loads(done.stdout)
+        links = json.loads(command("ip", "-json", "address", "show").text)
     except ValueError:
         return None
     for link in links:
@@ -180,7 +182,7 @@ def secondary_interface_of(address: str) -> str | None:
 
 def interface_of_ipv6(address: str) -> str | None:
     wanted = socket.inet_pton(socket.AF_INET6, address).hex()
-    for line in read_text("/proc/net/if_inet6").splitlines():
+    for line in (files.text("/proc/net/if_inet6") or "").splitlines():
         fields = line.split()
         if fields and fields[0] == wanted:
             return fields[5]
@@ -214,46 +216,15 @@ def port_holders(port: int) -> list[Json]:
     listening: set[str] = set()
     talking: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in read_text(table).splitlines()[1:]:
+        for line in (files.text(table, most=MOST_SOCKETS) or "").splitlines()[1:]:
             fields = line.split()
             if int(fields[1].rsplit(":", 1)[1], 16) == port and fields[9] != "0":
                 (listening if fields[3] == "0A" else talking).add("socket:[%s]" % fields[9])
     inodes = listening or talking
     if not inodes:
         return []
-    holders = [process_facts(pid) for pid in process_ids() if inodes & open_sockets(pid)]
+    holders = [process.who(pid) for pid in process.ids() if inodes & process.opened(pid)]
     return holders or [{"pid": None, "command": "", "user": "", "unit": ""}]
-
-
-def open_sockets(pid: int) -> set[str]:
-    links = set()
-    try:
-        for name in os.listdir("/proc/%d/fd" % pid):
-            try:
-                links.add(os.readlink("/proc/%d/fd/%s" % (pid, name)))
-            except OSError:
-                continue  # closed between the listing and the look
-    except OSError:
-        return set()
-    return links
-
-
-def process_ids() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def process_facts(pid: int) -> Json:
-    try:
-        owner = pwd.getpwuid(os.stat("/proc/%d" % pid).st_uid).pw_name
-    except (OSError, KeyError):
-        owner = ""
-    unit = ""
-    for line in read_text("/proc/%d/cgroup" % pid).splitlines():
-        leaf = line.rsplit("/", 1)[-1]
-        if leaf.endswith((".service", ".scope")):
-            unit = leaf
-    cmdline = read_text("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
-    return {"pid": pid, "command": cmdline[:200], "user": owner, "unit": unit}
 
 
 def active_launches() -> list[Json]:
@@ -270,7 +241,7 @@ def active_launches() -> list[Json]:
 
 
 def start(spec: Json) -> Json:
-    """Make the two directories and the unit. spec: see roles/launch, plus `program` (this file's text)."""
+    """Make the two directories and the unit. spec: see roles/launch."""
     launch_id = spec["launch_id"]
     entry = pwd.getpwnam(spec["user"])
     reader_uid, reader_gid = spec["reader"]["uid"], spec["reader"]["gid"]
@@ -280,31 +251,31 @@ def start(spec: Json) -> Json:
     forget_ended_launches()
     drop_old_runs(os.path.dirname(run_dir), spec["keep"])
     os.makedirs(STATE_ROOT, mode=0o755, exist_ok=True)
-    os.mkdir(state, 0o755)
+    files.make_folder(state, mode=0o755)
+    files.make_folder(run_dir, mode=0o700)
+    # What root writes for the training user is written before they may change anything beside it.
+    if spec.get("script_name"):
+        path, body = os.path.join(run_dir, spec["script_name"]), base64.b64decode(spec.pop("script_body"))
+        files.replace(path, body, mode=0o644, owner=(entry.pw_uid, entry.pw_gid))
     # Written by the training user, readable by the user who looks (without sudo: a look each second must not fill the
     # journal), and by nobody else.
-    for path in (run_dir, state + "/unit"):
-        os.mkdir(path, 0o750)
-        os.chown(path, entry.pw_uid, reader_gid)
-        os.chmod(path, OUTER_MODE)
-    if spec.get("script_name"):
-        path = os.path.join(run_dir, spec["script_name"])
-        write_file(path, base64.b64decode(spec.pop("script_body")), 0o644, entry.pw_uid, entry.pw_gid)
+    files.give_folder(run_dir, mode=OUTER_MODE, owner=(entry.pw_uid, reader_gid))
+    files.make_folder(state + "/unit", mode=OUTER_MODE, owner=(entry.pw_uid, reader_gid))
     program = state + "/node.py"
-    write_file(program, spec.pop("program").encode(), 0o644, 0, 0)
+    files.replace(program, own_text().encode(), mode=0o644)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
-    write_file(state + "/spec.json", json.dumps(spec).encode(), 0o640, 0, entry.pw_gid)
+    files.replace(state + "/spec.json", json.dumps(spec).encode(), mode=0o640, owner=(0, entry.pw_gid))
     lease = LEASE_FORMAT.format(time.monotonic() + spec["lease"])
-    write_file(state + "/lease", lease.encode(), 0o644, reader_uid, reader_gid)
+    files.replace(state + "/lease", lease.encode(), mode=0o644, owner=(reader_uid, reader_gid))
     # Every process of the launch carries the mark by which `stop` looks for what is left.
-    properties = {**spec["properties"], "Environment": "MUSTER_LAUNCH_ID=" + launch_id}
+    properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     if spec["time_limit"]:
         properties["RuntimeMaxSec"] = "%ds" % (spec["time_limit"] + LIMIT_SLACK)
     argv = ["systemd-run", "--quiet", "--unit", unit_name(launch_id), "--description", "Muster launch " + launch_id]
     argv += [word for name, value in properties.items() for word in ("--property", "%s=%s" % (name, value))]
     argv += ["--", sys.executable, "-I", "-S", program, "run", state]
-    done = command(argv)
-    return {"started": done.returncode == 0, "error": done.stderr.strip(), "time": time.time()}
+    done = command(*argv, seconds=SYSTEMCTL_SECONDS)
+    return {"started": done.code == 0, "error": done.aside.strip() or done.why, "time": time.time()}
 
 
 def forget_ended_launches() -> None:
@@ -312,25 +283,21 @@ def forget_ended_launches() -> None:
     for path in glob.glob(STATE_ROOT + "/*"):
         unit = unit_name(os.path.basename(path))
         if unit_state(unit)["ActiveState"] in ("inactive", "failed"):
-            command(["systemctl", "reset-failed", unit])
+            command("systemctl", "reset-failed", unit, seconds=SYSTEMCTL_SECONDS)
             shutil.rmtree(path, ignore_errors=True)
 
 
 def drop_old_runs(root: str, keep: int) -> None:
     """Of finished launches, keep the newest `keep` run directories."""
     # The folder may be one that the user has other things in.
-    runs = [entry for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False) and LAUNCH_ID.match(entry.name)]
+    runs = [
+        entry
+        for entry in os.scandir(root)
+        if entry.is_dir(follow_symlinks=False) and process.LAUNCH_ID.match(entry.name)
+    ]
     finished = [entry for entry in runs if not os.path.isdir(state_dir(entry.name))]
     for entry in sorted(finished, key=lambda one: one.stat().st_mtime, reverse=True)[max(keep - 1, 0) :]:
         shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def write_file(path: str, data: bytes, mode: int, uid: int, gid: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    os.chown(path, uid, gid)
-    os.chmod(path, mode)
 
 
 # ---------------------------------------------------------------- run (inside the unit, as the training user)
@@ -342,10 +309,9 @@ def run(state: str) -> None:
     How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
     collects it, and after a lost connection nobody might.
     """
-    with open(state + "/spec.json", encoding="utf-8") as stream:
-        spec = json.load(stream)
-    told_to_stop: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: told_to_stop.append(number))
+    spec = json.loads(files.read(state + "/spec.json"))
+    signalled: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
     log = open_agent_log(spec["run_dir"])
     try:
         agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -360,12 +326,12 @@ def run(state: str) -> None:
         if watch_ranks(agent.pid, ranks):
             replace_json(state + "/unit/ranks.json", {"agent": agent.pid, "ranks": list(ranks.values())})
         if code is not None:
-            write_result(state, "stopped" if told_to_stop else "exit", code=code)
+            write_result(state, "stopped" if signalled else "exit", code=code)
             return
-        if not told_to_stop and not lease_is_held(state):
+        if not signalled and not lease_is_held(state):
             write_result(state, "lease")
             return
-        if not told_to_stop and time.monotonic() > last_moment:
+        if not signalled and time.monotonic() > last_moment:
             write_result(state, "limit")
             return
         time.sleep(0.1)
@@ -389,61 +355,33 @@ def open_log_folder(run_dir: str) -> None:
 def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
     """Bring the table of ranks {pid: {...}} up to date from the agent's children; True when it changed."""
     changed = False
-    alive = set(children_of(agent))
+    alive = set(process.children(agent))
     for pid in alive - set(ranks):
         rank = rank_facts(pid)
         if rank is not None:
             ranks[pid] = rank
             changed = True
     for pid, rank in ranks.items():
-        if rank["gone_at"] is None and (pid not in alive or process_state(pid)[0] in ("Z", "X", "")):
+        if rank["gone_at"] is None and (pid not in alive or not process.runs(pid)):
             rank["gone_at"] = time.time()
             changed = True
     return changed
 
 
-def children_of(pid: int) -> list[int]:
-    """Child processes. The kernel lists them per thread where it is built to; else all processes are read."""
-    found = []
-    try:
-        for task in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as stream:
-                found += [int(word) for word in stream.read().split()]
-    except FileNotFoundError:
-        return [one for one in process_ids() if parent_of(one) == pid]
-    except OSError:
-        pass  # it ended between two of these reads
-    return found
-
-
-def parent_of(pid: int) -> int:
-    fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
-    return int(fields[1]) if fields else 0
-
-
 def rank_facts(pid: int) -> Json | None:
     """{rank, local_rank, pid, gone_at} when this child of the agent is a rank, else None."""
+    environ = process.environment(pid)
     try:
-        with open("/proc/%d/environ" % pid, "rb") as stream:
-            environ = dict(item.split(b"=", 1) for item in stream.read().split(b"\0") if b"=" in item)
-        rank, local_rank = int(environ[b"RANK"]), int(environ[b"LOCAL_RANK"])
-    except (OSError, KeyError, ValueError):
+        rank, local_rank = int(environ["RANK"]), int(environ["LOCAL_RANK"])
+    except (KeyError, ValueError):
         return None  # not yet exec'ed, or a helper process of the agent
     return {"rank": rank, "local_rank": local_rank, "pid": pid, "gone_at": None}
-
-
-def process_state(pid: int) -> tuple[str, float]:
-    """(state letter, CPU seconds) from /proc/PID/stat; ('', 0.0) when the process is gone."""
-    fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
-    if len(fields) < 13:
-        return "", 0.0
-    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def lease_is_held(state: str) -> bool:
     """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch."""
     try:
-        return time.monotonic() < float(read_text(state + "/lease") or "0")
+        return time.monotonic() < float(files.text(state + "/lease") or "0")
     except ValueError:
         return False
 
@@ -456,9 +394,7 @@ def write_result(state: str, reason: str, **more: Any) -> None:
 
 
 def replace_json(path: str, value: Any) -> None:
-    with open(path + ".new", "w", encoding="utf-8") as stream:
-        json.dump(value, stream)
-    os.replace(path + ".new", path)
+    files.replace(path, json.dumps(value).encode())
 
 
 # ---------------------------------------------------------------- look
@@ -489,8 +425,9 @@ def report(request: Json) -> Json:
     table = read_json(state + "/unit/ranks.json") or {"ranks": []}
     result = read_json(state + "/unit/result.json")
     for rank in table["ranks"]:
-        rank["state"], rank["cpu"] = process_state(rank["pid"])
-        rank["wchan"] = read_text("/proc/%d/wchan" % rank["pid"])
+        seen = process.status(rank["pid"])
+        rank["state"], rank["cpu"] = (seen.state, seen.cpu) if seen else ("", 0.0)
+        rank["wchan"] = process.read(rank["pid"], "wchan")
     return {
         "unit": unit,
         "result": result,
@@ -505,13 +442,9 @@ def report(request: Json) -> Json:
 
 def renew_lease(state: str, seconds: float) -> None:
     try:
-        handle = os.open(state + "/lease", os.O_WRONLY)
+        files.overwrite(state + "/lease", LEASE_FORMAT.format(time.monotonic() + seconds).encode())
     except OSError:
         return  # ended and cleared away meanwhile: the report says so
-    try:
-        os.pwrite(handle, LEASE_FORMAT.format(time.monotonic() + seconds).encode(), 0)
-    finally:
-        os.close(handle)
 
 
 def has_news(state: str, request: Json) -> bool:
@@ -542,9 +475,8 @@ def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str,
     for key, path in log_files(run_dir):
         offset = offsets.get(key, 0)
         try:
-            with open(path, "rb") as stream:
-                stream.seek(offset)
-                data = stream.read(limit + 1)
+            with files.folder(run_dir) as within:
+                data = files.part(path.removeprefix(run_dir + "/"), offset, limit + 1, within=within)
         except OSError:
             continue
         if not data:
@@ -572,10 +504,18 @@ def error_files(run_dir: str) -> Json:
     """{LOCAL_RANK: error.json}: written by ranks whose main function is under torch's @record."""
     found = {}
     for path in glob.glob(run_dir + "/torchrun/*/attempt_0/*/error.json"):
-        content = read_json(path)
+        content = error_file(run_dir, path.removeprefix(run_dir + "/"))
         if content is not None:
             found[os.path.basename(os.path.dirname(path))] = content
     return found
+
+
+def error_file(run_dir: str, name: str) -> Any:
+    try:
+        with files.folder(run_dir) as within:
+            return json.loads(files.read(name, most=MOST_ERROR, within=within))
+    except (OSError, ValueError):
+        return None
 
 
 # ---------------------------------------------------------------- stop
@@ -592,14 +532,14 @@ def stop(request: Json) -> Json:
     if request["dump"]:
         dump_stacks(launch_id)
     before = unit_state(unit)
-    stopped = command(["systemctl", "stop", unit])
-    command(["systemctl", "reset-failed", unit])
-    leftovers = [process_facts(pid) for pid in launch_processes(launch_id)]
+    stopped = command("systemctl", "stop", unit, seconds=STOP_SECONDS)
+    command("systemctl", "reset-failed", unit, seconds=SYSTEMCTL_SECONDS)
+    leftovers = [process.who(pid) for pid in process.of_launch(launch_id)]
     last = report(request)
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
     last.update(
         unit_before=before,
-        error="" if over else stopped.stderr.strip() or "the unit is still " + last["unit"]["ActiveState"],
+        error="" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"],
         leftovers=leftovers,
         clean=over and not leftovers,
     )
@@ -617,7 +557,7 @@ def freeze(request: Json) -> Json:
 
 def agent_and_ranks(launch_id: str) -> tuple[list[int], list[int]]:
     table = read_json(state_dir(launch_id) + "/unit/ranks.json") or {"agent": None, "ranks": []}
-    ours = set(launch_processes(launch_id))
+    ours = set(process.of_launch(launch_id))
     ranks = [rank["pid"] for rank in table["ranks"] if rank["pid"] in ours]
     return [table["agent"]] if table["agent"] in ours else [], ranks
 
@@ -636,22 +576,13 @@ def dump_stacks(launch_id: str) -> None:
     send(signal.SIGABRT, asked)
     send(signal.SIGCONT, asked)
     deadline = time.monotonic() + 1.5
-    while time.monotonic() < deadline and any(process_state(pid)[0] not in ("Z", "X", "", "T") for pid in asked):
+    while time.monotonic() < deadline and any(map(may_answer, asked)):
         time.sleep(0.05)
 
 
-def launch_processes(launch_id: str) -> list[int]:
-    """Processes that carry this launch's mark in their environment, whatever cgroup they are in."""
-    mark = b"MUSTER_LAUNCH_ID=" + launch_id.encode()
-    found = []
-    for pid in process_ids():
-        try:
-            with open("/proc/%d/environ" % pid, "rb") as stream:
-                if mark in stream.read().split(b"\0"):
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
+def may_answer(pid: int) -> bool:
+    seen = process.status(pid)
+    return seen is not None and seen.state not in (*process.GONE, "T")
 
 
 # ---------------------------------------------------------------- shared
@@ -662,43 +593,26 @@ def state_dir(launch_id: str) -> str:
 
 
 def unit_name(launch_id: str) -> str:
-    return "muster-launch-%s.service" % launch_id
+    return process.LAUNCH_UNIT.format(launch_id)
 
 
 def unit_state(unit: str) -> dict[str, str]:
     names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
-    done = command(["systemctl", "show", unit, "--property", ",".join(names)])
+    done = command("systemctl", "show", unit, "--property", ",".join(names), seconds=SYSTEMCTL_SECONDS)
     state = dict.fromkeys(names, "")
-    for line in done.stdout.splitlines():
+    for line in done.text.splitlines():
         name, _, value = line.partition("=")
         state[name] = value
     return state
 
 
-def command(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    except OSError as exc:
-        return subprocess.CompletedProcess(argv, 127, "", str(exc))
-
-
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
-
-
 def read_json(path: str) -> Any:
+    """Return what a file holds; None where there is none, or none that is JSON."""
     try:
-        return json.loads(read_text(path))
+        return json.loads(files.text(path) or "")
     except ValueError:
         return None
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "run":
-        main("run", sys.argv[2])
-    else:
-        main(sys.argv[1], json.loads(sys.stdin.buffer.read()))
+    main()

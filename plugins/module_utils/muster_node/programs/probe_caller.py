@@ -1,7 +1,6 @@
 """The probe of the network, on one node: the side that calls the listeners of all other nodes (probe_listener.py).
 
-plugins/action/net_probe.py pipes this file into the node's own Python (3.10+, standard library only), with a verb as
-argument and a JSON payload behind it on standard input. Both verbs print one JSON object, and neither needs root.
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. Neither needs root.
 
     probe   calls all other nodes at once: ports, round trips, clocks, packet sizes, losses, and how names resolve
     pair    sends as much as it can for a moment, to one node after the other
@@ -11,19 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import resource
 import selectors
 import socket
 import struct
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..tools import files
+from ..tools.program import answer
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 Json = dict[str, Any]
 
@@ -50,14 +50,11 @@ SLOT_TIMEOUT = 20.0
 UNKNOWN = (0, 0xFFFFFFFF)  # what the kernel says where it has not measured
 
 
-def main(verb: str, payload: Any) -> None:
-    verbs: dict[str, Callable[[Any], Json]] = {"probe": probe, "pair": pair}
+def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    json.dump(verbs[verb](payload), sys.stdout)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    answer({"probe": probe, "pair": pair})
     # Threads may still wait for a name server that never answers.
     os._exit(0)
 
@@ -247,7 +244,7 @@ def ended(code: int, began: float) -> Json:
 
 def neighbour(address: str) -> str:
     """What the kernel knows of the link to a neighbour: "failed" when nobody there has the address."""
-    for line in read_text("/proc/net/arp").splitlines()[1:]:
+    for line in (files.text("/proc/net/arp") or "").splitlines()[1:]:
         fields = line.split()
         if fields and fields[0] == address:
             return "known" if int(fields[2], 16) & 2 else "failed"
@@ -433,13 +430,5 @@ def download(stream: Stream, token: str, seconds: float) -> float | None:
     return received * 8 / took if received else None
 
 
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin))
+    main()

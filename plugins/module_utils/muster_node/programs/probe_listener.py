@@ -1,9 +1,8 @@
 """The probe of the network, on one node: the side that listens where a launch would, and answers.
 
-plugins/action/net_probe.py pipes this file into the node's own Python (3.10+, standard library only), with a verb as
-argument and a JSON payload behind it on standard input. Both verbs print one JSON object, and neither needs root.
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. Neither needs root.
 
-    serve   leaves a process behind that listens, and tells on which ports; it ends by itself when nobody calls any more
+    serve   leaves a process behind that listens, and says on which ports; it ends by itself when nobody calls any more
     end     ends that process
 
 Whoever calls says a token that only the nodes of this one probe know, and hears in return which node answered: another
@@ -17,15 +16,16 @@ import contextlib
 import errno
 import json
 import os
-import re
 import resource
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
+
+from ..tools import files, process
+from ..tools.program import answer
+from ..tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later probe knows an earlier one
-LAUNCH = re.compile(r"muster-launch-[0-9a-f-]+\.service")
 FIRST_CALL = 45.0  # seconds that the listening process waits for its first call, while other nodes still begin
 LIFETIME = 900.0  # after which it ends in any case
 PATIENCE = 3.0  # seconds for an answer to go out
 CHUNK = 256 * 1024
 
 
-def main(verb: str, payload: Any) -> None:
-    json.dump({"serve": serve, "end": end}[verb](payload), sys.stdout)
-    sys.stdout.write("\n")
+def main() -> None:
+    answer({"serve": serve, "end": end})
 
 
 # ---------------------------------------------------------------- serve
@@ -64,7 +62,7 @@ def serve(request: Json) -> Json:
     interfaces = interface_facts()
     return {
         "pid": pid,
-        "started": start_time(pid),
+        "started": seen.started if pid and (seen := process.status(pid)) else 0,
         "port": request["port"] if master else None,
         "holder": holder,
         "ephemeral": [entry.getsockname()[1] for entry in ephemeral],
@@ -77,7 +75,7 @@ def serve(request: Json) -> Json:
 
 def ephemeral_range() -> tuple[int, int]:
     try:
-        low, high = read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
+        low, high = (files.text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
         return int(low), int(high)
     except ValueError:
         return 32768, 60999
@@ -122,12 +120,12 @@ def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, 
 
 def launch_here() -> str:
     """The unit of a launch of Muster that runs here, or "": it may hold the port, and must not be disturbed."""
-    found = {LAUNCH.search(read_text("/proc/%s/cgroup" % name)) for name in os.listdir("/proc") if name.isdigit()}
-    return next((match.group() for match in found if match), "")
+    launch_id = next(filter(None, map(process.launch_of, process.ids())), "")
+    return process.LAUNCH_UNIT.format(launch_id) if launch_id else ""
 
 
 def other_probe() -> str:
-    names = {read_text("/proc/%s/comm" % name).strip() for name in os.listdir("/proc") if name.isdigit()}
+    names = (process.read(pid, "comm").strip() for pid in process.ids())
     return PROCESS_NAME if PROCESS_NAME in names else ""
 
 
@@ -144,8 +142,8 @@ def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
                     os.dup2(quiet, number)
                 os.close(read_end)
                 os.close(write_end)
-                with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as comm:
-                    comm.write(PROCESS_NAME)
+                with contextlib.suppress(OSError):
+                    files.overwrite("/proc/self/comm", PROCESS_NAME.encode())
                 Server(request, listeners).run()
             else:
                 os.write(write_end, b"%d" % child)
@@ -157,18 +155,11 @@ def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
     return pid
 
 
-def start_time(pid: int) -> str:
-    """When this process began, in the kernel's own count, or "": its PID may be another process's by now."""
-    fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
-    return fields[19] if pid and fields else ""
-
-
 def interface_facts() -> Json | None:
-    """{interface: {addresses, mtu, state, speed}}, or None where nothing tells them."""
+    """{interface: {addresses, mtu, state, speed}}, or None where nothing says it."""
     try:
-        done = subprocess.run(["ip", "-json", "address", "show"], capture_output=True, text=True, timeout=5, check=True)
-        links = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+        links = json.loads(run("ip", "-json", "address", "show").text)
+    except ValueError:
         return None
     return {
         link["ifname"]: {
@@ -184,7 +175,7 @@ def interface_facts() -> Json | None:
 
 def speed_of(interface: str) -> int | None:
     """Mbit/s that the interface says it has."""
-    text = read_text("/sys/class/net/%s/speed" % interface).strip()
+    text = (files.text("/sys/class/net/%s/speed" % interface) or "").strip()
     return int(text) if text.isdigit() and int(text) > 0 else None
 
 
@@ -327,18 +318,10 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
 
 def end(request: Json) -> Json:
     """End the process that `serve` left behind, and only that one. request: {pid, started}."""
-    if request["pid"] and request["started"] and start_time(request["pid"]) == request["started"]:
+    if process.runs(request["pid"], request["started"]):
         os.kill(request["pid"], signal.SIGTERM)
     return {"ended": True}
 
 
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin))
+    main()

@@ -184,5 +184,9 @@ def look(depth: str) -> dict[str, Any]:
     return answer
 
 
-if __name__ == "__main__":
+def main() -> None:
     sys.stdout.write(json.dumps(look(sys.argv[1])) + "\n")
+
+
+if __name__ == "__main__":
+    main()

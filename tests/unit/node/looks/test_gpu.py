@@ -35,7 +35,7 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         def read(name: str) -> run.Answer:
             return run.Answer(loaded) if name == "/sys/module/nvidia/version" else run.read(name)
 
-        monkeypatch.setattr(run, "PATH", f"{tmp_path}:{run.PATH}")
+        monkeypatch.setitem(run.CLEAN, "PATH", f"{tmp_path}:{run.PATH}")
         monkeypatch.setattr(look_gpu, "read", read)
         return facts(look_gpu.look(seconds))
 

@@ -16,6 +16,9 @@ from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS, SXID_LI
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
+from muster_node.tools import process
+from muster_node.tools.pack import pack, sent
+from muster_node.tools.program import BOOTSTRAP, answer_in, framed
 
 if TYPE_CHECKING:
     import pytest
@@ -83,13 +86,9 @@ def inside(torchrun: Path, seconds: float = 5.0) -> dict[str, Any]:
         "depth": "build",
         "seconds": seconds,
     }
-    program = f"{inspect.getsource(look_inside)}\nanswer({json.dumps(request)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True, timeout=60
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith(look_inside.MARK))
-    answer: dict[str, Any] = json.loads(line.removeprefix(look_inside.MARK))
-    return answer
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
+    done = subprocess.run(argv, input=sent(look_inside.__name__, request), capture_output=True, check=True, timeout=60)
+    return answer_in(done.stdout.decode()) or {}
 
 
 def environment_with(folder: Path, python: str) -> Path:
@@ -128,41 +127,41 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert seen["tmp"]["path"]
 
 
-def run_ranks(program: str, seconds: float = 20.0) -> dict[str, Any]:
-    """Run three ranks that do what the program's `rank` does."""
-    given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds, "program": program}
-    source = f"{inspect.getsource(collective_ranks)}\nstart({json.dumps(given)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-I", "-"], input=source, capture_output=True, text=True, check=True, timeout=60
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith(collective_ranks.MARK))
-    answer: dict[str, Any] = json.loads(line.removeprefix(collective_ranks.MARK))
-    return answer
+def run_ranks(body: str, seconds: float = 20.0) -> dict[str, Any]:
+    """Run three ranks, each with this in place of its own work; n is its number."""
+    given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds}
+    whole = pack(collective_ranks.__name__)
+    own = repr("def rank(given: dict[str, Any]) -> dict[str, Any]:\n")
+    stand_in = repr(f"def rank(given):\n    n = given['number']\n    {body}\n\n\ndef unused(given):\n")
+    assert whole.count(own) == 1
+    argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]
+    text = framed(whole.replace(own, stand_in)) + json.dumps(given).encode()
+    done = subprocess.run(argv, input=text, capture_output=True, check=True, timeout=60)
+    return answer_in(done.stdout.decode()) or {}
 
 
-RESULT = "print('banner'); print('@muster-collective ' + json.dumps({'rank': n, 'right': n != 2, 'speeds': [n]}))"
+RESULT = "print('banner'); return {'rank': n, 'right': n != 2, 'speeds': [n]}"
 
 
 def test_the_rank_with_a_wrong_sum_is_named() -> None:
-    result = run_ranks(f"import json\ndef rank(text, n): {RESULT}")
+    result = run_ranks(RESULT)
     assert result["why"] == ""
     assert result["wrong"] == [2]
     assert result["speeds"] == [0]
 
 
 def test_the_rank_that_failed_first_is_named_and_the_others_are_ended() -> None:
-    result = run_ranks("import time\ndef rank(text, n):\n    if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
+    result = run_ranks("if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
     assert result["why"] == "rank 1 ended with 1: RuntimeError: no"
     assert result["seconds"] < 30
 
 
 def test_a_rank_that_hangs_is_named() -> None:
-    program = "import json, time\ndef rank(text, n):\n    if n == 1: time.sleep(60)\n    " + RESULT
-    assert run_ranks(program, seconds=2.0)["why"] == "rank 1 did not end within 2 s"
+    assert run_ranks(f"if n == 1: time.sleep(60)\n    {RESULT}", seconds=2.0)["why"] == "rank 1 did not end within 2 s"
 
 
 def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "who", lambda pid: {"pid": pid})
+    monkeypatch.setattr(process, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
         'tcp LISTEN 0 128 [::]:129500 [::]:* users:(("b",pid=8,fd=3))\n'

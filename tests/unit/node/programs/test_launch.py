@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import importlib.util
 import json
 import os
 import pwd
@@ -17,23 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_node.programs import launch as node
+from muster_node.tools import files
+from muster_node.tools import process as processes
+from muster_node.tools.pack import pack, sent
+from muster_node.tools.program import BOOTSTRAP
+from muster_node.tools.run import Answer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PROGRAM = Path(__file__).parents[4] / "plugins/module_utils/muster_node/programs/launch.py"
 LAUNCH_ID = "20260101-120000-abcd"
-
-
-def program() -> Any:
-    spec = importlib.util.spec_from_file_location("launch_node", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-node = program()
 
 
 @contextlib.contextmanager
@@ -161,49 +155,18 @@ def test_users() -> None:
 # ---------------------------------------------------------------- processes
 
 
-def test_states_of_a_process() -> None:
-    with process("sleep", "60") as child:
-        until(lambda: node.process_state(child.pid)[0] == "S")
-        os.kill(child.pid, signal.SIGSTOP)
-        until(lambda: node.process_state(child.pid)[0] == "T")
-        os.kill(child.pid, signal.SIGKILL)
-        until(lambda: node.process_state(child.pid)[0] == "Z")
-    assert node.process_state(child.pid) == ("", 0.0)
-
-
-def test_a_name_with_brackets_and_spaces(tmp_path: Path) -> None:
-    odd = tmp_path / "a) R 1 (b"
-    odd.symlink_to("/bin/sleep")
-    with process(str(odd), "60") as child:
-        until(lambda: node.process_state(child.pid)[0] == "S")
-        assert node.parent_of(child.pid) == os.getpid()
-
-
 def test_ranks_are_the_children_that_say_so() -> None:
     ranks: dict[int, Any] = {}
     with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
         until(lambda: node.watch_ranks(os.getpid(), ranks))
         assert ranks == {one.pid: {"rank": 5, "local_rank": 1, "pid": one.pid, "gone_at": None}}
-        assert other.pid in node.children_of(os.getpid())
+        assert other.pid in processes.children(os.getpid())
         assert node.watch_ranks(os.getpid(), ranks) is False
         began = time.time()
         os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
         until(lambda: node.watch_ranks(os.getpid(), ranks))
         assert began <= ranks[one.pid]["gone_at"] <= time.time()
         assert node.watch_ranks(os.getpid(), ranks) is False
-
-
-def test_children_of_a_process_that_is_gone() -> None:
-    with process("true") as child:
-        child.wait()
-    assert node.children_of(child.pid) == []
-
-
-def test_processes_of_a_launch_carry_its_mark() -> None:
-    one = process("sleep", "60", MUSTER_LAUNCH_ID=LAUNCH_ID)
-    other = process("sleep", "60", MUSTER_LAUNCH_ID=f"{LAUNCH_ID}0")
-    with one as ours, other:
-        until(lambda: node.launch_processes(LAUNCH_ID) == [ours.pid])
 
 
 # ---------------------------------------------------------------- logs
@@ -302,6 +265,88 @@ def test_old_runs_are_dropped_and_nothing_else(tmp_path: Path, monkeypatch: pyte
     assert len(left) == 3 + 5
 
 
+# ---------------------------------------------------------------- start
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
+def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_touch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    run_dir, began = tmp_path / "runs" / LAUNCH_ID, []
+    reader = {"uid": 1234, "gid": 2345}
+    at_the_time: list[tuple[int, int]] = []
+
+    def seen(path: str, *args: Any, **how: Any) -> None:
+        about = Path(path).parent.stat()
+        at_the_time.append((about.st_uid, about.st_mode & 0o022))
+        replace(path, *args, **how)
+
+    def systemd(*argv: str, **_how: Any) -> Answer:
+        began.append(argv)
+        return Answer("", code=0)
+
+    replace = files.replace
+    monkeypatch.setattr(node, "STATE_ROOT", str(tmp_path / "state"))
+    monkeypatch.setattr(node, "command", systemd)
+    monkeypatch.setattr(node, "own_text", lambda: "the program")
+    monkeypatch.setattr(files, "replace", seen)
+    spec = {
+        "launch_id": LAUNCH_ID,
+        "user": "nobody",
+        "reader": reader,
+        "run_dir": str(run_dir),
+        "lease": 10.0,
+        "time_limit": 60,
+        "keep": 10,
+        "properties": {"User": "nobody"},
+        "env": {"HF_TOKEN": "secret"},
+        "script_name": "train.py",
+        "script_body": base64.b64encode(b"import torch").decode(),
+    }
+    assert node.start(spec)["started"]
+    assert at_the_time == [(0, 0)] * 4
+
+    state = tmp_path / "state" / LAUNCH_ID
+    kept = {
+        run_dir: (nobody.pw_uid, 2345, 0o750),
+        run_dir / "train.py": (nobody.pw_uid, nobody.pw_gid, 0o644),
+        state: (0, 0, 0o755),
+        state / "unit": (nobody.pw_uid, 2345, 0o750),
+        state / "node.py": (0, 0, 0o644),
+        state / "spec.json": (0, nobody.pw_gid, 0o640),
+        state / "lease": (1234, 2345, 0o644),
+    }
+    for path, wanted in kept.items():
+        about = path.stat()
+        assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == wanted, path
+    assert "script_body" not in json.loads((state / "spec.json").read_text())
+    assert "secret" not in str(began)
+    assert f"MUSTER_LAUNCH_ID={LAUNCH_ID}" in str(began)
+
+
+def test_nothing_of_others_is_read_for_a_launch(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('{"for": "root alone"}')
+    run_dir = tmp_path / "run"
+    log(run_dir, "0/stdout.log", b"its own\n")
+    (run_dir / "agent.log").symlink_to(secret)
+    attempt = run_dir / "torchrun/job_x/attempt_0"
+    (attempt / "0/stderr.log").symlink_to(secret)
+    (attempt / "0/error.json").symlink_to(secret)
+    (attempt / "1").mkdir()
+    os.mkfifo(attempt / "1/error.json")
+    os.mkfifo(attempt / "1/stdout.log")
+    (attempt / "2").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/error.json").write_text('{"for": "root alone"}')
+    (tmp_path / "elsewhere/stdout.log").write_text("for root alone")
+    (attempt / "3").mkdir()
+    (attempt / "3/error.json").symlink_to("/dev/zero")
+    assert {key: part["text"] for key, part in text(run_dir).items()} == {"0/stdout": "its own\n"}
+    assert node.error_files(str(run_dir)) == {}
+
+
 # ---------------------------------------------------------------- run
 
 
@@ -323,7 +368,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
         (tmp_path / "lease").write_text(node.LEASE_FORMAT.format(time.monotonic() + lease))
-        command = [sys.executable, "-I", "-S", str(PROGRAM), "run", str(tmp_path)]
+        (tmp_path / "node.py").write_text(pack(node.__name__))
+        command = [sys.executable, "-I", "-S", str(tmp_path / "node.py"), "run", str(tmp_path)]
         child = subprocess.Popen(command, start_new_session=True)
         started.append(child)
         return child
@@ -430,8 +476,8 @@ def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
 def test_prepare_and_look_speak_json(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     request = {"user": me, "executable": sys.executable, "run_root": str(tmp_path), "address": "127.0.0.1", "port": 0}
-    command = [sys.executable, "-I", "-S", str(PROGRAM), "prepare"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True)
+    command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "prepare"]
+    done = subprocess.run(command, input=sent(node.__name__, request), capture_output=True, check=True)
     facts = json.loads(done.stdout)
     assert facts["executable"]["usable"] is True
     assert (facts["interface_of_address"], facts["port"], facts["script"]) == ("lo", None, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import socket
@@ -16,30 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_node.programs import probe_caller as caller
+from muster_node.programs import probe_listener as listener
+from muster_node.tools import process
+from muster_node.tools.pack import sent
+from muster_node.tools.program import BOOTSTRAP
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FILES = Path(__file__).parents[4] / "plugins/module_utils/muster_node/programs"
-PROGRAMS = {"serve": "probe_listener", "end": "probe_listener", "probe": "probe_caller", "pair": "probe_caller"}
+PROGRAMS = {"serve": listener, "end": listener, "probe": caller, "pair": caller}
 KNOWN = "0123456789abcdef"
-
-
-def program(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, FILES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-listener, caller = program("probe_listener"), program("probe_caller")
 
 
 def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     """Run the program as a node does, in a process of its own."""
-    argv = [sys.executable, "-I", "-S", str(FILES / f"{PROGRAMS[verb]}.py"), verb]
-    done = subprocess.run(argv, input=json.dumps(request), check=True, capture_output=True, text=True, timeout=60)
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
+    given = sent(PROGRAMS[verb].__name__, request)
+    done = subprocess.run(argv, input=given, check=True, capture_output=True, timeout=60)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -61,9 +54,7 @@ def free_port() -> int:
 
 
 def running(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return listener.start_time(pid) != "" and Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
-    return False
+    return process.runs(pid)
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +181,7 @@ def test_another_probe_is_waited_for() -> None:
         once.sendall(b"%s hello\n" % KNOWN.encode())
     entry, holder = listener.patient_listener(port, 10)
     assert holder == ""
+    assert entry is not None
     entry.close()
     until(lambda: not running(pid))
 

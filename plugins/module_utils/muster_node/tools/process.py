@@ -1,0 +1,118 @@
+"""Processes of this node: whose one is, when it began, whether it still runs; and those of a launch."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+from . import files
+
+# What every process of a launch has in its environment, and the unit that it is started in.
+LAUNCH_MARK = "MUSTER_LAUNCH_ID"
+LAUNCH_UNIT = "muster-launch-{}.service"
+LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
+IN_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", r"(\S+?)"))
+GONE = ("Z", "X")
+TICKS = os.sysconf("SC_CLK_TCK")
+MOST_COMMAND = 200  # characters of a command line that is quoted
+
+
+class Status(NamedTuple):
+    """state: the kernel's letter. cpu: seconds. started: ticks since the boot; with the PID it names one process."""
+
+    state: str
+    parent: int
+    cpu: float
+    started: int
+
+
+def ids() -> list[int]:
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def status(pid: int) -> Status | None:
+    """Return nothing of one that is gone."""
+    # The name stands in brackets, and may hold anything.
+    words = read(pid, "stat").rpartition(")")[2].split()
+    if len(words) < 20:
+        return None
+    return Status(words[0], int(words[1]), (int(words[11]) + int(words[12])) / TICKS, int(words[19]))
+
+
+def runs(pid: int, started: int | None = None) -> bool:
+    """Whether a process runs, and is the one that began then."""
+    seen = status(pid)
+    return seen is not None and seen.state not in GONE and started in {None, seen.started}
+
+
+def read(pid: int, name: str) -> str:
+    """Return what the kernel says of a process, empty where it is gone or not ours to see."""
+    return files.text(f"/proc/{pid}/{name}") or ""
+
+
+def owner(pid: int) -> str:
+    try:
+        return files.user_name(os.stat(f"/proc/{pid}").st_uid)
+    except OSError:
+        return ""
+
+
+def words(pid: int) -> list[str]:
+    """Return its command line."""
+    return [word for word in read(pid, "cmdline").split("\0") if word]
+
+
+def unit(pid: int) -> str:
+    """Return the innermost unit that it belongs to."""
+    leaves = (line.rpartition("/")[2] for line in reversed(read(pid, "cgroup").splitlines()))
+    return next((leaf for leaf in leaves if leaf.endswith((".service", ".scope"))), "")
+
+
+def launch_of(pid: int) -> str:
+    """Return the id of the launch whose unit it belongs to, or nothing."""
+    found = IN_LAUNCH_UNIT.search(read(pid, "cgroup"))
+    return found[1] if found else ""
+
+
+def environment(pid: int) -> dict[str, str]:
+    """Return what it was started with; of others' processes, root alone may see it."""
+    pairs = (item.partition("=") for item in read(pid, "environ").split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def opened(pid: int) -> set[str]:
+    """Return where its descriptors lead; of others' processes, root alone may see it."""
+    found = set()
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+            except OSError:
+                continue  # closed between the listing and the look
+    except OSError:
+        return set()
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return its child processes. The kernel lists them per thread where it is built to; else all are read."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, files.read(f"/proc/{pid}/task/{task}/children").split())
+    except FileNotFoundError:
+        return [one for one in ids() if (seen := status(one)) and seen.parent == pid]
+    except OSError:
+        pass  # it ended between two of these reads
+    return found
+
+
+def who(pid: int) -> dict[str, Any]:
+    """Return who one process is, for a sentence: {pid, command, user, unit}."""
+    return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
+
+
+def of_launch(launch_id: str) -> list[int]:
+    """Return the processes that carry a launch's mark in their environment, whatever cgroup they are in."""
+    return [pid for pid in ids() if environment(pid).get(LAUNCH_MARK) == launch_id]

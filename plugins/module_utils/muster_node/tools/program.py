@@ -1,0 +1,96 @@
+"""What every program for nodes has: verbs, and one text that also holds the tools it imports (made by pack.py).
+
+This file is the beginning of every such text, and one of the tools within it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from importlib import import_module
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+HERE = "muster_node.tools.program"
+# The program and its payload come on standard input, one behind the other: the payload may hold secrets, which have no
+# place in an argument list that every user of the node can read.
+BOOTSTRAP = "import sys, zlib; i = sys.stdin.buffer; exec(zlib.decompress(i.read(int(i.readline()))))"
+
+
+def answer(verbs: Mapping[str, Callable[[Any], Any]]) -> None:
+    """Do what the verb among the arguments says with the JSON on standard input, and print its answer as a line."""
+    done = verbs[sys.argv[1]](json.loads(sys.stdin.buffer.read()))
+    sys.stdout.write("\n" + json.dumps(done) + "\n")
+    sys.stdout.flush()
+
+
+def answer_in(text: str) -> dict[str, Any] | None:
+    """Return the last line that is a JSON object: a login script, a library or torchrun may say something as well."""
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue  # noise that happens to begin with a brace
+            if isinstance(found, dict):
+                return found
+    return None
+
+
+def framed(text: str) -> bytes:
+    """Return a program as BOOTSTRAP reads it; the payload comes behind it."""
+    packed = zlib.compress(text.encode(), 9)
+    return b"%d\n%s" % (len(packed), packed)
+
+
+def own_text() -> str:
+    """Return the text of the program that runs, for a copy on the node; LookupError where it runs from a file tree."""
+    for each in sys.meta_path:
+        if hasattr(each, "program_text"):
+            return str(each.program_text)
+    raise LookupError("it does not run from one text (see Program)")
+
+
+class Source(SourceFileLoader):
+    """Loads one module from a text that is at hand."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, name.replace(".", "/") + ".py")
+        self.text = text
+
+    def get_data(self, _path: str) -> bytes:
+        return self.text.encode()
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise FileNotFoundError(path)  # so nothing is cached
+
+
+class Finder:
+    """Finds the modules of one text. sources: {muster_node.programs.NAME: its source, ...}."""
+
+    def __init__(self, name: str, sources: Mapping[str, str]) -> None:
+        self.sources = sources
+        self.program_text = text_of(name, sources)
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        if name in self.sources:
+            return ModuleSpec(name, Source(name, self.sources[name]), origin=name)
+        is_package = any(each.startswith(f"{name}.") for each in self.sources)
+        return ModuleSpec(name, Source(name, ""), origin=name, is_package=True) if is_package else None
+
+
+def text_of(name: str, sources: Mapping[str, str]) -> str:
+    """Return the one text. name: the module whose main is the program's."""
+    parts = [sources[HERE], f"run({name!r}, {{"]
+    for module, source in sources.items():
+        parts += [f"{module!r}: (", *map(repr, source.splitlines(keepends=True)), "),"]
+    return "\n".join([*parts, "})\n"])
+
+
+def run(name: str, sources: Mapping[str, str]) -> None:
+    sys.meta_path.insert(0, Finder(name, sources))
+    import_module(name).main()

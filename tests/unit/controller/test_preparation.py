@@ -1,0 +1,102 @@
+"""Before a launch starts: every node is looked at, and all of them must be fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from answering_nodes import AnsweringNodes
+from muster_controller.preparation import prepare
+from muster_controller.settings import Settings
+
+FACTS: dict[str, Any] = {
+    "uid": 0,
+    "python": [3, 10, 12],
+    "systemd": True,
+    "cpus": 8,
+    "gpus": 0,
+    "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
+    "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
+    "script": {"path": "/srv/train.py", "exists": True, "usable": True},
+    "chdir": None,
+    "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "interfaces": ["eth0", "lo"],
+    "interface_of_address": "eth0",
+    "port": None,
+    "launches": [],
+}
+PLAN: dict[str, Any] = {
+    "backend": "gloo",
+    "master_port": 29500,
+    "nodes": [
+        {
+            "node": f"node{number}",
+            "node_rank": number - 1,
+            "nproc": 2,
+            "address": f"10.0.0.{number}",
+            "interface": None,
+            "argv": ["/opt/x/torchrun", "--nnodes=2", "/srv/train.py", "--epochs"],
+            "env": {},
+            "from_node": {"HOME": "home"},
+            "run_dir": "/var/lib/muster/launches/x",
+        }
+        for number in (1, 2)
+    ],
+}
+SETTINGS = Settings(
+    user="muster",
+    stop_timeout=5,
+    stall_timeout=0.0,
+    rendezvous_timeout=120,
+    min_free_bytes=1,
+    keep=10,
+    detached=False,
+    time_limit=0,
+    chdir="",
+    script_name="",
+    script_body=b"",
+)
+
+
+def nodes(**of_node2: list[Any]) -> AnsweringNodes:
+    """Two nodes that answer well, but for some verbs of the second."""
+    good = {"identity": [{"uid": 1000, "gid": 1000}], "prepare": [FACTS]}
+    second = {**good, **of_node2}
+    answers = {("node1", verb): list(given) for verb, given in good.items()}
+    return AnsweringNodes({**answers, **{("node2", verb): list(given) for verb, given in second.items()}})
+
+
+def never() -> bool:
+    return False
+
+
+def test_all_may_start() -> None:
+    asked = nodes()
+    prepared = prepare(PLAN, SETTINGS, asked, never)
+    assert not prepared.refused
+    assert prepared.reached == {"node1", "node2"}
+    assert prepared.readers["node2"] == {"uid": 1000, "gid": 1000}
+    assert [entry["env"]["HOME"] for entry in prepared.plan["nodes"]] == ["/home/muster"] * 2
+    requests = {name: payload for name, verb, payload in asked.asked if verb == "prepare"}
+    assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]
+    assert requests["node1"]["script"] == "/srv/train.py"
+    assert requests["node1"]["run_root"] == "/var/lib/muster/launches"
+
+
+def test_one_that_is_unfit_refuses_all() -> None:
+    prepared = prepare(PLAN, SETTINGS, nodes(prepare=[{**FACTS, "systemd": False}]), never)
+    assert prepared.refused
+    assert prepared.plan is PLAN
+    assert [f"{one.node} {one.id}" for one in prepared.findings] == ["node1 launch.preflight", "node2 launch.systemd"]
+
+
+def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
+    for given, said in (
+        ({"identity": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
+        ({"identity": ["Permission denied"]}, "launch.look: could not be looked at: Permission denied"),
+        ({"prepare": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
+        ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be looked at: sudo: a password"),
+    ):
+        prepared = prepare(PLAN, SETTINGS, nodes(**given), never)
+        assert prepared.refused
+        assert prepared.reached == {"node1"}
+        assert f"{prepared.findings[1].id}: {prepared.findings[1].summary}".startswith(said)

@@ -1,0 +1,114 @@
+"""One text of a program and its tools: it runs on its own, wherever it is put."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster_node.tools.pack import imported, pack, sent
+from muster_node.tools.program import BOOTSTRAP, answer_in
+
+ROOM = Path(__file__).parents[4] / "plugins/module_utils/muster_node"
+PROGRAMS = sorted(path.stem for path in (ROOM / "programs").glob("*.py") if path.stem != "__init__")
+SSHD = "muster_node.programs.sshd"
+
+
+TOOLS = {
+    "collective_ranks": {"files"},
+    "firewall": {"files", "process", "run"},
+    "guard": {"files", "run"},
+    "inside": {"files", "run"},
+    "launch": {"files", "process", "run"},
+    "probe_caller": {"files"},
+    "probe_listener": {"files", "process", "run"},
+    "sshd": {"files", "run"},
+    "torch_facts": set(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_holds_what_it_imports_and_no_more(name: str) -> None:
+    held = set(re.findall(r"^'muster_node\.([\w.]+)': \($", pack(f"muster_node.programs.{name}"), re.MULTILINE))
+    assert held == {f"programs.{name}", "tools.program", *(f"tools.{tool}" for tool in TOOLS[name])}
+
+
+def test_it_runs_from_standard_input_with_its_payload_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("Snow\N{SNOWMAN}\n")
+    request = {"path": str(tmp_path / "file"), "secret": "\N{SNOWMAN}" * 100_000}
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
+    done = subprocess.run(argv, input=sent(SSHD, request), capture_output=True, check=True, timeout=60)
+    assert answer_in(done.stdout.decode()) == {"before": "Snow\N{SNOWMAN}\n"}
+    assert done.stderr == b""
+
+
+def test_it_runs_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "sshd.py").write_text(pack(SSHD))
+    argv = [sys.executable, "-I", "-S", str(tmp_path / "sshd.py"), "look"]
+    given = json.dumps({"path": str(tmp_path / "nowhere")})
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, check=True, timeout=60)
+    assert answer_in(done.stdout) == {"before": None}
+    assert [path.name for path in tmp_path.iterdir()] == ["sshd.py"]
+
+
+def test_it_runs_by_hand_from_the_tree(tmp_path: Path) -> None:
+    argv = [sys.executable, "-S", "-m", SSHD, "look"]
+    given = json.dumps({"path": str(tmp_path / "nowhere")})
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, check=True, timeout=60, cwd=ROOM.parent)
+    assert answer_in(done.stdout) == {"before": None}
+
+
+def test_a_failure_names_the_file_and_the_line() -> None:
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
+    done = subprocess.run(argv, input=sent(SSHD, {}), capture_output=True, text=False, check=False, timeout=60)
+    assert done.returncode == 1
+    assert 'File "muster_node/programs/sshd.py", line ' in done.stderr.decode()
+    assert done.stderr.decode().endswith("KeyError: 'path'\n")
+
+
+def test_a_copy_of_itself_is_the_text_that_was_sent() -> None:
+    text = pack("muster_node.programs.guard")
+    script = (
+        text.rpartition("\nrun(")[0]
+        + "\nrun('probe', "
+        + repr(
+            {
+                "muster_node.tools.program": (ROOM / "tools/program.py").read_text(),
+                "probe": "import sys\nfrom muster_node.tools.program import own_text\n"
+                "def main():\n    sys.stdout.write(own_text())\n",
+            }
+        )
+        + ")\n"
+    )
+    first = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    again = subprocess.run([sys.executable, "-I", "-S", "-c", first.stdout], capture_output=True, text=True, check=True)
+    assert first.stdout
+    assert again.stdout == first.stdout
+
+
+def test_the_judging_side_is_never_sent() -> None:
+    with pytest.raises(ImportError, match="imports from outside of muster_node"):
+        list(imported("muster_node.programs.x", "from ...muster.launch import plan", "muster_node"))
+
+
+def test_an_unknown_program_is_said_at_once() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        pack("muster_node.programs.nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('Welcome!\n{"a": 1}\n{broken\n', {"a": 1}),
+        ('{"a": 1}\n{"a": 2}\nbye\n', {"a": 2}),
+        ("{broken\n", None),
+        ("[1]\n", None),
+        ("", None),
+    ],
+)
+def test_the_answer_is_the_last_line_that_is_one(text: str, found: object) -> None:
+    assert answer_in(text) == found

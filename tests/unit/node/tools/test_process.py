@@ -1,0 +1,104 @@
+"""Processes of this very machine."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.launch import unit
+from muster_node.tools import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LAUNCH = "20260101-120000-abcd"
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    env = {"PATH": os.environ["PATH"], "MUSTER_LAUNCH_ID": LAUNCH}
+    with subprocess.Popen(["cat", "a) b", "-"], stdin=subprocess.PIPE, env=env) as started:
+        yield started
+        started.kill()
+
+
+def test_one_that_runs(child: subprocess.Popen[bytes]) -> None:
+    seen = process.status(child.pid)
+    assert seen is not None
+    assert seen.parent == os.getpid()
+    assert process.runs(child.pid)
+    assert process.runs(child.pid, seen.started)
+    assert not process.runs(child.pid, seen.started + 1)
+    assert child.pid in process.ids()
+    assert child.pid in process.children(os.getpid())
+    assert process.owner(child.pid) == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_one_that_ended_and_was_not_waited_for_does_not_run(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.runs(child.pid)
+    child.wait()
+    assert process.status(child.pid) is None
+    assert process.who(child.pid) == {"pid": child.pid, "command": "", "user": "", "unit": ""}
+    assert process.environment(child.pid) == {}
+    assert process.opened(child.pid) == set()
+    assert process.children(child.pid) == []
+    assert not process.runs(0)
+
+
+def test_states(child: subprocess.Popen[bytes]) -> None:
+    for number, state in ((signal.SIGSTOP, "T"), (signal.SIGKILL, "Z")):
+        child.send_signal(number)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        seen = process.status(child.pid)
+        assert seen is not None
+        assert seen.state == state
+
+
+def test_a_name_may_hold_anything(tmp_path: Path) -> None:
+    odd = tmp_path / "a) Z 1 (b"
+    odd.symlink_to("/bin/cat")
+    with subprocess.Popen([str(odd)], stdin=subprocess.PIPE) as child:
+        seen = process.status(child.pid)
+        child.kill()
+    assert seen is not None
+    assert seen.state != "Z"
+    assert seen.parent == os.getpid()
+
+
+def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) -> None:
+    while not process.words(child.pid):
+        assert child.poll() is None
+    assert process.of_launch(LAUNCH) == [child.pid]
+    assert process.of_launch(LAUNCH[:-1]) == []
+    assert process.environment(child.pid)[process.LAUNCH_MARK] == LAUNCH
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "unit", "launch"),
+    [
+        ("0::/system.slice/ssh.service\n", "ssh.service", ""),
+        (f"0::/system.slice/muster-launch-{LAUNCH}.service\n", f"muster-launch-{LAUNCH}.service", LAUNCH),
+        (f"0::/system.slice/muster-launch-{LAUNCH}.service/inner\n", "", LAUNCH),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope", ""),
+        ("", "", ""),
+    ],
+)
+def test_units(cgroup: str, unit: str, launch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "read", lambda _pid, _name: cgroup)
+    assert process.unit(1) == unit
+    assert process.launch_of(1) == launch
+
+
+def test_what_is_a_launch() -> None:
+    assert (process.LAUNCH_UNIT, process.LAUNCH_MARK) == (unit.LAUNCH_UNIT, unit.LAUNCH_MARK)
+    assert process.LAUNCH_ID.match(LAUNCH)
+    assert not process.LAUNCH_ID.match(f"{LAUNCH}.kept")
+    assert process.LAUNCH_UNIT.format(LAUNCH) == f"muster-launch-{LAUNCH}.service"
