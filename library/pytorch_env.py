@@ -270,7 +270,7 @@ def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:
     return pytorch_lock.Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
 
 
-def told(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
+def reported(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
     if not look.get("torch"):
         return {}
     same = {key: look[key] for key in ("packages", "imported")}
@@ -294,7 +294,7 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
     result = {
         "changed": False,
         "environment": str(root.link.resolve()),
-        "torch": told(look, root.look_as.name),
+        "torch": reported(look, root.look_as.name),
         "findings": [finding.as_dict() for finding in findings],
     }
     refuse_a_bad_look(findings, result)
@@ -434,7 +434,7 @@ class Manager:
                 "remove": [*plan.discard, *plan.retire],
             },
             "diff": difference(self.request, before, plan, lock=bool(self.params["lock"])),
-            "torch": told(look, self.root.look_as.name),
+            "torch": reported(look, self.root.look_as.name),
             "findings": [finding.as_dict() for finding in findings],
         }
         refuse_a_bad_look(findings, result)
