@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
 from muster_controller.documentation import argument_spec
-from muster_node.tools.packed import unpack
+from muster_node.tools.transfer import decode
 
 
 class ActionModule(ActionBase):
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
         if "looks" in result:
             try:
-                looks = unpack(result.pop("looks"))
+                looks = decode(result.pop("looks"))
             except ValueError as error:
                 raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
             result.update(judge_looks(looks, request))
