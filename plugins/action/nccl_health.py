@@ -12,8 +12,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
+from muster.health.subjects import subjects
 from muster_controller.documentation import argument_spec
 from muster_node.tools.transfer import decode
+
+# Ansible imports this once, and then forks for every node: so the judges are imported once.
+subjects()
 
 
 class ActionModule(ActionBase):
