@@ -140,7 +140,7 @@ verdict:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.launch.unit import unit_properties
 from ansible.module_utils.muster_node.looks.health import OPTIONS, look
-from ansible.module_utils.muster_node.tools.packed import pack
+from ansible.module_utils.muster_node.tools.transfer import encode
 
 # Nothing in these units needs to be asked twice to end.
 STOP_TIMEOUT = 5
@@ -150,7 +150,7 @@ def main() -> None:
     """Look; plugins/action/nccl_health.py judges what comes back, and returns what is documented above."""
     module = AnsibleModule(OPTIONS, supports_check_mode=True)
     looks = look(module.params, unit_properties(module.params["user"], "/", STOP_TIMEOUT))
-    module.exit_json(changed=False, looks=pack(looks))
+    module.exit_json(changed=False, looks=encode(looks))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
+from muster.health.subjects import subjects
 from muster_controller.documentation import documented_options
-from muster_node.tools.packed import unpack
+from muster_node.tools.transfer import decode
+
+# Ansible imports this once, and then forks for every node: so the judges are imported once.
+subjects()
 
 
 class ActionModule(ActionBase):
@@ -27,7 +31,7 @@ class ActionModule(ActionBase):
         result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
         if "looks" in result:
             try:
-                looks = unpack(result.pop("looks"))
+                looks = decode(result.pop("looks"))
             except ValueError as error:
                 raise AnsibleActionFail(f"{request['node']}: the answer cannot be read: {error}") from error
             result.update(judge_looks(looks, request))

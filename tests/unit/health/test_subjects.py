@@ -15,7 +15,7 @@ from muster.health.subjects import has_facts, subjects
 from muster.launch.unit import unit_properties
 from muster_node.looks.health import OPTIONS, look
 from muster_node.looks.subjects import LOOKS
-from muster_node.tools.packed import pack, unpack
+from muster_node.tools.transfer import decode, encode
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_this_machine_is_looked_at_and_judged() -> None:
     looks = look(request(), unit_properties("root", "/", 5))
     assert set(looks) == {*LOOKS, "later"}
     assert looks["collective"]["skipped"] == "it was not asked for (health_collective)"
-    verdict = judge_looks(unpack(pack(looks)), request())
+    verdict = judge_looks(decode(encode(looks)), request())
     assert "job.user.missing" in [finding["id"] for finding in verdict["findings"]]
     assert {name for name in subjects() if has_facts(name)} <= set(verdict["facts"])
     assert json.loads(json.dumps(verdict)) == verdict

@@ -7,18 +7,18 @@ import zlib
 
 import pytest
 
-from muster_node.tools import packed
+from muster_node.tools import transfer
 
 
-def test_what_is_packed_comes_out_again_and_is_small() -> None:
+def test_what_is_encoded_comes_out_again_and_is_small() -> None:
     looks = {"gpu": {"text": "<gpu>" * 10_000}, "ras": [None, True, 1.5, "ä"]}
-    text = packed.pack(looks)
-    assert packed.unpack(text) == looks
+    text = transfer.encode(looks)
+    assert transfer.decode(text) == looks
     assert len(text) < 1000
 
 
 def bomb() -> str:
-    return base64.b64encode(zlib.compress(b"0" * (packed.MOST_BYTES + 1))).decode()
+    return base64.b64encode(zlib.compress(b"0" * (transfer.MOST_BYTES + 1))).decode()
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def bomb() -> str:
     [
         ("not base64", "base64|padding|characters"),
         (base64.b64encode(b"not packed").decode(), "it is damaged"),
-        (packed.pack({"a": "b" * 1000})[:20], "it is cut off"),
+        (transfer.encode({"a": "b" * 1000})[:20], "it is cut off"),
         (bomb(), "more than"),
         (base64.b64encode(zlib.compress(b"{")).decode(), "Expecting"),
     ],
@@ -34,10 +34,10 @@ def bomb() -> str:
 )
 def test_anything_else_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        packed.unpack(text)
+        transfer.decode(text)
 
 
-def test_what_could_not_be_unpacked_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MOST_BYTES", 10)
+def test_what_could_not_be_decoded_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "MOST_BYTES", 10)
     with pytest.raises(ValueError, match="12 bytes, and 10 is the most"):
-        packed.pack("a" * 10)
+        transfer.encode("a" * 10)
