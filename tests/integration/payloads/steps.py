@@ -39,7 +39,8 @@ def wait_for_a_file_that_never_comes() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=sys.maxsize)
+    # Half an hour and more: a launch whose test was killed ends as well.
+    parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--until", type=Path, help="end well when a rank sees this file")
     parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
     parser.add_argument("--rank", type=int, default=3)
