@@ -64,20 +64,27 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import container_engine as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import process
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, lines, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import PATH, names, read, run
+
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "engine": {"type": "str", "choices": ["docker", "podman", "containerd"], "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+}
+
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
 # It takes less than one.
 SECONDS_TO_RELOAD = 5
 
 
-class EngineError(Exception):
-    """What stands in the way and what to do, in one sentence or two."""
-
-
 def unit(name: str, *properties: str) -> dict[str, str]:
     shown = run("systemctl", "show", f"--property={','.join(properties)}", name).text
     return dict(line.partition("=")[::2] for line in shown.splitlines())
+
+
+FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', container_toolkit_mode='manage')}"
 
 
 def look(engine: str) -> domain.Seen:
@@ -150,7 +157,7 @@ def act(plan: domain.Plan) -> None:
     for step in plan.steps:
         done = run(*step.argv, seconds=120)
         if done.why:
-            raise EngineError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
+            raise RefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
 
 
 def wait_for_the_runtime(engine: str) -> str:
@@ -164,48 +171,30 @@ def wait_for_the_runtime(engine: str) -> str:
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    node, engine = module.params["node"], module.params["engine"]
+    engine = module.params["engine"]
     plan = domain.make_plan(look(engine))
     verifies = module.params["mode"] == "verify"
-    wrong = plan.problems + (plan.differences if verifies else [])
-    if wrong:
-        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', container_toolkit_mode='manage')}"
-        raise EngineError("; ".join(wrong) + ("" if plan.problems else f". {fix}"))
+    refuse(plan.problems, plan.differences if verifies else (), FIX)
     if plan.steps and not module.check_mode:
         act(plan)
         unheard = wait_for_the_runtime(engine)
         again = domain.make_plan(look(engine))
         if unheard or again.steps:
             done = "; ".join(" ".join(step.argv) for step in plan.steps)
-            raise EngineError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
-    for sentence in plan.notes:
-        module.warn(f"{node}: {sentence}.")
+            raise RefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
+    warn(module, plan.notes)
     commands = [" ".join(step.argv) for step in plan.steps]
     return {
         "changed": bool(plan.steps),
         "differences": plan.differences,
-        "diff": {
-            "before_header": engine,
-            "after_header": engine,
-            "before": "".join(f"{line}\n" for line in plan.differences),
-            "after": "".join(f"{line}\n" for line in commands),
-        },
+        "diff": diff(engine, lines(plan.differences), lines(commands)),
     }
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "engine": {"type": "str", "choices": ["docker", "podman", "containerd"], "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-        },
-        supports_check_mode=True,
-    )
-    try:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    with one_sentence(module):
         module.exit_json(**run_module(module))
-    except EngineError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,16 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import cuda_toolkits as domain
+from ansible.module_utils.muster_node.tools.result import diff, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import run
+
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "fix": {"type": "str", "default": ""},
+    "versions": {"type": "list", "elements": "str", "required": True},
+    "default": {"type": "str", "default": ""},
+}
 
 
 def look() -> domain.Seen:
@@ -109,21 +118,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     seen = look()
     verifies = given["mode"] == "verify"
     plan = domain.make_plan(given["versions"], given["default"], seen, verifies=verifies)
-    for sentence in plan.notes:
-        module.warn(f"{given['node']}: {sentence}.")
-    wrong = plan.problems + (plan.differences if verifies else [])
-    if wrong:
-        fix = f". {given['fix']}" if given["fix"] and not plan.problems else ""
-        module.fail_json(msg=f"{given['node']}: {'; '.join(wrong)}{fix}.")
+    warn(module, plan.notes)
+    refuse(plan.problems, plan.differences if verifies else (), given["fix"])
     return {
         # In a real run the tasks that follow do it, and say so.
         "changed": module.check_mode and bool(plan.default),
-        "diff": {
-            "before_header": domain.ROOT,
-            "after_header": domain.ROOT,
-            "before": f"{seen.target}\n" if plan.default else "",
-            "after": f"{plan.default}\n" if plan.default else "",
-        },
+        "diff": diff(domain.ROOT, *(f"{link}\n" if plan.default else "" for link in (seen.target, plan.default))),
         "packages": plan.packages,
         "default": plan.default,
         "refused": {} if verifies else domain.REFUSED,
@@ -133,17 +133,9 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "fix": {"type": "str", "default": ""},
-            "versions": {"type": "list", "elements": "str", "required": True},
-            "default": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    module.exit_json(**run_module(module))
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    with one_sentence(module):
+        module.exit_json(**run_module(module))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import hosts_file as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,14 +87,10 @@ INSTANCE_FILES = ("vendor-cloud-config.txt", "vendor2-cloud-config.txt", "cloud-
 TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 
 
-class HostsError(Exception):
-    """What stands in the way and what to do, in one sentence or two."""
-
-
 def read(path: Path) -> str:
     """Return the file with every byte of it; empty when it is not there."""
     if path.is_symlink():
-        raise HostsError(
+        raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. "
             "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
         )
@@ -102,7 +99,7 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as problem:
-        raise HostsError(f"{path} cannot be read: {problem.strerror}") from problem
+        raise RefusedError(f"{path} cannot be read: {problem.strerror}") from problem
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -114,9 +111,9 @@ def text_of(path: Path) -> str:
 def write(path: Path, text: str) -> None:
     """Replace the file in one step, so that nobody ever reads half of it. Mode and owner stay."""
     try:
-        files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True)
+        files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
     except OSError as problem:
-        raise HostsError(
+        raise RefusedError(
             f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
             f"or protected (lsattr {path})"
         ) from problem
@@ -136,9 +133,8 @@ def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, An
     """Every file that differs from what it should be: path, before, after, reasons. Fails on what is not ours."""
     text = read(PATH)
     hosts = domain.rewrite(text, cluster, names)
-    if hosts.problems:
-        raise HostsError("; ".join(f"{PATH}, {problem}" for problem in hosts.problems))
-    files = [{"path": PATH, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
+    refuse([f"{PATH}, {problem}" for problem in hosts.problems])
+    found = [{"path": PATH, "before": text, "after": hosts.text, "reasons": hosts.reasons}]
     if CLOUD.is_dir():
         drop_in = CLOUD / DROP_IN
         others = [CLOUD / "cloud.cfg", *sorted(path for path in drop_in.parent.glob("*.cfg") if path != drop_in)]
@@ -146,19 +142,22 @@ def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, An
             "\n".join(text_of(INSTANCE / name) for name in INSTANCE_FILES), map(text_of, others)
         )
         reasons = ["cloud-init does not leave the hosts file alone"]
-        files.append({"path": drop_in, "before": read(drop_in), "after": wanted, "reasons": reasons})
+        found.append({"path": drop_in, "before": read(drop_in), "after": wanted, "reasons": reasons})
     for template in [CLOUD / name for name in TEMPLATES if (CLOUD / name).exists()]:
         before = read(template)
         rewritten = domain.rewrite(before, cluster, names, template=True)
         reasons = [f"{template}: {reason}" for reason in rewritten.reasons]
-        files.append({"path": template, "before": before, "after": rewritten.text, "reasons": reasons})
-    return [file for file in files if file["before"] != file["after"]]
+        found.append({"path": template, "before": before, "after": rewritten.text, "reasons": reasons})
+    return [file for file in found if file["before"] != file["after"]]
+
+
+def readable(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def verify(cluster: domain.Cluster, names: list[str], fix: str) -> None:
     wrong = domain.misled(cluster, names, ask([*names, *(name.lower() for name in cluster.addresses)]))
-    if wrong:
-        raise HostsError(f"{'; '.join(wrong)}. {fix}")
+    refuse((), wrong, fix)
 
 
 def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
@@ -172,10 +171,9 @@ def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
         )
         return {"changed": False, "reasons": []}
     names = domain.own_names(read(PATH), cluster)
-    files = wanted_files(cluster, names)
+    wanted = wanted_files(cluster, names)
     if not module.check_mode:
-        for file in files:
-            file["path"].parent.mkdir(parents=True, exist_ok=True)
+        for file in wanted:
             write(file["path"], file["after"])
         verify(
             cluster,
@@ -183,17 +181,9 @@ def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
             f"{PATH} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
         )
     return {
-        "changed": bool(files),
-        "reasons": [reason for file in files for reason in file["reasons"]],
-        "diff": [
-            {
-                "before_header": str(file["path"]),
-                "after_header": str(file["path"]),
-                "before": file["before"].encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-                "after": file["after"].encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-            }
-            for file in files
-        ],
+        "changed": bool(wanted),
+        "reasons": [reason for file in wanted for reason in file["reasons"]],
+        "diff": [diff(str(file["path"]), readable(file["before"]), readable(file["after"])) for file in wanted],
     }
 
 
@@ -206,12 +196,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    own = module.params["own"]
-    cluster = domain.Cluster(module.params["nodes"], own, socket.gethostname())
-    try:
+    cluster = domain.Cluster(module.params["nodes"], module.params["own"], socket.gethostname())
+    with one_sentence(module, node="own"):
         module.exit_json(**run(module, cluster))
-    except HostsError as problem:
-        module.fail_json(msg=f"{own}: {problem}.")
 
 
 if __name__ == "__main__":

@@ -73,19 +73,26 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.tools.run import names, read, run
 
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "conf": {"type": "raw", "default": "auto"},
+    "interface": {"type": "str", "default": ""},
+    "address": {"type": "str", "default": ""},
+}
+
+
 DEVICES = "/sys/class/infiniband"
-
-
-class ConfError(Exception):
-    """What stands in the way and what to do, in one sentence or two."""
+FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
 
 
 def look_at_interfaces() -> list[dict[str, Any]]:
     answer = run("ip", "-json", "addr")
     if answer.why:
-        raise ConfError(f"its interfaces cannot be looked at: {answer.why}")
+        raise RefusedError(f"its interfaces cannot be looked at: {answer.why}")
     found: list[dict[str, Any]] = json.loads(answer.text)
     return [each for each in found if each.get("ifname")]
 
@@ -147,7 +154,7 @@ def read_conf() -> str | None:
 def write_conf(text: str) -> None:
     path = Path(domain.PATH)
     if path.is_symlink():
-        raise ConfError(
+        raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. Replace the link by a file, or let "
             'that tool write the lines and set nccl_conf to "off"'
         )
@@ -162,49 +169,28 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     seen = look(module.params["interface"], module.params["address"])
     wrong = [f"{what}. {fix}" for what, fix in domain.request_problems(conf)]
     wrong += filter(None, [domain.contradiction(conf, seen.training)])
-    if wrong:
-        raise ConfError("; ".join(wrong))
+    refuse(wrong)
     before = read_conf()
     want = domain.wanted(conf, seen)
     after = domain.rewrite(before, want, seen.training)
-    for sentence in (*after.notes, *want.undecided):
-        module.warn(f"{module.params['node']}: {sentence}.")
+    warn(module, [*after.notes, *want.undecided])
     changed = bool(after.differences)
-    if changed and module.params["mode"] == "verify":
-        fix = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
-        raise ConfError(f"{'; '.join(after.differences)}. {fix}")
+    if module.params["mode"] == "verify":
+        refuse((), after.differences, FIX)
     if changed and not module.check_mode:
         write_conf(after.text)
     return {
         "changed": changed,
         "reasons": list(want.reasons),
         "differences": list(after.differences),
-        "diff": {
-            "before_header": domain.PATH,
-            "after_header": domain.PATH,
-            "before": before or "",
-            "after": after.text,
-        },
+        "diff": diff(domain.PATH, before or "", after.text),
     }
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "conf": {"type": "raw", "default": "auto"},
-            "interface": {"type": "str", "default": ""},
-            "address": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    try:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    with one_sentence(module):
         module.exit_json(**run_module(module))
-    except ConfError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except OSError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
 
 
 if __name__ == "__main__":

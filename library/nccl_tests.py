@@ -99,15 +99,25 @@ from typing import IO, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_tests as domain
 from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence
+
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "user": {"type": "str", "required": True},
+    "version": {"type": "str", "required": True},
+    "sha256": {"type": "str", "required": True},
+    "toolkits": {"type": "list", "elements": "str", "required": True},
+    "default": {"type": "str", "default": ""},
+    "packages": {"type": "dict", "required": True},
+    "root": {"type": "path", "required": True},
+    "archive": {"type": "path", "default": ""},
+}
+
 
 LINES_SHOWN = 8
 MOST_SHOWN = 64_000  # bytes of the log that these are taken from
 SECONDS = 3600  # that unpacking and compiling may take, each
-
-
-class BuildError(Exception):
-    """What stands in the way and what to do."""
 
 
 class Builder:
@@ -118,7 +128,7 @@ class Builder:
             entry = pwd.getpwnam(user)
         except KeyError:
             fix = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
-            raise BuildError(f"there is no user {user}. {fix}") from None
+            raise RefusedError(f"there is no user {user}. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
         self.lock = lock
@@ -158,18 +168,36 @@ def digest(path: Path) -> str:
     return whole.hexdigest()
 
 
+def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -> None:
+    """Unpack and compile in this folder."""
+    # Of root, and outside what the user can write.
+    log = half.with_suffix(".log")
+    with log.open("wb") as stream:
+        steps = [
+            ("tar", "--extract", "--strip-components=1", f"--file={given['archive']}"),
+            ("make", f"--jobs={os.cpu_count() or 1}", f"CUDA_HOME={home}", f"NVCC={home}/bin/nvcc"),
+        ]
+        for step in steps:
+            ended = builder.run(*step, cwd=half, log=stream, seconds=given["seconds"])
+            if ended != 0:
+                last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
+                raise RefusedError(
+                    f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
+                )
+
+
 def build(given: dict[str, Any], wanted: domain.Build) -> None:
     root, archive = Path(given["root"]), Path(given["archive"])
     found = digest(archive)
     if found != given["sha256"].lower():
         archive.unlink()
-        raise BuildError(
+        raise RefusedError(
             f"the source of nccl-tests has the SHA-256 {found}, and nccl_tests_sha256 is {given['sha256']}: it is "
             "another file. Nothing was unpacked"
         )
     home = f"/usr/local/cuda-{wanted.cuda}"
     if not Path(home, "bin/nvcc").exists():
-        raise BuildError(f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage")
+        raise RefusedError(f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage")
     lock = os.open(root, os.O_RDONLY)
     try:
         # The compiler inherits the lock: when its run is killed, the next one waits for it.
@@ -180,24 +208,12 @@ def build(given: dict[str, Any], wanted: domain.Build) -> None:
             shutil.rmtree(half)
         half.mkdir(mode=0o755)
         os.chown(half, builder.uid, builder.gid)
-        # Of root, and outside what the user can write.
-        log = root / f"{wanted.name}.log"
-        with log.open("wb") as stream:
-            steps = [
-                ("tar", "--extract", "--strip-components=1", f"--file={archive}"),
-                ("make", f"--jobs={os.cpu_count() or 1}", f"CUDA_HOME={home}", f"NVCC={home}/bin/nvcc"),
-            ]
-            for step in steps:
-                ended = builder.run(*step, cwd=half, log=stream, seconds=SECONDS)
-                if ended != 0:
-                    end: str = files.part(str(log), -MOST_SHOWN, MOST_SHOWN).decode("utf-8", "replace")
-                    last = end.splitlines()[-LINES_SHOWN:]
-                    raise BuildError(
-                        f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
-                    )
+        compile_in(half, builder, given, home)
         ended = builder.starts(half)
         if ended != 0:
-            raise BuildError(f"{domain.PROGRAM} was built, and does not start ({ended}). See: ldd {half}/build/*_perf")
+            raise RefusedError(
+                f"{domain.PROGRAM} was built, and does not start ({ended}). See: ldd {half}/build/*_perf"
+            )
         final = root / wanted.name
         if final.exists():
             shutil.rmtree(final)
@@ -215,44 +231,21 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     ended = Builder(given["user"]).starts(folder) if folder.exists() else "it is not there"
     needed = ended != 0
     if needed and given["mode"] == "verify":
-        raise BuildError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
+        raise RefusedError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
     if needed and builds:
         build(given, wanted)
     return {
         "changed": needed and (builds or module.check_mode),
         "needed": needed,
         "folder": str(folder / "build"),
-        "diff": {
-            "before_header": "nccl-tests",
-            "after_header": "nccl-tests",
-            "before": "" if needed else f"{folder}\n",
-            "after": f"{folder}\n",
-        },
+        "diff": diff("nccl-tests", "" if needed else f"{folder}\n", f"{folder}\n"),
     }
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "user": {"type": "str", "required": True},
-            "version": {"type": "str", "required": True},
-            "sha256": {"type": "str", "required": True},
-            "toolkits": {"type": "list", "elements": "str", "required": True},
-            "default": {"type": "str", "default": ""},
-            "packages": {"type": "dict", "required": True},
-            "root": {"type": "path", "required": True},
-            "archive": {"type": "path", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    try:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    with one_sentence(module, refusals=(domain.RequestError,)):
         module.exit_json(**run_module(module))
-    except (BuildError, domain.RequestError) as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except OSError as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}.")
 
 
 if __name__ == "__main__":

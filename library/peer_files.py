@@ -94,6 +94,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages import peer_files as domain
 from ansible.module_utils.muster_node.packages import peer_files
+from ansible.module_utils.muster_node.tools.result import one_sentence
 
 
 def main() -> None:
@@ -111,16 +112,12 @@ def main() -> None:
     )
     params = module.params
     os.umask(0o022)
-    try:
+    with one_sentence(module, params["target"], (domain.PeerFilesError,)):
         files = domain.wanted_of(params["files"])
         if module.check_mode:
             missing = [file.name for file in files if not peer_files.is_there(Path(params["target"]), file)]
             module.exit_json(changed=bool(missing), complete=not missing, missing=missing, fetched=[], tried=[])
         missing, tried = peer_files.fetch(params["user"], params["peers"], params["source"], params["target"], files)
-    except domain.PeerFilesError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem}")
-    except OSError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem.filename or params['target']}: {problem.strerror}")
     fetched = [name for attempt in tried for name in attempt.fetched]
     module.exit_json(
         changed=bool(fetched),

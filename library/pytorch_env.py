@@ -14,8 +14,8 @@ description:
     different is built anew beside it.
   - Its wheels are written down in a lock on the controller, and every node gets exactly those. One node downloads them,
     and the others fetch them from there over the ssh mesh. A node that cannot downloads them itself.
-  - It is used twice. The first use looks, and shows what is to be done. The second one, with O(looks), does it on the
-    nodes that need it.
+  - It is used once for each O(step). The look shows what is to be done; the others do it on the nodes that need it. No
+    node waits for another one within a step.
   - An older environment is removed only when no process uses it.
 version_added: "0.1.0"
 author: The Muster authors
@@ -117,18 +117,26 @@ options:
     description: File on the controller with the wheels of every environment. Empty for none.
     type: path
     default: ""
-  looks:
-    description:
-      - Name of the variable in which the first use of the module was registered. Empty for the first use.
-    type: str
-    default: ""
   step:
-    description: What the controller's part of the module asks the node for; not for playbooks. Nor are the next three.
+    description:
+      - V(look) says what is to be done, and changes nothing.
+      - V(fetch) gets the wheels on the first node that needs them, for all that need the same, and writes them down in
+        O(lock). On the other nodes it is skipped. Used once more, it has the next node try where the first one failed.
+      - V(provide) makes the environment what the look found it should be.
     type: str
     choices: [look, fetch, provide]
     default: look
+  looks:
+    description: Name of the variable in which the look was registered, for the steps that follow it.
+    type: str
+    default: ""
+  fetched:
+    description: Names of the variables in which uses with V(fetch) of O(step) were registered so far.
+    type: list
+    elements: str
+    default: []
   locked:
-    description: Sections of the lock.
+    description: Sections of the lock; set by the controller's part of the module, as the next two are.
     type: list
     elements: dict
     default: []
@@ -167,10 +175,21 @@ EXAMPLES = r"""
   become: true
   register: look
 
+- name: Download its wheels on one node
+  pytorch_env:
+    <<: *request
+    step: fetch
+    looks: look
+  become: true
+  register: wheels
+  when: look is changed and not ansible_check_mode
+
 - name: Provide it
   pytorch_env:
     <<: *request
+    step: provide
     looks: look
+    fetched: [wheels]
   become: true
   when: look is changed and not ansible_check_mode
 
@@ -214,7 +233,7 @@ torch:
     python: {description: Version of Python., type: str, returned: always}
     packages: {description: Every package of the environment with its version., type: dict, returned: always}
 needs:
-  description: What the look has to say to the second use.
+  description: What the look has to say to the steps after it.
   returned: mode is manage, and nothing was changed yet
   type: dict
   contains:
@@ -239,6 +258,15 @@ locked:
   returned: the lock was written
   type: list
   elements: str
+section:
+  description: The wheels that were fetched, as the lock has them.
+  returned: step is fetch, on the node that got them
+  type: dict
+holders:
+  description: The nodes that have these wheels for others.
+  returned: step is fetch, on the node that got them
+  type: list
+  elements: str
 findings:
   description: Conclusions about the environment, one for each check.
   returned: when the request can be
@@ -252,260 +280,60 @@ pip_output:
 """
 
 import os
-from dataclasses import asdict
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.packages import peer_files as peer_domain
-from ansible.module_utils.muster.pytorch import env as domain
-from ansible.module_utils.muster.pytorch import lock as pytorch_lock
-from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster.verdict.finding import Finding, with_fix
-from ansible.module_utils.muster_node.pytorch.root import Interpreter, LookedAs, PytorchError, PytorchRoot, ask_python
-from ansible.module_utils.muster_node.pytorch.wheelhouse import Wheelhouse, sources_of
+from ansible.module_utils.muster.packages.peer_files import PeerFilesError
+from ansible.module_utils.muster.pytorch.request import RequestError
+from ansible.module_utils.muster_node.pytorch.manager import Manager, verify
+from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
+from ansible.module_utils.muster_node.tools.result import one_sentence
 
-
-def ask_of(params: dict[str, Any]) -> pytorch_lock.Ask:
-    asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
-    return pytorch_lock.Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
-
-
-def told(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
-    if not look.get("torch"):
-        return {}
-    same = {key: look[key] for key in ("packages", "imported")}
-    return {**look["torch"], **same, "python": look["python_full"], "looked_as": looked_as}
-
-
-def refuse_a_bad_look(findings: list[Finding], result: dict[str, Any]) -> None:
-    for finding in findings:
-        if finding.status == "fail":
-            sentence = with_fix(finding).removeprefix(f"{finding.node}: ")
-            raise PytorchError(sentence, **result)
-
-
-def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
-    look = root.look(root.link, "import")
-    if "packages" not in look and not root.link.exists():
-        look["error"] = f"there is no environment at {root.link}"
-    # The site may have made it with another Python than the node's.
-    request = ask_of(params).request(look.get("python", "3.10"))
-    findings = domain.judge(params["node"], request, look)
-    result = {
-        "changed": False,
-        "environment": str(root.link.resolve()),
-        "torch": told(look, root.look_as.name),
-        "findings": [finding.as_dict() for finding in findings],
-    }
-    refuse_a_bad_look(findings, result)
-    return result
-
-
-class Manager:
-    """Makes the environment as it is asked for: one step of it at a time."""
-
-    def __init__(self, root: PytorchRoot, params: dict[str, Any], *, check: bool) -> None:
-        self.root = root
-        self.params = params
-        self.check = check
-        self.python: Interpreter = ask_python(params["python"])
-        sections = [pytorch_lock.section_of(given) for given in params["locked"]]
-        self.choice = pytorch_lock.choose(sections, ask_of(params), self.python.version, self.python.machine)
-        self.request: domain.Request = self.choice.request
-        self.house = Wheelhouse(root, params, self.request, self.python)
-
-    def look(self) -> dict[str, Any]:
-        sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
-        before, plan = self._plan()
-        look: dict[str, Any] = {}
-        if plan.build and not self.check:
-            self._need_venv()
-        if not plan.build:
-            full = self.params["full_look"]
-            look = self.root.look(self.root.envs / plan.target, "import") if full else self.root.looks[plan.target]
-        section = self.choice.section
-        key = " ".join((self.request.name, self.python.machine, section.digest if section else ""))
-        result = {
-            **self._result(before, plan, look),
-            "needs": {
-                "build": plan.build,
-                "key": key,
-                "here": section is not None and self.house.has(section),
-                "section": section.as_dict() if section else None,
-            },
-        }
-        if self.choice.note:
-            result["warnings"] = [f"{self.params['node']}: {self.choice.note}."]
-        return result
-
-    def fetch(self) -> dict[str, Any]:
-        """Get the wheels here, for this node and for others; find out which ones they are."""
-        section, tried = self.choice.section, []
-        holders, came_from = [self.params["node"]], ["here"]
-        upstream = "folder" if self.params["offline_dir"] else "index"
-        self.root.prepare()
-        with self.root.lock(self.params["lock_timeout"]) as lock:
-            if section is None:
-                section, came_from = self.house.resolve(lock), [upstream]
-            else:
-                missing, tried = self.house.fetch(section, self.params["peers"])
-                peers = [attempt.peer for attempt in tried if attempt.fetched]
-                if missing:
-                    self.house.download(section, missing, lock)
-                    came_from = [*peers, upstream]
-                elif peers:
-                    holders = came_from = peers
-        return {
-            "changed": True,
-            "section": section.as_dict(),
-            "holders": holders,
-            "wheels": {"came_from": came_from, "tried": [asdict(attempt) for attempt in tried]},
-        }
-
-    def provide(self) -> dict[str, Any]:
-        wheels: dict[str, Any] = {}
-        self.root.prepare()
-        with self.root.lock(self.params["lock_timeout"]) as lock:
-            # Whoever held the lock may have done the work.
-            before, plan = self._plan()
-            for name in plan.discard:
-                self.root.remove(name)
-            if plan.build:
-                wheels = self._build(plan, lock)
-            look = self.root.look(self.root.envs / plan.target, "import")
-            findings = domain.judge(self.params["node"], self.request, look)
-            done = plan.build or bool(plan.discard)
-            refuse_a_bad_look(findings, {"changed": done, "findings": [f.as_dict() for f in findings]})
-            if plan.switch:
-                self.root.switch(plan.target)
-            for name in plan.retire:
-                self.root.remove(name)
-            if self.choice.section and plan.build:
-                self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")
-        result = self._result(before, plan, look)
-        if wheels:
-            result["wheels"] = wheels
-            why = [f"{attempt['peer']}: {attempt['why']}" for attempt in wheels["tried"] if attempt["why"]]
-            if why and "index" in wheels["came_from"]:
-                result["warnings"] = [
-                    f"{self.params['node']} downloaded its wheels itself. From peers it got none ({'; '.join(why)})."
-                ]
-        return result
-
-    def _build(self, plan: domain.Plan, lock: int) -> dict[str, Any]:
-        section = self.choice.section
-        if section is None:
-            raise PytorchError("its request is another one than before", "Run again")
-        missing, tried = self.house.fetch(section, self.params["peers"])
-        self.root.build(
-            plan.target,
-            self.params["python"],
-            lambda path: self.house.install(path, section, lock, complete=not missing),
-            lock,
-        )
-        peers = [attempt.peer for attempt in tried if attempt.fetched]
-        return {
-            "came_from": ["folder" if self.params["offline_dir"] else "index"] if missing else peers or ["here"],
-            "tried": [asdict(attempt) for attempt in tried],
-            "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
-        }
-
-    def _need_venv(self) -> None:
-        # In a check the baseline may not have been there yet.
-        if not self.python.ensurepip:
-            raise PytorchError(
-                f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
-                f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
-            )
-
-    def _plan(self) -> tuple[domain.Observed, domain.Plan]:
-        before = self.root.observe(self.request, self.params["keep"])
-        return before, domain.plan(self.request, before, self.params["keep"])
-
-    def _result(self, before: domain.Observed, plan: domain.Plan, look: dict[str, Any]) -> dict[str, Any]:
-        findings = domain.judge(self.params["node"], self.request, look) if look else []
-        result = {
-            "changed": plan.changed,
-            "environment": str(self.root.envs / plan.target),
-            "plan": {
-                "reasons": list(plan.reasons),
-                "build": plan.target if plan.build else "",
-                "switch": plan.switch,
-                "remove": [*plan.discard, *plan.retire],
-            },
-            "diff": difference(self.request, before, plan, lock=bool(self.params["lock"])),
-            "torch": told(look, self.root.look_as.name),
-            "findings": [finding.as_dict() for finding in findings],
-        }
-        refuse_a_bad_look(findings, result)
-        return result
-
-
-def difference(request: domain.Request, before: domain.Observed, plan: domain.Plan, *, lock: bool) -> dict[str, str]:
-    was = before.environments.get(before.current) or domain.Environment()
-    wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
-    gone = {*plan.discard, *plan.retire}
-    after = ({*before.environments} | {plan.target}) - gone
-    there, then = (
-        domain.describe(request, before.current or before.link, was.packages, list(before.environments)),
-        domain.describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after)),
-    )
-    if lock and plan.build and not request.locked:
-        there, then = f"{there}the lock: nothing for this request\n", f"{then}the lock: every wheel with its hash\n"
-    return {"before": there, "after": then}
+SEVERAL = {"type": "list", "elements": "str", "default": []}
+SPEC = {
+    "node": {"type": "str", "required": True},
+    "root": {"type": "path", "required": True},
+    "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "torch_version": {"type": "str", "required": True},
+    "variant": {"type": "str", "default": "auto"},
+    "gpus": {"type": "int", "default": 0},
+    "auto_variant": {"type": "str", "default": ""},
+    "packages": SEVERAL,
+    "python": {"type": "path", "default": "/usr/bin/python3"},
+    "user": {"type": "str", "default": "nobody"},
+    "index_url": {"type": "str", "default": "auto"},
+    "extra_index_urls": SEVERAL,
+    "find_links": SEVERAL,
+    "extra_ca": {"type": "path", "default": ""},
+    "offline_dir": {"type": "path", "default": ""},
+    "mirror": {"type": "dict", "default": {}},
+    "environment": {"type": "dict", "default": {}},
+    "keep": {"type": "int", "default": 1},
+    "full_look": {"type": "bool", "default": False},
+    "lock": {"type": "path", "default": ""},
+    "step": {"type": "str", "choices": ["look", "fetch", "provide"], "default": "look"},
+    "looks": {"type": "str", "default": ""},
+    "fetched": SEVERAL,
+    "locked": {"type": "list", "elements": "dict", "default": []},
+    "peers": SEVERAL,
+    "keep_wheels": {"type": "bool", "default": False},
+    "lock_timeout": {"type": "int", "default": 900},
+}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "node": {"type": "str", "required": True},
-            "root": {"type": "path", "required": True},
-            "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
-            "torch_version": {"type": "str", "required": True},
-            "variant": {"type": "str", "default": "auto"},
-            "gpus": {"type": "int", "default": 0},
-            "auto_variant": {"type": "str", "default": ""},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "python": {"type": "path", "default": "/usr/bin/python3"},
-            "user": {"type": "str", "default": "nobody"},
-            "index_url": {"type": "str", "default": "auto"},
-            "extra_index_urls": {"type": "list", "elements": "str", "default": []},
-            "find_links": {"type": "list", "elements": "str", "default": []},
-            "extra_ca": {"type": "path", "default": ""},
-            "offline_dir": {"type": "path", "default": ""},
-            "mirror": {"type": "dict", "default": {}},
-            "environment": {"type": "dict", "default": {}},
-            "keep": {"type": "int", "default": 1},
-            "full_look": {"type": "bool", "default": False},
-            "lock": {"type": "path", "default": ""},
-            "looks": {"type": "str", "default": ""},
-            "step": {"type": "str", "choices": ["look", "fetch", "provide"], "default": "look"},
-            "locked": {"type": "list", "elements": "dict", "default": []},
-            "peers": {"type": "list", "elements": "str", "default": []},
-            "keep_wheels": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "int", "default": 900},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     # Every user of the node may read the environment, whatever umask root has.
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    try:
+    with one_sentence(module, params["root"], (RequestError, PeerFilesError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":
-            result = verify(root, params)
-        else:
-            manager = Manager(root, params, check=module.check_mode)
-            result = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]()
-    except (domain.RequestError, peer_domain.PeerFilesError) as problem:
-        module.fail_json(msg=f"{params['node']}: {problem}")
-    except PytorchError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem}", **problem.more)
-    except OSError as problem:
-        module.fail_json(msg=f"{params['node']}: {problem.filename or params['root']}: {problem.strerror}")
-    module.exit_json(**result)
+            module.exit_json(**verify(root, params))
+        manager = Manager(root, params, check=module.check_mode)
+        step = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]
+        module.exit_json(**step())
 
 
 if __name__ == "__main__":

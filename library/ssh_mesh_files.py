@@ -78,15 +78,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import files
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAMES = ("authorized_keys", "config", ssh_mesh.KNOWN_HOSTS)
-
-
-class FilesError(Exception):
-    """One sentence about what stands in the way and what to do."""
 
 
 @contextlib.contextmanager
@@ -113,14 +110,15 @@ class Folder:
 
     def read(self, name: str) -> str:
         """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+        path = str(self.path / name)
         try:
-            content: bytes = files.read(str(self.path / name), links=True, owner=self.entry.pw_uid)
+            content: bytes = files.read(path, links=True, owner=self.entry.pw_uid)
         except FileNotFoundError:
             return ""
-        except files.ForeignError as problem:
-            raise FilesError(
-                f"{self.path / name} {problem.strerror}, and is left alone:"
-                f' sudo chown {self.entry.pw_name} {self.path / name}, or set ssh_mesh_mode to "off"'
+        except files.ForeignError as foreign:
+            raise RefusedError(
+                f"{path} {foreign.strerror}, and is left alone:"
+                f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
             ) from None
         return content.decode("utf-8", "surrogateescape")
 
@@ -137,7 +135,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         entry: pwd.struct_passwd | None = pwd.getpwnam(user)
     except KeyError:
         if not check:
-            raise FilesError(
+            raise RefusedError(
                 f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
             ) from None
         entry = None
@@ -151,7 +149,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if params["mode"] == "verify" and changed:
             found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
             command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
-            raise FilesError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
+            raise RefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):
@@ -160,15 +158,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     return {
         "changed": bool(changed),
         "strangers": list(wanted.strangers),
-        "diff": [
-            {
-                "before": before[name],
-                "after": after[name],
-                "before_header": f"~{user}/.ssh/{name}",
-                "after_header": f"~{user}/.ssh/{name}",
-            }
-            for name in changed
-        ],
+        "diff": [diff(f"~{user}/.ssh/{name}", before[name], after[name]) for name in changed],
     }
 
 
@@ -184,14 +174,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = keep(module.params, check=module.check_mode)
-    except (FilesError, ssh_mesh.BlockError) as problem:
-        module.fail_json(msg=f"{module.params['node']}: {problem}.")
-    except OSError as problem:
-        module.fail_json(
-            msg=f"{module.params['node']}: {problem.filename}: {problem.strerror}, as {module.params['user']}."
-        )
+    with one_sentence(module, refusals=(ssh_mesh.BlockError,)):
+        try:
+            result = keep(module.params, check=module.check_mode)
+        except OSError as problem:
+            raise RefusedError(f"{problem.filename}: {problem.strerror}, as {module.params['user']}") from None
     if result["strangers"]:
         module.warn(
             f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,8 +16,8 @@ from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
+from muster_controller.action import ControllerAction
 from muster_controller.connection import NodeConnection, NodeError, connect
-from muster_controller.documentation import argument_spec
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
 from muster_controller.program import Program
 from muster_controller.terminal import typed
@@ -39,26 +37,19 @@ BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("firewall"))
-        node = task_vars["inventory_hostname"]
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        node = self.task_vars["inventory_hostname"]
         try:
-            request = self.request(node, options, task_vars)
-            result.update(self.manage(request, options, task_vars))
+            request = self.request(node, self.options, self.task_vars)
+            return self.manage(request, self.options, self.task_vars)
         except (RequestError, GuardError) as exc:
             message = str(exc)
-            result.update(failed=True, msg=message if message.startswith(f"{node}: ") else f"{node}: {message}")
+            return {"failed": True, "msg": message if message.startswith(f"{node}: ") else f"{node}: {message}"}
         except NodeError as exc:
             if not exc.reachable:
-                raise AnsibleConnectionFailure(str(exc)) from exc
-            result.update(failed=True, msg=f"{node}: {exc}")
-        return result
+                raise
+            return {"failed": True, "msg": f"{node}: {exc}"}
 
     def request(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Request:
         own = node_variables(task_vars, self._templar, self._loader, node)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 
 from muster.gpu_stack.model import Request, Seen
 from muster.gpu_stack.report import report
@@ -20,9 +19,9 @@ from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
 from muster.packages import mirrors
 from muster.packages.repositories import fingerprints
-from muster_controller.documentation import argument_spec
+from muster_controller.action import ControllerAction
 from muster_controller.sources import mirrors_table
-from muster_controller.variables import load_roles, project_root, read_node
+from muster_controller.variables import load_roles, project_root, read_node, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,17 +40,11 @@ OF_THE_CLUSTER = (
 OF_A_NODE = ("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", *(f"{part}_mode" for part in PARTS))
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("gpu_stack_plan"))
-        nodes, values = self._nodes(task_vars, options["looks"])
+    def work(self) -> dict[str, Any]:
+        nodes, values = self._nodes(self.task_vars, self.options["looks"])
         table = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
         stack = resolve(table, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:
@@ -73,8 +66,8 @@ class ActionModule(ActionBase):
             notes.update(dict.fromkeys(f"{note}." for note in places.notes))
             repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], managed), places, keys)
         stack = replace(stack, warnings=(*stack.warnings, *notes))
-        result.update(changed=False, stack=asdict(stack), parts=parts, repositories=repositories)
-        if options["shows"]:
+        result: dict[str, Any] = {"stack": asdict(stack), "parts": parts, "repositories": repositories}
+        if self.options["shows"]:
             result["msg"] = report(stack)
         return result
 
@@ -88,7 +81,7 @@ class ActionModule(ActionBase):
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
             self._modes[name] = {part: reading.values[f"{part}_mode"] for part in PARTS}
-            look = task_vars["hostvars"].raw_get(name).get(looks, {}) if looks else {}
+            look = registered(task_vars, name, looks)
             node = seen(name, reading.values, look.get("facts"))
             # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
             if node.looked or node.model or not looks:

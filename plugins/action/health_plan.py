@@ -9,42 +9,35 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
-from muster_controller.documentation import argument_spec
+from muster_controller.action import ControllerAction
 from muster_controller.variables import load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REQUESTES = (
+REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
     *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
     *("cluster_launch_nodes", "firewall_allow"),
 )
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec("health_plan"))
+    def work(self) -> dict[str, Any]:
         try:
-            result.update(self._plan(task_vars or {}))
+            return self._plan(self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
-        return {**result, "changed": False}
 
     def _plan(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         roles = load_roles(self._loader, "cluster", "pytorch", "firewall")
         nodes: dict[str, dict[str, Any]] = {}
         for name in task_vars["groups"].get("gpu_nodes", []):
-            reading = read_node(task_vars, self._templar, roles, name, REQUESTES)
+            reading = read_node(task_vars, self._templar, roles, name, REQUESTED)
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
             nodes[name] = reading.values

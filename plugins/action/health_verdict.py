@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.plugins.action import ActionBase
 
 from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
+from muster_controller.action import ControllerAction
 from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
-from muster_controller.documentation import argument_spec
 from muster_controller.runs import add_verdict, run_folder
+from muster_controller.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,18 +25,13 @@ if TYPE_CHECKING:
 LOST = "it could not be reached, or an earlier step failed on it"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(argument_spec("health_verdict"))
-        nodes = self._nodes(arguments, task_vars or {})
+    def work(self) -> dict[str, Any]:
+        nodes = self._nodes(self.options, self.task_vars)
         # In check mode the steps before this one have fixed nothing, so nothing is held against what they would fix.
-        health = cluster.judge(nodes, "warn" if self._task.check_mode else arguments["gate"])
+        health = cluster.judge(nodes, "warn" if self._task.check_mode else self.options["gate"])
         network = nodes.network.get("network", {})
         verdict = add_up(health.findings, skipped=health.skipped, ran=health.ran)
         if verdict["status"] in ("healthy", "degraded"):
@@ -48,24 +43,22 @@ class ActionModule(ActionBase):
             kept.update(look["verdict"]["coverage"])
             write_json(folder / "health" / f"{name}.json", kept, private=True)
         write_json(folder / "network.json", network)
-        result.update(
-            changed=False,
-            msg=table.report(health, network, len(nodes.looks)),
-            verdict=add_verdict(folder, verdict),
-            refusal=health.refusal,
-            metrics={
+        return {
+            "msg": table.report(health, network, len(nodes.looks)),
+            "verdict": add_verdict(folder, verdict),
+            "refusal": health.refusal,
+            "metrics": {
                 name: metrics.textfile([one for one in health.findings if one.node == name], time.time())
                 for name in nodes.looks
             },
-            artifacts=str(folder),
-        )
-        return result
+            "artifacts": str(folder),
+        }
 
     def _nodes(self, arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> Nodes:
         plan = arguments["plan"]
         looks, lost, left_out = {}, {}, []
         for name in plan["requests"]:
-            look = task_vars["hostvars"].raw_get(name).get(arguments["looks"], {})
+            look = registered(task_vars, name, arguments["looks"])
             if "traits" in look:
                 looks[name] = look
             elif name not in task_vars["ansible_play_hosts_all"]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail, AnsiblePromptInterrupt, AnsiblePromptNoninteractive
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from muster.network import known_hosts, trust
 from muster.verdict.commands import playbook
+from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
-from muster_controller.documentation import argument_spec
 from muster_controller.first_contact import Road, meet, read
 from muster_controller.variables import node_variables
 from muster_node.tools import files
@@ -29,36 +28,30 @@ AT_ONCE = 32
 TRUST = playbook("playbooks/trust.yml")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Asks every node for its host key, and logs in on none."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("host_keys"))
-        project = str(Path(options["known_hosts"]).resolve())
-        everybody = task_vars["groups"]["gpu_nodes"]
-        names = [name for name in everybody if name in task_vars["ansible_play_hosts_all"]]
-        strangers = [name for name in options["replace"] if name not in names]
+    def work(self) -> dict[str, Any]:
+        project = str(Path(self.options["known_hosts"]).resolve())
+        everybody = self.task_vars["groups"]["gpu_nodes"]
+        names = [name for name in everybody if name in self.task_vars["ansible_play_hosts_all"]]
+        strangers = [name for name in self.options["replace"] if name not in names]
         if strangers:
             raise AnsibleActionFail(f"trust_replace names {', '.join(strangers)}, which is not in gpu_nodes.")
-        rows = self._look(task_vars, names, project, options["replace"])
+        rows = self._look(self.task_vars, names, project, self.options["replace"])
         before = read(project)
         say("\n".join(trust.table(rows)))
         for line in trust.leftover_lines(known_hosts.left_behind(before, everybody), project):
             say(line)
-        if not self._task.check_mode and not options["confirmed"]:
-            rows = self._confirmed(rows, options["replace"])
+        if not self._task.check_mode and not self.options["confirmed"]:
+            rows = self._confirmed(rows, self.options["replace"])
         after = before
         for row in rows:
             if row.action in ("pin", "ask") and row.key:
                 after = known_hosts.pinned(after, row.node, row.host, row.key, replace=row.replace)
         if after != before and not self._task.check_mode:
             write(project, after)
-        result.update(changed=after != before, nodes=[self._told(row) for row in rows])
+        result = {"changed": after != before, "nodes": [self._told(row) for row in rows]}
         if after != before:
             result["diff"] = {"before": before, "after": after, "before_header": project, "after_header": project}
         return self._judged(result, rows, project)

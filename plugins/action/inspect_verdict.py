@@ -8,32 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.plugins.action import ActionBase
 
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
+from muster_controller.action import ControllerAction
 from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
-from muster_controller.documentation import argument_spec
+from muster_controller.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(argument_spec("inspect_verdict"))
-        task_vars = task_vars or {}
-        plan = arguments["plan"]
-        nodes = [self._node(task_vars, plan, name, arguments["looks"]) for name in plan["requests"]]
+    def work(self) -> dict[str, Any]:
+        plan = self.options["plan"]
+        nodes = [self._node(self.task_vars, plan, name, self.options["looks"]) for name in plan["requests"]]
         # Nodes that --limit leaves out were not asked, so nothing is known and nothing is said of them.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
@@ -49,18 +43,16 @@ class ActionModule(ActionBase):
         for finding in findings:
             if finding.status == "fail":
                 refusals.setdefault(finding.node, []).append(f"{with_fix(finding)}.")
-        result.update(
-            changed=False,
-            msg=table.report(nodes, findings, skipped),
-            refusals={name: "\n".join(lines) for name, lines in refusals.items()},
-            artifacts=str(folder),
-            findings=verdict["findings"],
-            status=verdict["status"],
-        )
-        return result
+        return {
+            "msg": table.report(nodes, findings, skipped),
+            "refusals": {name: "\n".join(lines) for name, lines in refusals.items()},
+            "artifacts": str(folder),
+            "findings": verdict["findings"],
+            "status": verdict["status"],
+        }
 
     def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> Node:
-        look = task_vars["hostvars"].raw_get(name).get(looks, {})
+        look = registered(task_vars, name, looks)
         facts = look.get("facts")
         why = "" if facts else one_line(str(look.get("msg", ""))).removeprefix("Task failed: ").rstrip(":. ")
         peers = {peer: request["cluster_address"] for peer, request in plan["requests"].items() if peer != name}

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
 from muster.health.subjects import subjects
-from muster_controller.documentation import argument_spec
+from muster_controller.documentation import documented_options
 from muster_node.tools.transfer import decode
 
 # Ansible imports this once, and then forks for every node: so the judges are imported once.
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, request = self.validate_argument_spec(argument_spec("nccl_health"))
+        _, request = self.validate_argument_spec(documented_options("nccl_health"))
         result.update(self._execute_module(module_name="nccl_health", module_args=request, task_vars=task_vars))
         if "looks" in result:
             try:

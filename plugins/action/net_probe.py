@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.plugins.action import ActionBase
 
 from muster.net_probe import judge, links, names, quality, schedule
 from muster.net_probe.cluster import Cluster, untried
+from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
-from muster_controller.documentation import argument_spec
 from muster_controller.messages import Messages
 from muster_controller.program import Program
 
@@ -44,31 +43,25 @@ LONGER = 0.25  # that one lasts which is measured again
 AGAIN = 12  # of the slowest pairs are measured again
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts every node at once, each by the connection that the inventory gives it."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("net_probe"))
-        task_vars = task_vars or {}
-        plan = options["plan"]
-        in_play, alive = task_vars["ansible_play_hosts_all"], task_vars["ansible_play_hosts"]
+    def work(self) -> dict[str, Any]:
+        plan = self.options["plan"]
+        in_play, alive = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
         probe = Probe(
             plan,
             {name: request for name, request in plan["requests"].items() if name in in_play},
             {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
         )
-        probe.begin({name: connect(self, name, task_vars) for name in probe.asked})
+        probe.begin({name: connect(self, name, self.task_vars) for name in probe.asked})
         try:
             probe.call()
-            if options["throughput"]:
+            if self.options["throughput"]:
                 probe.measure()
         finally:
             probe.end()
-        return {**result, "changed": False, **judge.result(probe.cluster())}
+        return judge.result(probe.cluster())
 
 
 class Probe:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from muster.inspect.facts import machine_digest
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
-from muster_controller.documentation import argument_spec
+from muster_controller.action import ControllerAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,36 +25,30 @@ MACHINE_ID = Path("/etc/machine-id")
 PACKAGES = ("pins", "driver", "fabric", "headers")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node: what was seen of it is given."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec("nvidia_driver_plan"))
-        task_vars = task_vars or {}
-        name = task_vars["inventory_hostname"]
-        facts = task_vars[given["look"]]["facts"]
-        request = self._request(given, name, facts)
+    def work(self) -> dict[str, Any]:
+        name = self.task_vars["inventory_hostname"]
+        facts = self.task_vars[self.options["look"]]["facts"]
+        request = self._request(self.options, name, facts)
         seen = Seen(facts["stack"], facts["gpus"], facts["secure_boot"])
         plan = make_plan(request, seen)
-        wrong = settle(plan, request, given["stage"])
+        wrong = settle(plan, request, self.options["stage"])
         if wrong:
             raise AnsibleActionFail(f"{name}: {'. '.join(wrong)}.")
         needed = bool(plan.differences or plan.reboot)
-        result.update(
-            changed=self._task.check_mode and needed,
-            needed=needed,
-            plan={
+        result = {
+            "changed": self._task.check_mode and needed,
+            "needed": needed,
+            "plan": {
                 **asdict(plan),
                 "provide": bool(plan.of_kind("disk", "run")),
                 "packages": plan.apt or plan.configure or bool(plan.unhold or plan.uninstall),
             },
-            differences=[each.sentence for each in plan.differences if each.sentence],
-            diff=self._diff(plan),
-        )
+            "differences": [each.sentence for each in plan.differences if each.sentence],
+            "diff": self._diff(plan),
+        }
         if plan.remarks:
             result["warnings"] = [f"{name}: {remark}." for remark in plan.remarks]
         return result

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.certificates import CertificateError, certificates
+from muster_controller.action import FilledIn
 from muster_controller.sources import mirrors_table, node_request, not_proxied
 from muster_controller.variables import controller_file
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-class ActionModule(ActionBase):
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        node = task_vars["inventory_hostname"]
-        request = node_request(task_vars, self._templar, self._loader, node)
+class ActionModule(FilledIn):
+    def from_inventory(self) -> dict[str, Any]:
+        request = node_request(self.task_vars, self._templar, self._loader, self.node)
         proxied = request["cluster_http_proxy"] or request["cluster_https_proxy"]
-        arguments = {
+        return {
             "table": mirrors_table(self._loader),
             "mirror": request["cluster_mirror"],
             "mirror_urls": request["cluster_mirror_urls"],
             "http_proxy": request["cluster_http_proxy"],
             "https_proxy": request["cluster_https_proxy"],
-            "no_proxy": not_proxied(task_vars, self._templar, self._loader, node) if proxied else [],
-            "certificates": self.certificates(node, request["cluster_extra_ca"]),
+            "no_proxy": not_proxied(self.task_vars, self._templar, self._loader, self.node) if proxied else [],
+            "certificates": self.certificates(self.node, request["cluster_extra_ca"]),
             "offline_dir": request["cluster_offline_dir"],
-            **self._task.args,
         }
-        result.update(self._execute_module(module_name="package_sources", module_args=arguments, task_vars=task_vars))
-        return result
 
     def certificates(self, node: str, name: str) -> list[str]:
         if not name:

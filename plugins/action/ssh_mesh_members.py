@@ -10,31 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.plugins.action import ActionBase
 
 from muster.network import ssh_mesh
-from muster_controller.documentation import argument_spec
-from muster_controller.variables import Roles, load_roles, read_node
+from muster_controller.action import ControllerAction
+from muster_controller.variables import Roles, load_roles, read_node, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(argument_spec("ssh_mesh_members"))
+    def work(self) -> dict[str, Any]:
         roles = load_roles(self._loader, "cluster")
-        names = task_vars["groups"]["gpu_nodes"]
-        members = [self._member(task_vars, roles, name, arguments["looks"]) for name in names]
+        names = self.task_vars["groups"]["gpu_nodes"]
+        members = [self._member(self.task_vars, roles, name, self.options["looks"]) for name in names]
         seen = [member for member in members if member.seen]
-        result.update(changed=False, members=[asdict(member) for member in members], refusals=ssh_mesh.clashes(seen))
+        result = {"members": [asdict(member) for member in members], "refusals": ssh_mesh.clashes(seen)}
         warnings = ssh_mesh.same_host_keys(seen)
         if warnings:
             result["warnings"] = warnings
@@ -43,7 +36,7 @@ class ActionModule(ActionBase):
     def _member(self, task_vars: Mapping[str, Any], roles: Roles, name: str, looks: str) -> ssh_mesh.Member:
         values = read_node(task_vars, self._templar, roles, name, ("cluster_address", "ansible_host")).values
         address = str(values["cluster_address"])
-        look = task_vars["hostvars"].raw_get(name).get(looks, {})
+        look = registered(task_vars, name, looks)
         if "host_keys" not in look:
             return ssh_mesh.Member(name, address, seen=False)
         return ssh_mesh.Member(

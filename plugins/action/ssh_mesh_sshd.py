@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+from ansible.errors import AnsibleActionFail
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from muster_controller.action import ControllerAction
 from muster_controller.connection import NodeConnection, NodeError, connect
-from muster_controller.documentation import argument_spec
 from muster_controller.guard import Command, Guard, GuardError
 from muster_controller.program import Program
 
@@ -27,24 +26,13 @@ FIX = (
 )
 
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("ssh_mesh_sshd"))
-        name = task_vars["inventory_hostname"]
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        name = self.task_vars["inventory_hostname"]
         try:
-            result.update(self._keep(name, options, task_vars))
+            return self._keep(name, self.options, self.task_vars)
         except GuardError as exc:
             raise AnsibleActionFail(str(exc)) from exc
-        except NodeError as exc:
-            if not exc.reachable:
-                raise AnsibleConnectionFailure(str(exc)) from exc
-            raise AnsibleActionFail(f"{name}: {exc}") from exc
-        return result
 
     def _keep(self, name: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         node = connect(self, name, task_vars)

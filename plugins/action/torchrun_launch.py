@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
@@ -17,9 +16,9 @@ from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import describe, failure_text, headline
+from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.connection import connect
-from muster_controller.documentation import argument_spec
 from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
 from muster_controller.runs import add_verdict, launch_id
@@ -33,23 +32,16 @@ if TYPE_CHECKING:
     from muster.launch.outcome import Record
 
 
-class ActionModule(ActionBase):
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec("torchrun_launch"))
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
         try:
-            plan, cluster = self.plan(options, task_vars)
+            plan, cluster = self.plan(self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
         if self._task.check_mode:
             Display().display(describe(masked(plan)))
-            return {**result, "changed": False, "plan": masked(plan)}
-        result.update(self.launch(plan, cluster, options, task_vars))
-        return result
+            return {"plan": masked(plan)}
+        return self.launch(plan, cluster, self.options, self.task_vars)
 
     def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible import context
-from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems
-from muster_controller.documentation import argument_spec
+from muster_controller.action import ControllerAction
 from muster_controller.origin import clear_secrets
 from muster_controller.variables import controller_file, load_roles, project_root, read_node
 
@@ -37,19 +36,15 @@ NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_na
 VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Contacts no node."""
 
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(argument_spec("validate_inventory"))
+    def work(self) -> dict[str, Any]:
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
         found = list(controller.is_recent(*VERSIONS))
-        result["changed"] = False
+        result: dict[str, Any] = {}
         if not found:
-            inventory = read_inventory(task_vars or {}, self._templar, self._loader, arguments["connects"])
+            inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             found = problems(inventory)
             result.update(cluster_of(inventory))
         if found:

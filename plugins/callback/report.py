@@ -40,28 +40,28 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._works = True
 
-    def _tell(self, tell: Callable[[], Any]) -> None:
+    def _pass_on(self, report: Callable[[], Any]) -> None:
         """Whatever goes wrong here, the run goes on."""
         if not self._works:
             return
         try:
-            tell()
+            report()
         except Exception as error:
             self._works = False
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        self._tell(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
-        atexit.register(self._tell, REPORTER.interrupted)
+        self._pass_on(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
+        atexit.register(self._pass_on, REPORTER.interrupted)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        self._tell(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))
+        self._pass_on(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        self._tell(lambda: REPORTER.took(result.result))
+        self._pass_on(lambda: REPORTER.took(result.result))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        self._tell(lambda: REPORTER.took(result.result))
+        self._pass_on(lambda: REPORTER.took(result.result))
         if not ignore_errors:
             self._failed(result, unreachable=False)
 
@@ -70,7 +70,7 @@ class CallbackModule(CallbackBase):
             self._failed(result, unreachable=True)
 
     def _failed(self, result: Any, *, unreachable: bool) -> None:
-        self._tell(
+        self._pass_on(
             lambda: REPORTER.failed(
                 result.host.get_name(),
                 result.task.name or result.task.action,
@@ -81,4 +81,4 @@ class CallbackModule(CallbackBase):
         )
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        self._tell(lambda: REPORTER.end({*stats.failures, *stats.dark}))
+        self._pass_on(lambda: REPORTER.end({*stats.failures, *stats.dark}))

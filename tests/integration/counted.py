@@ -18,6 +18,7 @@ ROOT = "/opt/muster-test-wheels"
 PIP_CONF = "~/.config/pip/pip.conf"
 WEIGHT = 20_000_000
 LOOK = "Look at PyTorch"
+FETCH = "Get the wheels on one node, for all that need the same"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 

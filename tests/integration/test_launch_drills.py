@@ -469,8 +469,9 @@ def test_two_launches_side_by_side(tmp_path: Path, nodes: tuple[Machine, Machine
         one.open_gate(machine)
     # The one may end while the other still holds its port.
     assert [one.end()["status"] for one in drills] == ["healthy", "healthy"]
-    for one in drills:
+    for one, machine in zip(drills, nodes, strict=True):
         nothing_is_left(one, *nodes)
+        machine.inside("rm", one.gate)
 
 
 def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ WHEELS = "/srv/muster-test-wheels"
 # One of the files that every pip reads its settings from, and that no node has.
 SETTINGS = "/etc/xdg/pip/pip.conf"
 LOOK = "Look at PyTorch"
+FETCH = "Get the wheels on one node, for all that need the same"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
 
 
@@ -61,8 +62,8 @@ def provide(
             **requested,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)
-        looked, done = (result.results(task).get(machine.name, {}) for task in (LOOK, TASK))
-        return result, {**looked, **done, "diff": looked.get("diff")}
+        looked, fetched, done = (result.results(task).get(machine.name, {}) for task in (LOOK, FETCH, TASK))
+        return result, {**looked, **fetched, **done, "diff": looked.get("diff")}
 
     return run
 

@@ -27,7 +27,7 @@ BIG, SMALL = (
     for name, version in (("muster-test-big", "1:2.0-1"), ("muster-test-small", "1.0"))
 )
 MEGABYTE = 1 << 20
-TASK = "Get the packages, each once for all nodes"
+TASKS = ("Download each package on one node", "Get the packages from there, each downloaded once for all nodes")
 PLAY = [
     {
         "name": "Install packages",
@@ -36,18 +36,16 @@ PLAY = [
         "roles": ["cluster"],
         "tasks": [
             {
-                "name": TASK,
-                "shared_debs": {
-                    "node": "{{ inventory_hostname }}",
-                    "user": "{{ cluster_user }}",
-                    "packages": "{{ wanted }}",
-                },
+                "name": "Have the packages there",
+                "ansible.builtin.include_role": {"name": "gpu_stack", "tasks_from": "debs"},
+                "vars": {"_gpu_stack_debs": "{{ wanted }}"},
                 "when": "shares | bool",
             },
             {"name": "Install", "ansible.builtin.apt": {"name": "{{ wanted }}", "lock_timeout": 300}},
         ],
     }
 ]
+PARTS = ("downloaded", "fetched", "tried")
 WANTED = [f"{BIG['name']}=1:2.0-*", SMALL["name"]]
 
 
@@ -91,8 +89,8 @@ def install(play: Play, tmp_path: Path) -> Callable[..., Result]:
     playbook = tmp_path / "install.yml"
     playbook.write_text(yaml.safe_dump(PLAY))
 
-    def run(*, shares: bool = True, limit: str | None = None) -> Result:
-        result = play(str(playbook), extravars={"wanted": WANTED, "shares": shares}, limit=limit)
+    def run(*, shares: bool = True, limit: str | None = None, wanted: list[str] | str = WANTED) -> Result:
+        result = play(str(playbook), extravars={"wanted": wanted, "shares": shares}, limit=limit)
         assert result.rc == 0, result.stdout
         return result
 
@@ -136,7 +134,12 @@ def has_both(machine: Machine) -> bool:
 
 
 def answers_of(result: Result) -> dict[str, Any]:
-    return result.results(TASK)
+    """What each node downloaded or fetched, which every node does in one of the steps, or in both."""
+    answers = [result.results(task) for task in TASKS]
+    return {
+        name: {part: [each for answer in answers for each in answer.get(name, {}).get(part, [])] for part in PARTS}
+        for name in {*answers[0], *answers[1]}
+    }
 
 
 @pytest.mark.moment
@@ -163,6 +166,17 @@ def test_each_deb_is_downloaded_once_for_all_nodes(
     # On nodes that have the packages nothing is left to do.
     again = install()
     assert again.changed == []
+
+
+def test_nodes_that_need_different_packages_download_what_nobody_before_them_does(
+    fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
+) -> None:
+    first, second, *others = fresh
+    # Not by a list, which would be the same on all nodes.
+    install(wanted=f"{{{{ ['{BIG['name']}'] if inventory_hostname == '{first.name}' else {WANTED} }}}}")
+    sent = {request.client: request.target.rpartition("/")[2] for request in repository.requests}
+    assert sent == {first.address: name_of(BIG), second.address: name_of(SMALL)}
+    assert all(has_both(machine) for machine in (second, *others))
 
 
 @pytest.mark.slow

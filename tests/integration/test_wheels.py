@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from counted import LOOK, TASK, WEIGHT, CountedCluster, counted_cluster, make_tiny
+from counted import FETCH, LOOK, WEIGHT, CountedCluster, counted_cluster, make_tiny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_with_a_dead_head_node_the_next_one_downloads_what_is_requested_now(clus
     assert cluster.sources(result) == {"node2": ["index"], "node3": ["node2"]}
     assert {cluster.torch(machine) for machine in others} == {"2.1.0+cpu 1.1"}
 
-    done = result.results(TASK)["node2"]
+    done = result.results(FETCH)["node2"]
     assert [line.partition(": ")[2] for line in done["locked"]] == ["torch 2.0.0+cpu -> 2.1.0+cpu"]
     assert done["diff"]["after"] == cluster.lock.read_text()
     assert cluster.lock.read_text().count("# environment:") == 1, "nobody asks for the other one"

@@ -110,7 +110,7 @@ def in_pages() -> Iterator[Shown]:
                 if found := re.search(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv/bin/|script/)\S+.*)", line):
                     yield Shown(name, found[1])
         for inline in re.findall(r"`([^`]+)`", fence.sub("", text)):
-            if re.match(r"(ansible(-playbook)? |script/|\.venv/bin/)", inline):
+            if re.match(r"(ansible(-playbook)? |script/|\.venv/bin/\w)", inline):
                 yield Shown(name, " ".join(inline.split()))
 
 

@@ -9,10 +9,10 @@ import yaml
 
 from .variables import project_root
 
-SPECIFIES = ("type", "elements", "choices", "default", "required")
+SPECIFIES = ("type", "required", "default", "choices", "elements", "aliases")
 
 
-def argument_spec(module: str) -> dict[str, dict[str, Any]]:
+def documented_options(module: str) -> dict[str, dict[str, Any]]:
     """Read what ansible's validation of arguments wants to know of each option from library/MODULE.py."""
     source = (project_root() / "library" / f"{module}.py").read_text(encoding="utf-8")
     texts = {

@@ -1,6 +1,6 @@
 """What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
 
-There is one Reporter in ansible-playbook. The callback report tells it what happens, and whichever callback comes to
+There is one Reporter in ansible-playbook. The callback report hands on what happens, and whichever callback comes to
 the end first has the page written: the last line on the screen (callback road) names it.
 """
 
@@ -80,7 +80,7 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has told something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        """A task has reported something, well or not: which cluster this is, where its artifacts are, or a verdict."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
@@ -104,7 +104,7 @@ class Reporter:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
-        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is told all the same."""
+        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is reported all the same."""
         if self.ended or not self.run or os.getpid() != self.process:
             return
         # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.

@@ -85,6 +85,12 @@ def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     return values
 
 
+def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:
+    """Return what an earlier task registered under this name on the host; nothing where it did not run there."""
+    result: Mapping[str, Any] = task_vars["hostvars"].raw_get(host).get(name, {})
+    return result
+
+
 def read_node(
     task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> NodeReading:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.baseline import plan as node_plan
-from muster.baseline.plan import Account, File, Key, Request, Seen, SeenAccount, SeenFile, Unit
+from muster.baseline.model import Account, File, Key, Request, Seen, SeenAccount, SeenFile, Unit
+from muster.baseline.packages import installed_packages
+from muster.baseline.plan import make_plan
+from muster.baseline.sysctl import ports, sysctl_text, sysctl_value
 
 EVERYTHING = {
     "packages": [],
@@ -70,7 +72,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
 @cases(__file__, "make_plan")
 def test_plan(case: dict[str, Any]) -> None:
     request = request_of({"units": [], **case["request"]})
-    plan = node_plan.make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
+    plan = make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {
         "packages": plan.packages,
         "hold": plan.hold,
@@ -115,8 +117,8 @@ Status: install ok half-configured
 Package: unpacked
 Status: install ok unpacked
 """
-    assert node_plan.installed_packages(status) == ({"chrony": "", "held": "1:4.6.1-1"}, frozenset({"held"}))
-    assert node_plan.installed_packages("") == ({}, frozenset())
+    assert installed_packages(status) == ({"chrony": "", "held": "1:4.6.1-1"}, frozenset({"held"}))
+    assert installed_packages("") == ({}, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ Status: install ok unpacked
     ],
 )
 def test_ports_are_written_as_the_kernel_does(text: str, wanted: str) -> None:
-    assert node_plan.ports(text) == wanted
+    assert ports(text) == wanted
 
 
 def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
@@ -142,13 +144,13 @@ def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
         Key("net.ipv4.ip_local_reserved_ports", "29500", "contains"),
     )
     before = {"net.core.somaxconn": "20000", "net.ipv4.tcp_wmem": "8192\t8192\t4194304", keys[2].key: "30000-30010"}
-    after: dict[str, str | None] = {key.key: node_plan.sysctl_value(key, before[key.key]) for key in keys}
+    after: dict[str, str | None] = {key.key: sysctl_value(key, before[key.key]) for key in keys}
     assert after == {
         "net.core.somaxconn": "20000",
         "net.ipv4.tcp_wmem": "8192 16384 33554432",
         keys[2].key: "29500,30000-30010",
     }
     request = Request(sysctl=keys, sysctl_file="/etc/sysctl.d/x.conf")
-    text = node_plan.sysctl_text(keys, before)
-    assert text == node_plan.sysctl_text(keys, after)
-    assert not node_plan.make_plan(request, Seen(sysctl=after, files={"/etc/sysctl.d/x.conf": SeenFile(text)})).needed
+    text = sysctl_text(keys, before)
+    assert text == sysctl_text(keys, after)
+    assert not make_plan(request, Seen(sysctl=after, files={"/etc/sysctl.d/x.conf": SeenFile(text)})).needed

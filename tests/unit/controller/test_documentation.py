@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import yaml
 
-from muster_controller.documentation import argument_spec
+from muster_controller.documentation import documented_options
 from paths import ROOT
 
 ACTIONS = sorted(path.stem for path in (ROOT / "plugins/action").glob("*.py"))
 
 
 def test_what_validation_needs_is_read_from_the_documentation() -> None:
-    spec = argument_spec("torchrun_launch")
+    spec = documented_options("torchrun_launch")
     assert spec["rendezvous_timeout"] == {"type": "int", "default": 120}
     assert spec["script_args"] == {"type": "list", "elements": "str", "default": []}
 
@@ -24,15 +22,12 @@ def test_what_validation_needs_is_read_from_the_documentation() -> None:
     ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", set())]
 )
 def test_a_module_has_the_defaults_of_its_role(module: str, role: str, differing: set[str]) -> None:
-    spec = argument_spec(module)
+    spec = documented_options(module)
     defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
     own = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
     assert {name for name in own.keys() & spec.keys() if own[name] != spec[name]["default"]} == differing
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_action_validates_what_its_module_documents(action: str) -> None:
-    text = (ROOT / f"plugins/action/{action}.py").read_text()
-    for given in re.findall(r"validate_argument_spec\((.*)\)$", text, re.MULTILINE):
-        assert given == f'argument_spec("{action}")'
-    assert all("type" in option for option in argument_spec(action).values())
+def test_every_option_has_its_type(action: str) -> None:
+    assert all("type" in option for option in documented_options(action).values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.packages.debs import Deb, parse_uris, share
+from muster.packages.debs import Deb, Share, parse_uris, share
 
 A, B, C = (Deb(f"{name}_1_amd64.deb", 10, name * 64) for name in "abc")
 PRINTED = f"""\
@@ -26,38 +26,30 @@ def test_apt_that_fetches_nothing_prints_nothing() -> None:
     assert parse_uris("") == []
 
 
+def test_apt_is_asked_for_exactly_this_file() -> None:
+    names = ("a_1_amd64.deb", "libc6_1%3a2.3-4+b1_i386.deb", "doc_2~rc1_all.deb")
+    assert [Deb(name, 1, "").spec for name in names] == ["a:amd64=1", "libc6:i386=1:2.3-4+b1", "doc=2~rc1"]
+
+
 def test_the_first_node_downloads_everything_and_the_next_ones_nothing() -> None:
-    claims: dict[str, str] = {}
-    assert share("node2", [A, B], claims).own == (A, B)
-    for node in ("node1", "node3"):
-        mine = share(node, [A, B], claims)
-        assert mine.own == ()
-        assert mine.others == {"node2": (A, B)}
+    nothing_own = Share(others={"node2": (A, B)})
+    assert share({"node2": [A, B], "node1": [A, B], "node3": [B, A]}) == {
+        "node2": Share(own=(A, B)),
+        "node1": nothing_own,
+        "node3": Share(others={"node2": (B, A)}),
+    }
 
 
 def test_a_node_that_needs_more_downloads_that_alone() -> None:
-    claims: dict[str, str] = {}
-    share("node1", [A, B], claims)
-    mine = share("node2", [A, C], claims)
-    assert mine.own == (C,)
-    assert mine.others == {"node1": (A,)}
-    assert share("node3", [A, B, C], claims).others == {"node1": (A, B), "node2": (C,)}
+    shares = share({"node1": [A, B], "node2": [A, C], "node3": [A, B, C]})
+    assert shares["node2"] == Share(own=(C,), others={"node1": (A,)})
+    assert shares["node3"].others == {"node1": (A, B), "node2": (C,)}
 
 
-def test_nodes_of_another_kind_do_not_wait() -> None:
-    claims: dict[str, str] = {}
-    share("node1", [A], claims)
-    assert share("node2", [B], claims).others == {}
+def test_nodes_of_another_kind_share_nothing() -> None:
+    assert share({"node1": [A], "node2": [B]})["node2"] == Share(own=(B,))
 
 
 def test_the_same_name_with_other_content_is_another_file() -> None:
-    claims: dict[str, str] = {}
-    share("node1", [A], claims)
     other = Deb(A.name, 10, "d" * 64)
-    assert share("node2", [other], claims).own == (other,)
-
-
-def test_nodes_wait_for_earlier_ones_alone() -> None:
-    claims: dict[str, str] = {}
-    waits = {name: set(share(name, needed, claims).others) for name, needed in (("1", [A]), ("2", [B, A]), ("3", [B]))}
-    assert waits == {"1": set(), "2": {"1"}, "3": {"2"}}
+    assert share({"node1": [A], "node2": [other]})["node2"] == Share(own=(other,))

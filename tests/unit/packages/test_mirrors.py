@@ -11,7 +11,7 @@ import yaml
 
 from cases import cases
 from muster.packages.mirrors import MirrorError, Place, Request, Sources, resolve
-from muster.pytorch.env import PYTORCH_WHEELS
+from muster.pytorch.pip import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
 FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"

@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.pytorch import env, lock
-from muster.pytorch.lock import Ask, LockError, Section, Wheel
+from muster.pytorch import choice as choosing
+from muster.pytorch import lock
+from muster.pytorch.choice import Ask
+from muster.pytorch.downloads import Need, downloader, holders
+from muster.pytorch.lock import LockError, Section, Wheel
+from muster.pytorch.plan import Environment, shortcomings
 
 PYTHON, MACHINE = "3.12", "x86_64"
 ASK = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"]}
@@ -47,7 +51,7 @@ def told(section: Section) -> str:
 @cases(__file__, "choose")
 def test_choose(case: dict[str, Any]) -> None:
     sections = [section_of(given) for given in case["lock"]]
-    choice = lock.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
+    choice = choosing.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
     found = {"variant": choice.request.variant, "locked": told(choice.section) if choice.section else None}
     assert found == {"variant": case["variant"], "locked": case["locked"]}
     assert choice.note == case.get("note", "")
@@ -69,7 +73,7 @@ def test_refuse(case: dict[str, Any]) -> None:
 def test_update(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])
-    after = lock.updated(before, new, [ask_of(given) for given in case["asks"]])
+    after = choosing.updated(before, new, [ask_of(given) for given in case["asks"]])
     # As the file has them, which is in the order of their titles.
     assert [told(section) for section in lock.parse(lock.render(after))] == case["after"]
     assert lock.changes(before, after, new) == case["changes"]
@@ -107,21 +111,35 @@ def test_a_section_is_a_requirements_file_of_pip() -> None:
 )
 def test_an_environment_is_as_the_lock_says_or_not(packages: dict[str, str | None], unlocked: list[str]) -> None:
     section = section_of({"variant": "cpu"})
-    request = lock.with_lock(ask_of({}).request(PYTHON), section)
+    request = choosing.with_lock(ask_of({}).request(PYTHON), section)
     live = {**request.locked, **packages}
-    environment = env.Environment(PYTHON, {name: version for name, version in live.items() if version})
-    assert env.shortcomings(request, environment) == unlocked
+    environment = Environment(PYTHON, {name: version for name, version in live.items() if version})
+    assert shortcomings(request, environment) == unlocked
 
 
-LOOKS = {
-    "n1": {"build": False, "key": "a", "here": False},
-    "n2": {"build": True, "key": "a", "here": False},
-    "n3": {"build": True, "key": "b", "here": False},
-    "n4": {"build": True, "key": "a", "here": True},
-    "n5": {"build": True, "key": "a", "here": False},
+NEEDS = {
+    "n1": Need(build=False, key="a", here=True),
+    "n2": Need(build=True, key="a", here=False),
+    "n3": Need(build=True, key="b", here=False),
+    "n4": Need(build=True, key="a", here=True),
+    "n5": Need(build=True, key="a", here=False),
 }
 
 
-@pytest.mark.parametrize(("node", "ahead"), [("n1", []), ("n2", ["n4"]), ("n3", []), ("n4", []), ("n5", ["n4", "n2"])])
-def test_who_downloads(node: str, ahead: list[str]) -> None:
-    assert lock.ahead_of(node, LOOKS) == ahead
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        (set(), {"a": "n4", "b": "n3"}),
+        pytest.param({"n4"}, {"a": "n2", "b": "n3"}, id="one failed, so the play goes on without it"),
+        ({"n2", "n3", "n4"}, {"a": "n5", "b": ""}),
+    ],
+)
+def test_who_downloads(gone: set[str], expected: dict[str, str]) -> None:
+    needs = {name: need for name, need in NEEDS.items() if name not in gone}
+    assert {key: downloader(key, needs) for key in expected} == expected
+
+
+def test_who_is_asked_first_has_the_wheels_and_the_first_nodes_may_have_kept_them() -> None:
+    nodes = ["n0", "n1", "n2", "n3", "n4", "n5"]
+    assert holders("n4", "a", NEEDS, nodes) == ["n1", "n0", "n2"]
+    assert holders("n0", "b", NEEDS, nodes) == ["n1", "n2", "n3"]

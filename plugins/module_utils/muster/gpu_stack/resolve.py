@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..pytorch.env import PYTORCH_WHEELS
+from ..pytorch.pip import PYTORCH_WHEELS
 from ..verdict.commands import tool
 from . import packages, reasons
 from .model import Choice, NodeStack, Refusal, Stack

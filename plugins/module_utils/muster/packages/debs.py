@@ -1,14 +1,14 @@
 """Which node downloads which .deb file when several are about to install the same: pure.
 
-Each deb is downloaded by the node that claims it first, and fetched from there by the others. A claim is made over all
-debs of a node at once, so that nodes wait for earlier ones alone, and never for each other.
+Each file is downloaded by the first node of the play that needs it, and fetched from there by the others.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +24,12 @@ class Deb:
     size: int
     sha256: str
 
+    @property
+    def spec(self) -> str:
+        """The package as apt-get takes it: of its architecture, in exactly this version."""
+        name, version, architecture = unquote(self.name.removesuffix(".deb")).rsplit("_", 2)
+        return f"{name}={version}" if architecture == "all" else f"{name}:{architecture}={version}"
+
 
 def parse_uris(text: str) -> list[Deb]:
     """Read `apt-get install --print-uris`. What has no checksum there, or lies on the node itself, is left to apt."""
@@ -36,20 +42,20 @@ def parse_uris(text: str) -> list[Deb]:
 
 @dataclass(frozen=True)
 class Share:
-    """What one node does. own: what it downloads. others: what it waits for, by the node that downloads it."""
+    """What one node does. own: what it downloads. others: what it fetches, by the node that downloads it."""
 
-    own: tuple[Deb, ...]
-    others: Mapping[str, tuple[Deb, ...]]
+    own: tuple[Deb, ...] = ()
+    others: Mapping[str, tuple[Deb, ...]] = field(default_factory=dict)
 
 
-def share(node: str, needed: Iterable[Deb], claims: dict[str, str]) -> Share:
-    """Claim what nobody has claimed. claims: the node of each checksum, and is added to."""
-    own: list[Deb] = []
-    others: dict[str, list[Deb]] = {}
-    for deb in needed:
-        holder = claims.setdefault(deb.sha256, node)
-        if holder == node:
-            own.append(deb)
-        else:
-            others.setdefault(holder, []).append(deb)
-    return Share(tuple(own), {holder: tuple(debs) for holder, debs in others.items()})
+def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, Share]:
+    """Part the downloads. needed: what each node needs, in the order of the play."""
+    holders: dict[str, str] = {}
+    shares = {}
+    for node, debs in needed.items():
+        parts: dict[str, tuple[Deb, ...]] = {}
+        for deb in debs:
+            holder = holders.setdefault(deb.sha256, node)
+            parts[holder] = (*parts.get(holder, ()), deb)
+        shares[node] = Share(parts.pop(node, ()), parts)
+    return shares

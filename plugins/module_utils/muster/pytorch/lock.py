@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .env import Request, RequestError, canonical_name, make_request
+from .request import Request, canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,6 @@ HEAD = """\
 # Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
 # Where cluster_torch_version, pytorch_variant or pytorch_packages ask for something else, it is written anew.
 """
-UNASKED = "auto"
 _TITLE = re.compile(r"# environment: Python (\d+\.\d+), (\w+), (\w+)")
 _ASKED = re.compile(r"# asked for: (.+)")
 _DIGEST = re.compile(r"# digest: ([0-9a-f]{16})")
@@ -81,35 +80,6 @@ class Section:
         }
 
 
-@dataclass(frozen=True)
-class Ask:
-    """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's."""
-
-    torch_version: str
-    variant: str
-    gpus: int
-    packages: tuple[str, ...]
-    auto: str = ""
-
-    def request(self, python: str, variant: str = "") -> Request:
-        variant = variant or self.variant
-        if variant == UNASKED and self.gpus:
-            variant = self.auto if self.auto not in ("", "cpu") else "cuda"
-        packages = self.packages
-        return make_request(
-            torch_version=self.torch_version, variant=variant, gpus=self.gpus, packages=packages, python=python
-        )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The request that holds, its section of the lock where there is one, and what the user should know."""
-
-    request: Request
-    section: Section | None = None
-    note: str = ""
-
-
 def is_digest(name: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{16}", name) is not None
 
@@ -129,41 +99,6 @@ def asked_by(request: Request) -> tuple[str, ...]:
     return (torch, *sorted(others))
 
 
-def choose(sections: Iterable[Section], ask: Ask, python: str, machine: str) -> Choice:
-    """What a node of this Python and machine shall have."""
-    here = [section for section in sections if section.is_for(python, machine)]
-    request = ask.request(python)
-    found = _section_for(here, request)
-    if found is None and ask.variant == UNASKED and ask.gpus:
-        # Another build than auto would take now, which all nodes before this one have got.
-        for section in sorted(here, key=_newest_build):
-            if section.variant != "cpu" and _section_for([section], ask.request(python, section.variant)):
-                request, found = ask.request(python, section.variant), section
-                break
-    if found is None:
-        return Choice(request)
-    note = ""
-    if ask.auto and found.variant != ask.request(python).variant:
-        note = (
-            f"the lock has PyTorch's build {found.variant}, which the other nodes have, and auto would now take"
-            f" {ask.auto}. To change all nodes, set pytorch_variant to {ask.auto}"
-        )
-    return Choice(with_lock(request, found), found, note)
-
-
-def with_lock(request: Request, section: Section) -> Request:
-    return replace(request, locked={wheel.name: wheel.version for wheel in section.wheels})
-
-
-def _section_for(sections: Iterable[Section], request: Request) -> Section | None:
-    asked = asked_by(request)
-    return next((s for s in sections if s.variant == request.variant and s.asked == asked), None)
-
-
-def _newest_build(section: Section) -> tuple[int, str]:
-    return (-int(section.variant[2:]) if section.variant[2:].isdigit() else 0, section.variant)
-
-
 def parse(text: str) -> tuple[Section, ...]:
     """The sections of the file's text. Raises LockError."""
     head, *blocks = re.split(r"^(?=# environment:)", text, flags=re.MULTILINE)
@@ -173,7 +108,7 @@ def parse(text: str) -> tuple[Section, ...]:
     sections: list[Section] = []
     for block in blocks:
         section = _parse_section(block.splitlines())
-        if any(_same_place(section, other) and section.asked == other.asked for other in sections):
+        if any(same_place(section, other) and section.asked == other.asked for other in sections):
             raise LockError(f"it has the environment for {section.title} twice")
         sections.append(section)
     if not sections and text.strip():
@@ -213,33 +148,6 @@ def render(sections: Iterable[Section]) -> str:
     return HEAD + "".join(blocks) if blocks else ""
 
 
-def updated(sections: Sequence[Section], new: Section, asks: Iterable[Ask]) -> tuple[Section, ...]:
-    """The lock with the new section, and without those that no node of the inventory asks for any longer."""
-    asks = tuple(asks)
-    kept = [
-        section
-        for section in sections
-        if not (_same_place(section, new) and section.asked == new.asked) and still_asked(section, asks)
-    ]
-    return (*kept, new)
-
-
-def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
-    for ask in asks:
-        if ask.variant == UNASKED:
-            if (section.variant == "cpu") == bool(ask.gpus):
-                continue
-        elif ask.variant != section.variant:
-            continue
-        try:
-            request = ask.request(section.python, section.variant)
-        except RequestError:
-            continue  # a node that cannot have what it asks for is told so when its turn comes
-        if asked_by(request) == section.asked:
-            return True
-    return False
-
-
 def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -> list[str]:
     """What is different from the environment whose place the new one takes, for people."""
     gone = [section for section in before if section not in after and section.is_for(new.python, new.machine)]
@@ -254,17 +162,5 @@ def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -
     return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: other files"]
 
 
-def _same_place(one: Section, other: Section) -> bool:
+def same_place(one: Section, other: Section) -> bool:
     return (one.python, one.machine, one.variant) == (other.python, other.machine, other.variant)
-
-
-def ahead_of(own: str, looks: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The nodes that download for this one if they can, in the order in which they try.
-
-    looks: by node, in the order of the play, what each needs: build, key (nodes with the same one need the same
-    wheels) and here (whether it has them already).
-    """
-    mine = looks[own]
-    same = [name for name, look in looks.items() if look["build"] and look["key"] == mine["key"]]
-    same.sort(key=lambda name: not looks[name]["here"])
-    return same[: same.index(own)] if own in same else []

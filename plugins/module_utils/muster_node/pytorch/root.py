@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import inspect
-import json
 import os
 import pwd
 import shutil
@@ -17,23 +15,19 @@ from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.pytorch import env as domain
+from ansible.module_utils.muster.pytorch import plan as planning
+from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
+from ..tools.pack import pack
+from ..tools.program import answer_in
+from ..tools.result import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 LOOK_TIMEOUT = {"files": 60, "import": 300}
-
-
-class PytorchError(Exception):
-    """One sentence about what stands in the way and what to do, and what belongs into the result with it."""
-
-    def __init__(self, what: str, fix: str = "", **more: Any) -> None:
-        super().__init__(f"{what}. {fix}" if fix else what)
-        self.more = more
 
 
 def last_line(text: str) -> str:
@@ -62,7 +56,7 @@ class LookedAs:
                 entry = pwd.getpwnam(name)
                 groups = os.getgrouplist(name, entry.pw_gid)
                 return cls(name, {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups})
-        raise PytorchError(f"there is neither a user {wanted} nor a user nobody to look as")
+        raise RefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
 
 
 class PytorchRoot:
@@ -82,7 +76,7 @@ class PytorchRoot:
         try:
             done = subprocess.run(
                 [str(environment / "bin" / "python"), "-I", "-", depth],
-                input=inspect.getsource(torch_facts),
+                input=pack(torch_facts.__name__),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -91,7 +85,6 @@ class PytorchRoot:
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
                 **self.look_as.ids,
             )
-            answer: dict[str, Any] = json.loads((done.stdout.splitlines() or [""])[-1])
         except OSError as problem:
             error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
             fix = (
@@ -100,32 +93,33 @@ class PytorchRoot:
             return {"error": error, "fix": fix}
         except subprocess.TimeoutExpired:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
-        except ValueError:
+        answer = answer_in(done.stdout)
+        if answer is None:
             said = f"exit status {done.returncode}: {last_line(done.stderr)}"
             return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
         return answer
 
-    def environment(self, name: str) -> domain.Environment:
+    def environment(self, name: str) -> planning.Environment:
         look = self.looks[name] = self.look(self.envs / name, "files")
         if "packages" not in look:
-            return domain.Environment(faults=(look["error"],))
-        return domain.Environment(look["python"], look["packages"], tuple(look["faults"]))
+            return planning.Environment(faults=(look["error"],))
+        return planning.Environment(look["python"], look["packages"], tuple(look["faults"]))
 
-    def observe(self, request: domain.Request, keep: int) -> domain.Observed:
+    def observe(self, request: Request, keep: int) -> planning.Observed:
         link = str(self.link.readlink()) if self.link.is_symlink() else ""
         leads_to = Path(os.path.normpath(self.root / link)) if link else None
         names = self.names()
         current = leads_to.name if leads_to and leads_to.parent == self.envs else ""
         if current not in names:
             current = ""
-        looked: dict[str, domain.Environment | None] = dict.fromkeys(names)
+        looked: dict[str, planning.Environment | None] = dict.fromkeys(names)
         if current:
             looked[current] = self.environment(current)
-        observed = domain.Observed(link, current, looked)
-        if domain.plan(request, observed, keep).changed:
+        observed = planning.Observed(link, current, looked)
+        if planning.plan(request, observed, keep).changed:
             # Now it matters what the others are, and who uses them.
             looked |= {name: self.environment(name) for name in names if name != current}
-            observed = domain.Observed(link, current, looked, self.in_use())
+            observed = planning.Observed(link, current, looked, self.in_use())
         return observed
 
     def names(self) -> list[str]:
@@ -133,7 +127,7 @@ class PytorchRoot:
         if not self.envs.is_dir():
             return []
         with os.scandir(self.envs) as entries:
-            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and domain.is_environment(e.name)]
+            ours = [e for e in entries if e.is_dir(follow_symlinks=False) and is_environment(e.name)]
         return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
 
     def in_use(self) -> frozenset[str]:
@@ -169,7 +163,7 @@ class PytorchRoot:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise PytorchError(
+                        raise RefusedError(
                             f"another run has been at work in {self.root} for more than {timeout} s",
                             "Wait for it, or look on the node what its pip does",
                         ) from None
@@ -183,7 +177,7 @@ class PytorchRoot:
 
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
-            raise PytorchError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
+            raise RefusedError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
         beside = self.root / ".current.new"
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")
@@ -195,7 +189,7 @@ class PytorchRoot:
         try:
             self.make_venv(path, python, lock)
             install(path)
-        except PytorchError:
+        except RefusedError:
             # Gigabytes that nobody can use; with a full disk they are the cause.
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -203,7 +197,7 @@ class PytorchRoot:
     def make_venv(self, path: Path, python: str, lock: int, *options: str) -> None:
         made = self.run([python, "-m", "venv", *options, str(path)], lock)
         if made.returncode != 0:
-            raise PytorchError(f"no virtual environment can be made ({last_line(made.stdout)})")
+            raise RefusedError(f"no virtual environment can be made ({last_line(made.stdout)})")
 
     @staticmethod
     def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -231,7 +225,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
     try:
         bundle = base.read_text() + "\n" + Path(extra_ca).read_text()
     except OSError as problem:
-        raise PytorchError(
+        raise RefusedError(
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
@@ -266,5 +260,5 @@ def ask_python(python: str) -> Interpreter:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as problem:
-        raise PytorchError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
+        raise RefusedError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
     return Interpreter(*done.stdout.splitlines())

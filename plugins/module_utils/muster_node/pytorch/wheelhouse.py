@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.packages import peer_files as peer_domain
-from ansible.module_utils.muster.pytorch import env as domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..packages import peer_files
-from .root import Interpreter, PytorchError, PytorchRoot, trusted
+from ..tools.result import RefusedError
+from .root import Interpreter, PytorchRoot, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ansible.module_utils.muster.pytorch.request import Request
 
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
@@ -29,7 +32,7 @@ DOWNLOAD = (*PIP, "--no-cache-dir")
 class Wheelhouse:
     """Folders of wheels below the root, each named by the digest of its section of the lock."""
 
-    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: domain.Request, python: Interpreter) -> None:
+    def __init__(self, root: PytorchRoot, params: dict[str, Any], request: Request, python: Interpreter) -> None:
         self.root = root
         self.folder: Path = root.root / "wheels"
         self.params = params
@@ -97,15 +100,15 @@ class Wheelhouse:
         """Try one source after the other, as long as they have no such torch."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise PytorchError(f"there is no folder {offline}", "See pytorch_offline_dir")
+            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
                 return
-            if not domain.torch_not_found(done.stdout):
+            if not pip_words.torch_not_found(done.stdout):
                 break
-        why, fix = domain.explain_pip(done.stdout, self.request)
-        raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
+        why, fix = pip_words.explain_pip(done.stdout, self.request)
+        raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
 
     def _new(self, name: str) -> Path:
         path = self.folder / f"{NEW}{name}"
@@ -134,8 +137,8 @@ class Wheelhouse:
                 return
             done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
         if done.returncode != 0:
-            why, fix = domain.explain_pip(done.stdout, self.request)
-            raise PytorchError(why, fix, pip_output=done.stdout.splitlines())
+            why, fix = pip_words.explain_pip(done.stdout, self.request)
+            raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
 
     def tidy(self, keep: str) -> None:
         """Remove all wheels but those of the section with this digest."""
@@ -167,8 +170,8 @@ def wheel_of(path: Path) -> pytorch_lock.Wheel:
     return pytorch_lock.Wheel(str(head["Name"]), str(head["Version"]), peer_files.sha256_of(path), path.name)
 
 
-def sources_of(request: domain.Request, params: dict[str, Any]) -> list[list[str]]:
+def sources_of(request: Request, params: dict[str, Any]) -> list[list[str]]:
     names = ("index_url", "extra_index_urls", "find_links", "offline_dir", "mirror")
     where = {name: params[name] for name in names}
-    sources: list[list[str]] = domain.pip_sources(request.variant, **where)
+    sources: list[list[str]] = pip_words.pip_sources(request.variant, **where)
     return sources

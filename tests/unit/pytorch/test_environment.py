@@ -12,44 +12,45 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.pytorch import env as pytorch_env
-from muster.pytorch.env import Environment, Observed, Request, Requirement
+from muster.pytorch import judge, pip, request
+from muster.pytorch.plan import Environment, Observed, plan
+from muster.pytorch.request import Request, Requirement
 
 REQUEST = {"torch_version": "2.13.0", "variant": "auto", "gpus": 0, "packages": ["numpy==2.3.5"], "python": "3.11"}
 SOURCES = {"index_url": "auto", "extra_index_urls": [], "find_links": [], "offline_dir": ""}
 
 
 def request_of(case: dict[str, Any]) -> Request:
-    return pytorch_env.make_request(**{**REQUEST, **case.get("request", {})})
+    return request.make_request(**{**REQUEST, **case.get("request", {})})
 
 
 @cases(__file__, "request")
 def test_request(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
-        with pytest.raises(pytorch_env.RequestError) as refusal:
-            pytorch_env.pip_sources(request_of(case).variant, **sources)
+        with pytest.raises(request.RequestError) as refusal:
+            pip.pip_sources(request_of(case).variant, **sources)
         assert str(refusal.value) == case["refusal"]
         return
-    request = request_of(case)
-    assert [str(pin) for pin in request.requirements] == case["requirements"]
-    assert pytorch_env.pip_sources(request.variant, **sources) == case["pip"]
-    assert pytorch_env.is_environment(request.name)
+    asked = request_of(case)
+    assert [str(pin) for pin in asked.requirements] == case["requirements"]
+    assert pip.pip_sources(asked.variant, **sources) == case["pip"]
+    assert request.is_environment(asked.name)
 
 
 @cases(__file__, "plan")
 def test_plan(case: dict[str, Any]) -> None:
-    request = request_of(case)
-    good = {pin.name: pin.version for pin in request.requirements}
+    asked = request_of(case)
+    good = {pin.name: pin.version for pin in asked.requirements}
 
     def named(text: str) -> str:
-        return text.replace("REQUEST", request.name)
+        return text.replace("REQUEST", asked.name)
 
     def environment(given: dict[str, Any] | None) -> Environment | None:
         if given is None:
             return None
         return Environment(
-            given.get("python", request.python), given.get("packages", good), tuple(given.get("faults", ()))
+            given.get("python", asked.python), given.get("packages", good), tuple(given.get("faults", ()))
         )
 
     seen = case["observed"]
@@ -59,15 +60,15 @@ def test_plan(case: dict[str, Any]) -> None:
         environments={named(name): environment(given) for name, given in seen.get("environments", {}).items()},
         in_use=frozenset(map(named, seen.get("in_use", []))),
     )
-    plan = pytorch_env.plan(request, observed, case.get("keep", 1))
+    found = plan(asked, observed, case.get("keep", 1))
     expected = {"reasons": [], "discard": [], "build": False, "switch": False, "retire": [], **case["plan"]}
     assert {
-        "target": plan.target,
-        "reasons": list(plan.reasons),
-        "discard": list(plan.discard),
-        "build": plan.build,
-        "switch": plan.switch,
-        "retire": list(plan.retire),
+        "target": found.target,
+        "reasons": list(found.reasons),
+        "discard": list(found.discard),
+        "build": found.build,
+        "switch": found.switch,
+        "retire": list(found.retire),
     } == {
         name: named(value)
         if isinstance(value, str)
@@ -80,16 +81,15 @@ def test_plan(case: dict[str, Any]) -> None:
 
 @cases(__file__, "judge")
 def test_judge(case: dict[str, Any]) -> None:
-    findings = pytorch_env.judge("node1", request_of(case), case["look"])
-    assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["findings"]
-    assert all(one.node == "node1" for one in findings)
-    assert all(one.fix["text"] for one in findings if one.status in ("fail", "warn"))
+    findings = judge.judge("node1", request_of(case), case["look"])
+    assert [f"{each.id} {each.status}: {each.summary}" for each in findings] == case["findings"]
+    assert all(each.fix["text"] for each in findings if each.status in ("fail", "warn"))
 
 
 @cases(__file__, "pip")
 def test_pip_is_explained(case: dict[str, Any]) -> None:
-    request = replace(request_of(case), locked=case.get("locked", {}))
-    what, fix = pytorch_env.explain_pip(case["output"], request)
+    asked = replace(request_of(case), locked=case.get("locked", {}))
+    what, fix = pip.explain_pip(case["output"], asked)
     assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
@@ -107,7 +107,7 @@ def test_pip_is_explained(case: dict[str, Any]) -> None:
     ],
 )
 def test_same_version(installed: str, wanted: str, *, same: bool) -> None:
-    assert pytorch_env.same_version(installed, wanted) is same
+    assert request.same_version(installed, wanted) is same
 
 
 def test_the_name_of_an_environment_follows_from_its_content() -> None:
@@ -119,10 +119,10 @@ def test_the_name_of_an_environment_follows_from_its_content() -> None:
 
 
 def test_a_foreign_folder_is_no_environment() -> None:
-    assert not any(map(pytorch_env.is_environment, ["", "current", "mine", "2.13.0", "2.13.0-cpu-py3.11-xyz"]))
+    assert not any(map(request.is_environment, ["", "current", "mine", "2.13.0", "2.13.0-cpu-py3.11-xyz"]))
 
 
 def test_names_of_packages_are_compared_as_pip_does() -> None:
-    pin = pytorch_env.parse_requirement("Typing_Extensions == 4.15.0", "3.11")
+    pin = request.parse_requirement("Typing_Extensions == 4.15.0", "3.11")
     assert pin == Requirement("typing-extensions", "4.15.0")
     assert pin.met_by({"typing-extensions": "4.15.0"})

@@ -1,0 +1,105 @@
+"""What a node shall have of the lock, and which environments of the lock somebody still asks for: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .lock import Section, asked_by, same_place
+from .request import Request, RequestError, make_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+UNASKED = "auto"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's."""
+
+    torch_version: str
+    variant: str
+    gpus: int
+    packages: tuple[str, ...]
+    auto: str = ""
+
+    def request(self, python: str, variant: str = "") -> Request:
+        variant = variant or self.variant
+        if variant == UNASKED and self.gpus:
+            variant = self.auto if self.auto not in ("", "cpu") else "cuda"
+        packages = self.packages
+        return make_request(
+            torch_version=self.torch_version, variant=variant, gpus=self.gpus, packages=packages, python=python
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The request that holds, its section of the lock where there is one, and what the user should know."""
+
+    request: Request
+    section: Section | None = None
+    note: str = ""
+
+
+def choose(sections: Iterable[Section], ask: Ask, python: str, machine: str) -> Choice:
+    """What a node of this Python and machine shall have."""
+    here = [section for section in sections if section.is_for(python, machine)]
+    request = ask.request(python)
+    found = _section_for(here, request)
+    if found is None and ask.variant == UNASKED and ask.gpus:
+        # Another build than auto would take now, which all nodes before this one have got.
+        for section in sorted(here, key=_newest_build):
+            if section.variant != "cpu" and _section_for([section], ask.request(python, section.variant)):
+                request, found = ask.request(python, section.variant), section
+                break
+    if found is None:
+        return Choice(request)
+    note = ""
+    if ask.auto and found.variant != ask.request(python).variant:
+        note = (
+            f"the lock has PyTorch's build {found.variant}, which the other nodes have, and auto would now take"
+            f" {ask.auto}. To change all nodes, set pytorch_variant to {ask.auto}"
+        )
+    return Choice(with_lock(request, found), found, note)
+
+
+def with_lock(request: Request, section: Section) -> Request:
+    return replace(request, locked={wheel.name: wheel.version for wheel in section.wheels})
+
+
+def _section_for(sections: Iterable[Section], request: Request) -> Section | None:
+    asked = asked_by(request)
+    return next((s for s in sections if s.variant == request.variant and s.asked == asked), None)
+
+
+def _newest_build(section: Section) -> tuple[int, str]:
+    return (-int(section.variant[2:]) if section.variant[2:].isdigit() else 0, section.variant)
+
+
+def updated(sections: Sequence[Section], new: Section, asks: Iterable[Ask]) -> tuple[Section, ...]:
+    """The lock with the new section, and without those that no node of the inventory asks for any longer."""
+    asks = tuple(asks)
+    kept = [
+        section
+        for section in sections
+        if not (same_place(section, new) and section.asked == new.asked) and still_asked(section, asks)
+    ]
+    return (*kept, new)
+
+
+def still_asked(section: Section, asks: Iterable[Ask]) -> bool:
+    for ask in asks:
+        if ask.variant == UNASKED:
+            if (section.variant == "cpu") == bool(ask.gpus):
+                continue
+        elif ask.variant != section.variant:
+            continue
+        try:
+            request = ask.request(section.python, section.variant)
+        except RequestError:
+            continue  # a node that cannot have what it asks for is told so when its turn comes
+        if asked_by(request) == section.asked:
+            return True
+    return False

@@ -1,0 +1,150 @@
+"""Whether the PyTorch that was looked at is the one that was asked for.
+
+A look is what muster_node/programs/torch_facts.py prints: `error` (with `trace` and `fix`, where there are any) when
+PyTorch cannot be used, otherwise `torch`, `packages` and `imported`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from ..verdict.finding import evidence
+from .request import Request, public_version, same_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.finding import Finding
+
+REBUILD = "Let the role build it with pytorch_mode=manage, or put it right there yourself"
+MISFIT = "Its packages do not fit this node, or each other: see the trace among the findings"
+
+IMPORT = Check(
+    "torch.import",
+    reads="the environment that cluster_torchrun belongs to",
+    fires="PyTorch cannot be imported there (fail)",
+    fix=REBUILD,
+)
+VERSION = Check(
+    "torch.version",
+    reads="the version that torch tells",
+    fires="it is not cluster_torch_version (fail)",
+    fix=REBUILD,
+)
+VARIANT = Check(
+    "torch.variant",
+    reads="the CUDA that torch is built for",
+    fires="it is not pytorch_variant (fail)",
+    fix="Look which builds the index or the folder offers, and set pytorch_variant",
+)
+PACKAGES = Check(
+    "torch.packages",
+    reads="the packages in the environment",
+    fires="one of pytorch_packages is missing, or has another version (fail)",
+    fix=REBUILD,
+)
+BACKENDS = Check(
+    "torch.backends",
+    reads="torch.distributed",
+    fires="gloo is missing, or nccl on a node with GPUs (fail)",
+    fix="Choose another build with pytorch_variant",
+)
+DEVICES = Check(
+    "torch.devices",
+    reads="torch.cuda.device_count()",
+    fires="torch sees fewer GPUs than cluster_gpus (warn)",
+    fix="Look at the driver",
+)
+NCCL = Check(
+    "torch.nccl",
+    reads="the NCCL that is loaded with torch",
+    fires="its version cannot be read (unknown)",
+    fix=REBUILD,
+)
+
+
+def judge(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]:
+    """The findings of one look, one for each check that could be made."""
+    if look.get("error"):
+        return [_unusable(node, request, look)]
+    found = [_version(node, request, look), _variant(node, request, look), *_packages(node, request, look)]
+    if not look["imported"]:
+        why = "nothing changed, so torch was not imported; pytorch_full_look=true does it"
+        return [*found, BACKENDS.not_looked(node, why)]
+    return [*found, _backends(node, request, look), *_devices(node, request, look), *_nccl(node, look)]
+
+
+def variant_of(cuda: str | None) -> str:
+    """The name of a build: cpu, or cu130 for CUDA 13.0."""
+    return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
+
+
+def _unusable(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    trace = look.get("trace", "")
+    return IMPORT.fail(
+        node,
+        f"PyTorch cannot be used: {look['error']}",
+        fix=look.get("fix") or (MISFIT if trace else None),
+        expected=f"{request.torch} can be imported",
+        evidence=evidence("import torch", trace),
+    )
+
+
+def _version(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    version, wanted = look["torch"]["version"], request.torch.version
+    seen = {"observed": version, "expected": wanted}
+    if same_version(public_version(version), public_version(wanted)):
+        return VERSION.passed(node, f"torch {version}", **seen)
+    return VERSION.fail(node, f"torch is {version}, and {wanted} is wanted", **seen)
+
+
+def _variant(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    variant, wanted = variant_of(look["torch"]["cuda"]), request.variant
+    seen = {"observed": variant, "expected": wanted}
+    if variant == wanted or (wanted == "cuda" and variant != "cpu"):
+        return VARIANT.passed(node, f"the build is for {variant}", **seen)
+    return VARIANT.fail(node, f"the build is for {variant}, and {wanted} is wanted", **seen)
+
+
+def _packages(node: str, request: Request, look: Mapping[str, Any]) -> Iterator[Finding]:
+    pins, there = request.requirements[1:], look["packages"]
+    unmet = ", ".join(str(pin) for pin in pins if not pin.met_by(there))
+    have = ", ".join(f"{pin.name} {there.get(pin.name, 'none')}" for pin in pins)
+    if unmet:
+        yield PACKAGES.fail(node, f"{unmet} is wanted, and it has {have}", observed=have, expected=unmet)
+    elif have:
+        yield PACKAGES.passed(node, have, observed=have)
+
+
+def _backends(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    needed = {"gloo", "nccl"} if request.gpus else {"gloo"}
+    missing = ", ".join(sorted(needed - set(look["torch"]["backends"])))
+    have = ", ".join(look["torch"]["backends"])
+    seen = {"observed": have, "expected": ", ".join(sorted(needed))}
+    if missing:
+        return BACKENDS.fail(node, f"this build has no {missing}", **seen)
+    return BACKENDS.passed(node, f"backends {have}", **seen)
+
+
+def _devices(node: str, request: Request, look: Mapping[str, Any]) -> Iterator[Finding]:
+    if not request.gpus:
+        return
+    count = look["torch"]["device_count"]
+    summary = f"torch sees {count} of {request.gpus} GPUs"
+    seen = {"observed": str(count), "expected": str(request.gpus)}
+    if count >= request.gpus:
+        yield DEVICES.passed(node, summary, **seen)
+    else:
+        yield DEVICES.warn(node, summary, command="nvidia-smi", **seen)
+
+
+def _nccl(node: str, look: Mapping[str, Any]) -> Iterator[Finding]:
+    if "nccl" not in look["torch"]["backends"]:
+        return
+    version, file = look["torch"]["nccl"]["version"], look["torch"]["nccl"]["file"]
+    summary = f"NCCL {version or 'of unknown version'} from {file or 'inside torch'}"
+    if version:
+        yield NCCL.passed(node, summary, observed=version)
+    else:
+        yield NCCL.unknown(node, summary)

@@ -1,0 +1,158 @@
+"""What to do about the PyTorch environments that are on a node, so that the one asked for is in use: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .request import Request
+
+INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A look at one environment. faults: what is broken in it, whatever was asked for."""
+
+    python: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What lies under the root: the environments by name, newest first (None: there, and not looked at).
+
+    current: name of the environment that the link leads to, empty when it leads elsewhere. link: its text,
+    empty when there is none.
+    """
+
+    link: str = ""
+    current: str = ""
+    environments: Mapping[str, Environment | None] = field(default_factory=dict)
+    in_use: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """In the order of the work: discard broken leftovers, build, switch, retire what is no longer kept."""
+
+    target: str
+    reasons: tuple[str, ...] = ()
+    discard: tuple[str, ...] = ()
+    build: bool = False
+    switch: bool = False
+    retire: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.build or self.switch or bool(self.discard or self.retire)
+
+
+def plan(request: Request, observed: Observed, keep: int) -> Plan:
+    environments = observed.environments
+
+    def broken(name: str) -> bool:
+        looked = environments.get(name)
+        return looked is not None and bool(looked.faults)
+
+    candidates = [name for name in environments if name == request.name or name.startswith(f"{request.name}.")]
+    lacks = {name: shortcomings(request, environments[name] or Environment()) for name in candidates}
+    good = [name for name in candidates if not lacks[name]]
+    # What `current` leads to is left alone until the switch: somebody may start from it at any moment.
+    free = [name for name in environments if name not in observed.in_use and name != observed.current]
+
+    reasons: list[str] = []
+    discard: list[str] = []
+    if observed.current in good:
+        target = observed.current
+    else:
+        if not observed.link:
+            reasons.append("there is no environment yet")
+        elif observed.current in lacks:
+            reasons.extend(lacks[observed.current])
+        else:
+            reasons.append(f"current leads to {observed.link}")
+        discard = [name for name in candidates if name in free and name not in good]
+        taken = set(environments) - set(discard)
+        target = good[0] if good else _first_free(request.name, taken)
+        reasons.extend(f"{name} is unfinished or broken: {lacks[name][0]}" for name in discard)
+
+    others = [name for name in environments if name != target and name not in discard]
+    # What was in use until now is the one to go back to.
+    others.sort(key=lambda name: name != observed.current)
+    failed = [name for name in others if broken(name) or (name in lacks and name not in good)]
+    kept = [name for name in others if name not in failed][: max(keep, 0)]
+    retire = [name for name in others if name not in kept and name not in observed.in_use]
+    reasons.extend(f"{name} is not kept any longer" for name in retire)
+    return Plan(
+        target=target,
+        reasons=tuple(reasons),
+        discard=tuple(discard),
+        build=target not in good,
+        switch=observed.current != target,
+        retire=tuple(retire),
+    )
+
+
+def _first_free(name: str, taken: set[str]) -> str:
+    number = 1
+    free = name
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    return free
+
+
+def shortcomings(request: Request, environment: Environment) -> list[str]:
+    """Why the environment is not what was asked for; empty when it is."""
+    found = list(environment.faults)
+    if environment.python and environment.python != request.python:
+        found.append(f"it was made for Python {environment.python}, and the node's is {request.python}")
+    found.extend(
+        f"{requirement} is wanted, and it has {environment.packages.get(requirement.name, 'none')}"
+        for requirement in request.requirements
+        if not requirement.met_by(environment.packages)
+    )
+    return found or unlocked(request, environment.packages)
+
+
+def unlocked(request: Request, packages: Mapping[str, str]) -> list[str]:
+    """In what the packages are not those of the lock. What a virtual environment is born with may stay."""
+    if not request.locked:
+        return []
+    found = [
+        f"the lock has {name} {version}, and it has {packages.get(name, 'none')}"
+        for name, version in request.locked.items()
+        if packages.get(name) != version
+    ]
+    return found + [
+        f"it has {name} {version}, which is not in the lock (pytorch_packages puts it there)"
+        for name, version in packages.items()
+        if name not in request.locked and name not in INBORN
+    ]
+
+
+def describe(request: Request, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
+    """One side of the diff: what is live, the pinned or locked packages in it, and which environments lie there."""
+    lines = [f"current: {name or 'none'}"]
+    names = dict.fromkeys((*(pin.name for pin in request.requirements), *request.locked))
+    lines += [f"{package}: {packages.get(package, 'none')}" for package in names]
+    lines += ["environments:", *(f"  - {environment}" for environment in sorted(environments))]
+    return "\n".join(lines) + "\n"
+
+
+def difference(request: Request, before: Observed, plan: Plan, *, lock: bool) -> dict[str, str]:
+    """The diff of what is live and what lies there. lock: whether the wheels are going to be written down."""
+    was = before.environments.get(before.current) or Environment()
+    wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
+    gone = {*plan.discard, *plan.retire}
+    after = ({*before.environments} | {plan.target}) - gone
+    there = describe(request, before.current or before.link, was.packages, list(before.environments))
+    then = describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after))
+    if lock and plan.build and not request.locked:
+        there, then = f"{there}the lock: nothing for this request\n", f"{then}the lock: every wheel with its hash\n"
+    return {"before": there, "after": then}

@@ -1,0 +1,148 @@
+"""The PyTorch environment that the inventory asks for: exact pins, and the name that follows from them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!_-]+)\s*(?:;\s*(.+))?")
+_MARKER = re.compile(r"python_version\s*(<=|<|==|!=|>=|>)\s*['\"](\d+)\.(\d+)['\"]")
+_TORCH_VERSION = re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*")
+_VARIANT = re.compile(r"cpu|cuda|cu\d{2,4}")
+_ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-c[a-z0-9]+-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
+
+
+class RequestError(ValueError):
+    """The inventory asks for something that cannot be; the text says what to write instead."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One package at one version. One without a local part (`+cpu`) is met by any local build, as in pip."""
+
+    name: str
+    version: str
+    extras: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.extras}=={self.version}"
+
+    def met_by(self, packages: Mapping[str, str]) -> bool:
+        installed = packages.get(self.name)
+        return installed is not None and same_version(installed, self.version)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN.
+
+    locked: the version of every package that the lock gives it; empty where nothing is locked yet.
+    """
+
+    variant: str
+    gpus: int
+    python: str
+    requirements: tuple[Requirement, ...]
+    locked: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def torch(self) -> Requirement:
+        return self.requirements[0]
+
+    @property
+    def name(self) -> str:
+        """The folder's name. It follows from the content: the same request has the same name on every node."""
+        content = "\n".join([self.python, *sorted(map(str, self.requirements))])
+        digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+        return f"{public_version(self.torch.version)}-{self.variant}-py{self.python}-{digest}"
+
+
+def canonical_name(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def public_version(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def same_version(installed: str, wanted: str) -> bool:
+    def release(version: str) -> str:
+        return re.sub(r"(\.0+)+(?=$|\+)", "", version.lower())
+
+    return release(installed if "+" in wanted else public_version(installed)) == release(wanted)
+
+
+def is_environment(name: str) -> bool:
+    """Whether a folder's name is one that a request makes; anything else under the root is not ours."""
+    return _ENVIRONMENT.fullmatch(name) is not None
+
+
+def make_request(*, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str) -> Request:
+    if not _TORCH_VERSION.fullmatch(torch_version):
+        raise RequestError(
+            f"cluster_torch_version: '{torch_version}' is not an exact version. Write it as 2.13.0; "
+            "the build after a '+' goes into pytorch_variant"
+        )
+    if variant == "auto":
+        variant = "cuda" if gpus else "cpu"
+    if not _VARIANT.fullmatch(variant):
+        raise RequestError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
+    if gpus and variant == "cpu":
+        raise RequestError(
+            f"pytorch_variant is cpu, and cluster_gpus is {gpus}: the CPU build cannot use a GPU. "
+            "Set pytorch_variant to auto, or cluster_gpus to 0"
+        )
+    # Without its local part pip takes the default index's default build: gigabytes of CUDA on a CPU node.
+    local = "" if variant == "cuda" else f"+{variant}"
+    pins = [Requirement("torch", torch_version + local)]
+    for text in packages:
+        requirement = parse_requirement(text, python)
+        if requirement is None:
+            continue
+        if requirement.name in {pin.name for pin in pins}:
+            raise RequestError(
+                f"pytorch_packages: {requirement.name} is named twice"
+                + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
+            )
+        pins.append(requirement)
+    return Request(variant, gpus, python, tuple(pins))
+
+
+def parse_requirement(text: str, python: str) -> Requirement | None:
+    """The exact pin in `text`, or None when its marker leaves out this Python."""
+    pin = _PIN.fullmatch(text.strip())
+    if pin is None:
+        raise RequestError(f"pytorch_packages: '{text}' is not an exact pin. Write it as name==version")
+    name, extras, version, marker = pin.groups()
+    if marker is not None and not _holds(marker, python):
+        return None
+    return Requirement(canonical_name(name), version.lower(), (extras or "").replace(" ", ""))
+
+
+def _holds(marker: str, python: str) -> bool:
+    parts = [_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker.strip())]
+    if None in parts:
+        raise RequestError(
+            f"pytorch_packages: the marker '{marker}' is not understood. "
+            "Compare python_version with a version, and join comparisons with 'and'"
+        )
+    here = tuple(map(int, python.split(".")))
+    answers = []
+    for part in filter(None, parts):
+        there = (int(part[2]), int(part[3]))
+        answers.append(
+            {
+                "<": here < there,
+                "<=": here <= there,
+                "==": here == there,
+                "!=": here != there,
+                ">=": here >= there,
+                ">": here > there,
+            }[part[1]]
+        )
+    return all(answers)

@@ -1,0 +1,73 @@
+"""What a node brings to the ssh mesh: the key of its training user, its host keys, and an sshd that lets peers in."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import Any
+
+from ansible.module_utils.muster.network import sshd as domain
+from ansible.module_utils.muster.verdict.commands import playbook
+
+from ..tools.result import RefusedError, diff
+from .account import account_of
+from .identity import Identity
+from .sshd import host_keys, judge_sshd, settings_in_force
+
+MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
+
+
+def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
+    """Have the key there, unless this is a check or mode is verify. params: the options of library/ssh_mesh_key.py."""
+    name = params["user"]
+    settings = settings_in_force(name, params["address"])
+    port = domain.port_at(settings, params["address"])
+    to_do, overridden = judge_sshd(params, settings, port)
+    known: dict[str, Any] = {
+        "host_keys": host_keys(settings),
+        "port": port,
+        "hostname": os.uname().nodename,
+        "sshd": to_do,
+        "overridden": overridden,
+    }
+    verifies = params["mode"] == "verify"
+    if verifies and to_do:
+        raise RefusedError(
+            f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
+        )
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        if check and not verifies:
+            # On a bare node the baseline makes the user in the same run; here it could only be foretold.
+            return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
+        raise RefusedError(
+            f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
+        ) from None
+    refusals = domain.refusals(account_of(entry), settings)
+    if refusals:
+        raise RefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
+    return {**known, **provide_key(params, entry, check=check)}
+
+
+def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool) -> dict[str, Any]:
+    identity = Identity(params["identity"], entry, params["comment"])
+    before = identity.public()
+    new = not before or params["rotate"]
+    fix = not new and not identity.is_kept_well()
+    if params["mode"] == "verify" and (new or fix):
+        what = "cannot be used" if new else f"must be {entry.pw_name}'s alone"
+        raise RefusedError(f"{identity.path} {what}: run {MANAGE}")
+    after = "" if new else before
+    if new and not check:
+        identity.make()
+        after = identity.public()
+    if fix and not check:
+        identity.keep_well()
+    return {"changed": new or fix, "key": after, "diff": diff_of(before, after, str(identity.path))}
+
+
+def diff_of(before: str, after: str, path: str) -> dict[str, str]:
+    """Of public keys, never of private ones."""
+    after = f"{after}\n" if after else "ssh-ed25519, made when this is not a check\n"
+    return diff(f"public key of {path}", f"{before}\n" if before else "", after)

@@ -1,0 +1,66 @@
+"""sshd on a node: its settings in force, its host keys, and what it offers to those who call."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.muster.network import sshd
+
+from ..tools.result import RefusedError
+from .tool import run
+
+SSHD = "/usr/sbin/sshd"
+# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/guard.py.
+GUARD = Path("/var/lib/muster/guard/sshd/state.json")
+
+
+def settings_in_force(user: str, address: str) -> sshd.Settings:
+    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
+    if not Path(SSHD).exists():
+        raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
+    said = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+    broken = sshd.broken(said.returncode, said.stderr)
+    if broken:
+        raise RefusedError(broken)
+    return sshd.parse(said.stdout) if said.returncode == 0 else {}
+
+
+def host_keys(settings: sshd.Settings) -> list[str]:
+    """The public halves of the keys that sshd shows, as type and key."""
+    private = [Path(path) for path in settings.get("hostkey", [])]
+    public = [path.with_name(f"{path.name}.pub") for path in private] or sorted(
+        Path("/etc/ssh").glob("ssh_host_*_key.pub")
+    )
+    return [" ".join(path.read_text(encoding="utf-8").split()[:2]) for path in public if path.is_file()]
+
+
+def offered(address: str, port: int) -> dict[str, list[str]]:
+    """The algorithms of the sshd that runs, which may have been started before its settings were written."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as sock, sock.makefile("rb") as stream:
+            sock.sendall(b"SSH-2.0-muster_look\r\n")
+            for _ in range(20):  # a server may greet before its version
+                if stream.readline(256).startswith(b"SSH-"):
+                    break
+            length = int.from_bytes(stream.read(4), "big")
+            packet = stream.read(min(length, 65536))
+        offers: dict[str, list[str]] = sshd.offers_of(packet[1 : len(packet) - packet[0]])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return offers
+
+
+def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tuple[str, list[str]]:
+    """What is to be done about the settings of sshd, and the weak algorithms that the site has chosen itself."""
+    dropin = params["sshd_settings"]
+    if not dropin or not settings:
+        return "", []
+    path = Path(params["sshd_path"])
+    file = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    if GUARD.exists():
+        return "settle", []
+    return sshd.pending(dropin, file, settings, offered(params["address"], port)), sshd.overridden(
+        dropin, file, settings
+    )

@@ -1,0 +1,151 @@
+"""Repositories that apt knows of on a node: their keys fetched and judged, their entries written and tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.packages import repositories as domain
+
+from ..tools import files
+from ..tools.result import RefusedError, diff
+from .apt import read_lists
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Fetch = Callable[[str], bytes]
+
+APT = Path("/etc/apt")
+LISTS = Path("/var/lib/apt/lists")
+NOT_SIGNED = (
+    "NO_PUBKEY",
+    "is not signed",
+    "BADSIG",
+    "EXPKEYSIG",
+    "couldn't be verified",
+    "Missing key",
+    "Bad signature",
+)
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def entries() -> Iterator[domain.Source]:
+    for path in (APT / "sources.list", *sorted((APT / "sources.list.d").glob("*"))):
+        if path.suffix in (".list", ".sources"):
+            yield from domain.sources(str(path), read(str(path)))
+
+
+def repository_of(given: Mapping[str, Any], there: list[domain.Source]) -> domain.Repository:
+    if given["of_archive"]:
+        found = domain.of_archive(given["name"], tuple(given["of_archive"]), there)
+        if found is None:
+            raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
+        return found
+    plain = {name: given[name] for name in ("name", "uri", "label", "priority")}
+    return domain.Repository(**plain, fingerprints=tuple(given["fingerprints"]))
+
+
+def key_of(repository: domain.Repository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
+    """Return the repository's key: as it was given, or from the first address that answers, if it is the right one."""
+    if given["key"]:
+        return str(given["key"]).encode()
+    trouble = ["no address is known for its key"]
+    for url in given["key_urls"]:
+        try:
+            key = fetch(url)
+        except Exception as error:  # whatever a network can do
+            trouble = [f"its key cannot be fetched from {url}: {error}"]
+            continue
+        try:
+            there = domain.fingerprints(key)
+        except domain.KeyFileError as error:
+            trouble = [f"what {url} holds is not its key: {error}"]
+            continue
+        if repository.trusts(key):
+            return key
+        raise RefusedError(
+            f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
+            f"it was not trusted. Look who stands between the node and {repository.uri}; "
+            "a mirror that signs with a key of its own is trusted with gpu_stack_repository_keys"
+        )
+    raise RefusedError(
+        f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"
+    )
+
+
+def have_lists_read(repository: domain.Repository) -> None:
+    """Have apt read this repository's lists alone."""
+    wrong = read_lists(repository.sources_path, complaints)
+    if not wrong:
+        return
+    what, fix = "cannot be read", "Give the node a way there (cluster_mirror, cluster_https_proxy)"
+    if any(sign in line for line in wrong for sign in NOT_SIGNED):
+        what = "is not signed with its key"
+        fix = "Nothing was installed from it: look who stands between the node and that address"
+    # apt says the same several times; the shortest line of a kind holds all of it.
+    shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
+    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
+
+
+def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    said = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
+    return [line[3:].strip() for line in said if done.returncode or any(sign in line for sign in NOT_SIGNED)]
+
+
+def has_lists(repository: domain.Repository) -> bool:
+    """Whether apt has read them: a run that was cut off may have written the files alone."""
+    return any((LISTS / name).exists() for name in repository.list_names)
+
+
+def add(repository: domain.Repository, given: Mapping[str, Any], paths: list[str], fetch: Fetch) -> None:
+    before = {path: Path(path).read_bytes() if Path(path).exists() else None for path in paths}
+    texts: dict[str, bytes] = {path: text.encode() for path, text in repository.texts.items()}
+    if repository.key_path in paths:
+        texts[repository.key_path] = key_of(repository, given, fetch)
+    try:
+        for path in paths:
+            files.replace(path, texts[path], mode=0o644, keep=True, parents=True)
+        have_lists_read(repository)
+    except BaseException:
+        # Left there, it would stand in the way of everything else that apt is asked on this node.
+        for path, content in before.items():
+            if content is None:
+                Path(path).unlink(missing_ok=True)
+            else:
+                files.replace(path, content, mode=0o644, keep=True, parents=True)
+        raise
+
+
+def set_up(wanted: Iterable[Mapping[str, Any]], fetch: Fetch, *, check: bool) -> dict[str, Any]:
+    """Have apt know of these repositories.
+
+    wanted: as library/apt_repositories.py takes them. fetch: gets what is at an address, or raises whatever it likes.
+    """
+    there = list(entries())
+    written: list[str] = []
+    used: dict[str, str] = {}
+    shown: list[dict[str, str]] = []
+    for given in wanted:
+        repository = repository_of(given, there)
+        other = domain.foreign(repository, there)
+        if other:
+            used[repository.name] = other.path
+            continue
+        texts = {path: read(path) for path in (*repository.texts, repository.key_path)}
+        paths = repository.lacks(texts)
+        if not check and (paths or not has_lists(repository)):
+            add(repository, given, paths, fetch)
+        written += paths
+        after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
+        shown += [
+            diff(path, texts.get(path, ""), after[path]) for path in paths if path != repository.key_path or check
+        ]
+    return {"changed": bool(written), "written": written, "used": used, "diff": shown}

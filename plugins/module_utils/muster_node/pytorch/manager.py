@@ -1,0 +1,209 @@
+"""The work on a node's PyTorch environments, one step at a time: look, fetch, provide; or verify."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.pytorch import judge as judging
+from ansible.module_utils.muster.pytorch import lock as pytorch_lock
+from ansible.module_utils.muster.pytorch import plan as planning
+from ansible.module_utils.muster.pytorch.choice import Ask, choose
+from ansible.module_utils.muster.pytorch.downloads import Need
+from ansible.module_utils.muster.verdict.commands import playbook
+from ansible.module_utils.muster.verdict.finding import Finding, with_fix
+
+from ..tools.result import RefusedError
+from .root import Interpreter, PytorchRoot, ask_python
+from .wheelhouse import Wheelhouse, sources_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible.module_utils.muster.pytorch.request import Request
+
+
+def ask_of(params: dict[str, Any]) -> Ask:
+    asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
+    return Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
+
+
+def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
+    """Judge the environment that the link leads to, whoever made it."""
+    look = root.look(root.link, "import")
+    if "packages" not in look and not root.link.exists():
+        look["error"] = f"there is no environment at {root.link}"
+    # The site may have made it with another Python than the node's.
+    request = ask_of(params).request(look.get("python", "3.10"))
+    findings = judging.judge(params["node"], request, look)
+    result = {
+        "changed": False,
+        "environment": str(root.link.resolve()),
+        "torch": _shown(look, root.look_as.name),
+        "findings": [finding.as_dict() for finding in findings],
+    }
+    _refuse_failures(findings, result)
+    return result
+
+
+class Manager:
+    """Makes the environment as it is asked for. params: the options of library/pytorch_env.py."""
+
+    def __init__(self, root: PytorchRoot, params: dict[str, Any], *, check: bool) -> None:
+        self.root = root
+        self.params = params
+        self.check = check
+        self.python: Interpreter = ask_python(params["python"])
+        sections = [pytorch_lock.section_of(given) for given in params["locked"]]
+        self.choice = choose(sections, ask_of(params), self.python.version, self.python.machine)
+        self.request: Request = self.choice.request
+        self.house = Wheelhouse(root, params, self.request, self.python)
+
+    def look(self) -> dict[str, Any]:
+        sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
+        before, plan = self._plan()
+        look: dict[str, Any] = {}
+        if plan.build and not self.check:
+            self._need_venv()
+        if not plan.build:
+            full = self.params["full_look"]
+            look = self.root.look(self.root.envs / plan.target, "import") if full else self.root.looks[plan.target]
+        section = self.choice.section
+        need = Need(
+            build=plan.build,
+            key=" ".join((self.request.name, self.python.machine, section.digest if section else "")),
+            here=section is not None and self.house.has(section),
+            section=section.as_dict() if section else None,
+        )
+        result = {**self._result(before, plan, look), "needs": asdict(need)}
+        if self.choice.note:
+            result["warnings"] = [f"{self.params['node']}: {self.choice.note}."]
+        return result
+
+    def fetch(self) -> dict[str, Any]:
+        """Get the wheels here, for this node and for others; find out which ones they are."""
+        section, tried = self.choice.section, list[Any]()
+        holders, came_from = [self.params["node"]], ["here"]
+        with self._alone() as lock:
+            if section is None:
+                section, came_from = self.house.resolve(lock), [self._upstream]
+            else:
+                missing, tried = self.house.fetch(section, self.params["peers"])
+                peers = [attempt.peer for attempt in tried if attempt.fetched]
+                if missing:
+                    self.house.download(section, missing, lock)
+                    came_from = [*peers, self._upstream]
+                elif peers:
+                    holders = came_from = peers
+        return {
+            "changed": True,
+            "section": section.as_dict(),
+            "holders": holders,
+            "wheels": {"came_from": came_from, "tried": [asdict(attempt) for attempt in tried]},
+        }
+
+    def provide(self) -> dict[str, Any]:
+        wheels: dict[str, Any] = {}
+        with self._alone() as lock:
+            # Whoever held the lock may have done the work.
+            before, plan = self._plan()
+            for name in plan.discard:
+                self.root.remove(name)
+            if plan.build:
+                wheels = self._build(plan, lock)
+            look = self.root.look(self.root.envs / plan.target, "import")
+            findings = judging.judge(self.params["node"], self.request, look)
+            done = plan.build or bool(plan.discard)
+            _refuse_failures(findings, {"changed": done, "findings": [finding.as_dict() for finding in findings]})
+            self._switch(plan)
+        result = self._result(before, plan, look)
+        if wheels:
+            result["wheels"] = wheels
+            why = [f"{attempt['peer']}: {attempt['why']}" for attempt in wheels["tried"] if attempt["why"]]
+            if why and "index" in wheels["came_from"]:
+                result["warnings"] = [
+                    f"{self.params['node']} downloaded its wheels itself. From peers it got none ({'; '.join(why)})."
+                ]
+        return result
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[int]:
+        self.root.prepare()
+        with self.root.lock(self.params["lock_timeout"]) as lock:
+            yield lock
+
+    @property
+    def _upstream(self) -> str:
+        return "folder" if self.params["offline_dir"] else "index"
+
+    def _build(self, plan: planning.Plan, lock: int) -> dict[str, Any]:
+        section = self.choice.section
+        if section is None:
+            raise RefusedError("its request is another one than before", "Run again")
+        missing, tried = self.house.fetch(section, self.params["peers"])
+        self.root.build(
+            plan.target,
+            self.params["python"],
+            lambda path: self.house.install(path, section, lock, complete=not missing),
+            lock,
+        )
+        peers = [attempt.peer for attempt in tried if attempt.fetched]
+        return {
+            "came_from": [self._upstream] if missing else peers or ["here"],
+            "tried": [asdict(attempt) for attempt in tried],
+            "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
+        }
+
+    def _switch(self, plan: planning.Plan) -> None:
+        if plan.switch:
+            self.root.switch(plan.target)
+        for name in plan.retire:
+            self.root.remove(name)
+        if self.choice.section and plan.build:
+            self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")
+
+    def _need_venv(self) -> None:
+        # In a check the baseline may not have been there yet.
+        if not self.python.ensurepip:
+            raise RefusedError(
+                f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
+                f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
+            )
+
+    def _plan(self) -> tuple[planning.Observed, planning.Plan]:
+        before = self.root.observe(self.request, self.params["keep"])
+        return before, planning.plan(self.request, before, self.params["keep"])
+
+    def _result(self, before: planning.Observed, plan: planning.Plan, look: dict[str, Any]) -> dict[str, Any]:
+        findings = judging.judge(self.params["node"], self.request, look) if look else []
+        result = {
+            "changed": plan.changed,
+            "environment": str(self.root.envs / plan.target),
+            "plan": {
+                "reasons": list(plan.reasons),
+                "build": plan.target if plan.build else "",
+                "switch": plan.switch,
+                "remove": [*plan.discard, *plan.retire],
+            },
+            "diff": planning.difference(self.request, before, plan, lock=bool(self.params["lock"])),
+            "torch": _shown(look, self.root.look_as.name),
+            "findings": [finding.as_dict() for finding in findings],
+        }
+        _refuse_failures(findings, result)
+        return result
+
+
+def _shown(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
+    """What the result says of torch; nothing where there is none."""
+    if not look.get("torch"):
+        return {}
+    same = {key: look[key] for key in ("packages", "imported")}
+    return {**look["torch"], **same, "python": look["python_full"], "looked_as": looked_as}
+
+
+def _refuse_failures(findings: list[Finding], result: dict[str, Any]) -> None:
+    for finding in findings:
+        if finding.status == "fail":
+            sentence = with_fix(finding).removeprefix(f"{finding.node}: ")
+            raise RefusedError(sentence, **result)

@@ -1,0 +1,52 @@
+"""What the project's action plugins have in common. Each of them adds this folder to the search path before it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from .connection import NodeError
+from .documentation import documented_options
+
+
+class ControllerAction(ActionBase):
+    """Does all of a module's work on the controller: the file in library/ holds its documentation alone."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.task_vars = task_vars or {}
+        _, self.options = self.validate_argument_spec(documented_options(self._task.action.rpartition(".")[2]))
+        try:
+            return {**result, "changed": False, **self.work()}
+        except NodeError as problem:
+            if not problem.reachable:
+                raise AnsibleConnectionFailure(str(problem)) from problem
+            raise AnsibleActionFail(f"{self.task_vars['inventory_hostname']}: {problem}") from problem
+
+    @abstractmethod
+    def work(self) -> dict[str, Any]:
+        """Return the module's result, by self.options (as documented, with defaults) and self.task_vars."""
+
+
+class FilledIn(ActionBase):
+    """Runs the module of the same name on the node, with options that only the inventory knows."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.task_vars = task_vars or {}
+        self.node: str = self.task_vars["inventory_hostname"]
+        module = self._task.action.rpartition(".")[2]
+        arguments = {**self.from_inventory(), **self._task.args}
+        return {**result, **self._execute_module(module_name=module, module_args=arguments, task_vars=self.task_vars)}
+
+    @abstractmethod
+    def from_inventory(self) -> dict[str, Any]:
+        """Return the options; what the task gives goes before them."""

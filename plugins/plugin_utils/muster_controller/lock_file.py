@@ -1,0 +1,85 @@
+"""The file beside the inventory with the wheels of every PyTorch environment: read, and written by one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.pytorch import lock
+from muster.pytorch.choice import Ask, updated
+from muster.pytorch.lock import LockError, Section
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class LockFile:
+    """path: as pytorch_lock gives it."""
+
+    def __init__(self, path: str) -> None:
+        # A link stays one.
+        self.path = Path(os.path.realpath(Path(path).expanduser()))
+
+    def __str__(self) -> str:
+        return self.path.name
+
+    def read(self) -> tuple[Section, ...]:
+        return self._parse(self._text())
+
+    def take(self, section: Section, asks: list[Ask]) -> dict[str, Any]:
+        """Write the section into it. Return what is different then."""
+        with self._alone():
+            before = self._text()
+            sections = self._parse(before)
+            after_it = updated(sections, section, asks)
+            after = lock.render(after_it)
+            if after != before:
+                self._write(after)
+        path = str(self.path)
+        return {
+            "locked": lock.changes(sections, after_it, section),
+            "diff": {"before": before, "after": after, "before_header": path, "after_header": path},
+        }
+
+    def _text(self) -> str:
+        try:
+            return files.read(str(self.path)).decode("utf-8")
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as problem:
+            raise LockError(f"it cannot be read ({problem}). See pytorch_lock") from None
+
+    def _parse(self, text: str) -> tuple[Section, ...]:
+        try:
+            return lock.parse(text)
+        except LockError as problem:
+            fix = "Bring it back from version control, or delete it: the next environment writes it anew"
+            raise LockError(f"{problem}. {fix}") from None
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else writes it meanwhile: not a node with another Python, and no other run."""
+        try:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _write(self, text: str) -> None:
+        try:
+            files.replace(str(self.path), text.encode(), mode=0o644)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+
+    def _unwritable(self, problem: OSError) -> LockError:
+        return LockError(
+            f"it cannot be written ({problem.strerror}). Set pytorch_lock to a place where it can, or to ''"
+        )

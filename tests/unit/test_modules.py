@@ -1,0 +1,81 @@
+"""The documentation of a module says what its options are: the same as its argument spec, and once."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible import module_utils
+
+from muster_controller.documentation import documented_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+# The others have no more in library/ than their documentation, by which their action plugins go.
+ON_NODES = [path for path in sorted((ROOT / "library").glob("*.py")) if "AnsibleModule(" in path.read_text()]
+ACTIONS = sorted((ROOT / "plugins/action").glob("*.py"))
+
+
+class GivenError(Exception):
+    """Ends a module's main as soon as its argument spec is known."""
+
+
+def no_module(argument_spec: Mapping[str, Any], **_: Any) -> None:
+    """A stand-in for AnsibleModule."""
+    raise GivenError(argument_spec)
+
+
+def spec_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """Return what the module's main hands to AnsibleModule."""
+    monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
+    described = importlib.util.spec_from_file_location(f"library_{path.stem}", path)
+    assert described
+    assert described.loader
+    module = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    monkeypatch.setattr(module, "AnsibleModule", no_module)
+    with pytest.raises(GivenError) as given:
+        module.main()
+    spec: Mapping[str, Any] = given.value.args[0]
+    return spec
+
+
+def said(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Options with what is not said of them filled in, as Ansible does."""
+    return {
+        name: {
+            "type": option.get("type", "str"),
+            "required": option.get("required", False),
+            "default": option.get("default"),
+            "choices": option.get("choices"),
+            "elements": option.get("elements"),
+            "aliases": option.get("aliases", []),
+            "options": said(option.get("options") or {}),
+        }
+        for name, option in options.items()
+    }
+
+
+@pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
+def test_what_is_documented_is_what_a_module_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(documented_options(path.stem)) == said(spec_of(path, monkeypatch))
+
+
+@pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)
+def test_action_plugins_repeat_no_options(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    for call in calls:
+        if ast.unparse(call.func).endswith("validate_argument_spec"):
+            assert ast.unparse(call.args[0]) == f"documented_options('{path.stem}')"
+    assert documented_options(path.stem) is not None
+
+
+def test_suboptions_become_options_of_an_option() -> None:
+    file = documented_options("node_plan")["files"]
+    assert (file["type"], file["elements"]) == ("list", "dict")
+    assert file["options"]["path"] == {"type": "path", "required": True}
