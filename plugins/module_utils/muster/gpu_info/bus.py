@@ -14,13 +14,13 @@ GPU_CLASSES = ("0x0300", "0x0302")
 NVSWITCH_CLASS = "0x0680"
 
 
-def device_names(catalogue: str, vendor: str) -> dict[str, str]:
-    """Return the names that pci.ids gives to the devices of a vendor."""
+def device_names(catalogue: str) -> dict[str, str]:
+    """Return the names that pci.ids gives to the devices of NVIDIA."""
     names: dict[str, str] = {}
     inside = False
     for line in catalogue.splitlines():
         if not line.startswith(("\t", "#")):
-            inside = line.startswith(vendor)
+            inside = line.startswith("10de")
         elif inside and re.match(r"\t[0-9a-f]{4} ", line):
             name = line[5:].strip()
             bracketed = re.search(r"\[(.+)\]", name)

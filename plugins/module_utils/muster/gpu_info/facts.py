@@ -79,7 +79,7 @@ def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> li
     elif container:
         skipped["gpu.bus"] = f"a container ({container}) sees the bus of its host, not what it may use"
         return []
-    names = device_names(look["catalogue"], "10de")
+    names = device_names(look["catalogue"])
     return [
         {
             "slot": slot,

@@ -102,7 +102,7 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
         skipped["gpus"] = look["why"]
     elif system["container"]:
         skipped["gpus"] = f"a container ({system['virtual']}) sees the bus of its host, not what it may use"
-    names = device_names(look["catalogue"], "10de")
+    names = device_names(look["catalogue"])
     devices = [
         {
             "slot": slot,

@@ -147,10 +147,6 @@ class FreezeRequest(TypedDict):
     launch_id: str
 
 
-class Frozen(TypedDict):
-    frozen: int
-
-
 class StopRequest(LogsRequest):
     """dump: whether the ranks show their stacks first."""
 

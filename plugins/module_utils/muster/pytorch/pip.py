@@ -48,6 +48,11 @@ def pip_sources(
     own = [*extra, *links]
     if index_url != "auto":
         return [own]
+    return _with_a_mirror(mirror, variant, own)
+
+
+def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> list[list[str]]:
+    """The same where the index is `auto`. own: what the inventory adds to every place."""
     base = ["--index-url", mirror["pip"]] if mirror.get("pip") else []
     # pip passes over a mirror without TLS unless it is told that somebody means it.
     places = [urlsplit(mirror.get(place, "")) for place in ("pip", "torch", "torch_links")]
