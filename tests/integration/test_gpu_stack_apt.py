@@ -78,9 +78,9 @@ def driver_versions(answer: Answer) -> set[str]:
 )
 @pytest.mark.parametrize("gpus", [H100, B200], ids=["H100", "B200"])
 def test_every_part_has_one_version(
-    apt: Callable[..., Apt], gpus: tuple[str, ...], request: Request, version: str
+    apt: Callable[..., Apt], gpus: tuple[str, ...], asked: Request, version: str
 ) -> None:
-    node = stack_of(gpus, request, 4 if gpus is H100 else 0)
+    node = stack_of(gpus, asked, 4 if gpus is H100 else 0)
     answer = installed(apt(), node)
     assert driver_versions(answer) == {version}
     assert "nvidia-fabricmanager" in answer.installs
