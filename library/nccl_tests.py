@@ -178,7 +178,7 @@ def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -
             ("make", f"--jobs={os.cpu_count() or 1}", f"CUDA_HOME={home}", f"NVCC={home}/bin/nvcc"),
         ]
         for step in steps:
-            ended = builder.run(*step, cwd=half, log=stream, seconds=given["seconds"])
+            ended = builder.run(*step, cwd=half, log=stream, seconds=SECONDS)
             if ended != 0:
                 last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
                 raise RefusedError(
