@@ -104,7 +104,8 @@ def reduced(graph: Graph) -> Graph:
 
 # --- The picture ---
 
-WIDTH, BOX, HIGH, GAP, BETWEEN = 1180, 128, 36, 16, 34
+WIDTH, BOX, HIGH, GAP, BETWEEN = 1320, 128, 36, 16, 34
+MOST = 9  # boxes beside each other
 BANDS = (
     ("muster: decides, without input or output", "muster.", "every room may import verdict, which imports nothing"),
     ("muster_node: looks and acts on a node", "muster_node.", "standard library alone, Python 3.10 and newer"),
@@ -181,8 +182,8 @@ def _inside(prefix: str, graph: Graph, top: float) -> tuple[list[Box], float]:
     y = top
     for layer in sorted(set(depth.values()), reverse=True):
         names = _ordered([room for room in own if depth[room] == layer and room != EVERYWHERE], boxes, own)
-        for start in range(0, len(names), 8):
-            boxes += _row(names[start : start + 8], y)
+        for start in range(0, len(names), MOST):
+            boxes += _row(names[start : start + MOST], y)
             y += HIGH + BETWEEN
     if EVERYWHERE in own:
         boxes += _row([EVERYWHERE], y)
