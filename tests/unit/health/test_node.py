@@ -28,23 +28,7 @@ from muster.verdict.finding import as_lines
 HERE = Path(__file__).parent
 RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
 SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
-REQUEST = {
-    "node": "node1",
-    "user": "muster",
-    "address": "10.0.0.1",
-    "interface": "",
-    "gpus": 0,
-    "gpu_model": "",
-    "nproc": 2,
-    "torchrun": "/opt/muster/pytorch/current/bin/torchrun",
-    "backend": "gloo",
-    "port": 29500,
-    "head": True,
-    "run_root": "/var/lib/muster/launches",
-    "code": [],
-    "collective": False,
-    "allow": [],
-}
+REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
 
 
 def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:

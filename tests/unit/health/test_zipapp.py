@@ -20,23 +20,7 @@ from paths import ROOT
 HERE = Path(__file__).parent
 UTILS = ROOT / "plugins/module_utils"
 MAIN = "from muster.health.__main__ import main\nmain()\n"
-REQUEST = {
-    "node": "node1",
-    "user": "muster",
-    "address": "10.0.0.1",
-    "interface": "",
-    "gpus": 0,
-    "gpu_model": "",
-    "nproc": 2,
-    "torchrun": "/opt/muster/pytorch/current/bin/torchrun",
-    "backend": "gloo",
-    "port": 29500,
-    "head": True,
-    "run_root": "/var/lib/muster/launches",
-    "code": [],
-    "collective": False,
-    "allow": [],
-}
+REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
 
 
 def archive() -> bytes:
