@@ -34,7 +34,7 @@ options:
     type: dict
     default: {}
   chdir:
-    description: Working directory of the ranks, there on every node. Default, the launch's own run directory.
+    description: Working directory of the ranks, there on every node. Default, a new one of the launch, which is kept.
     type: path
     default: ""
   stall_timeout:
@@ -55,6 +55,12 @@ options:
     description: Megabytes that must be free where the run directory will be.
     type: int
     default: 64
+  log_max_mb:
+    description:
+      - Megabytes that each rank's stdout and stderr, and torchrun's own output, may have on a node. 0 means no limit.
+      - Of a longer one, the beginning and the end are kept.
+    type: int
+    default: 256
   show_rank:
     description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
     type: int

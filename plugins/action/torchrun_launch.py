@@ -120,6 +120,7 @@ def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchReques
         nodes=cluster["cluster_launch_nodes"],
         chdir=options["chdir"],
         run_root=cluster["cluster_run_root"],
+        work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
     )
 
@@ -133,6 +134,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         rendezvous_timeout=options["rendezvous_timeout"],
         min_free_bytes=options["min_free_mb"] * 1_000_000,
         keep=cluster["cluster_run_keep"],
+        keep_bytes=cluster["cluster_run_keep_mb"] * 1_000_000,
+        log_max=options["log_max_mb"] * 1_000_000,
         detached=options["detached"] or bool(options["attach"]),
         time_limit=options["time_limit"],
         chdir=options["chdir"],

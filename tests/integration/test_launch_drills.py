@@ -130,7 +130,7 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
 
 
 def log_path(drill: Drill, local_rank: int, stream: str) -> str:
-    return f"/var/lib/muster/launches/{drill.launch_id}/torchrun/*/attempt_0/{local_rank}/{stream}.log"
+    return f"/var/lib/muster/launches/{drill.launch_id}/logs/torchrun/*/attempt_0/{local_rank}/{stream}.log"
 
 
 def log_on_the_node(drill: Drill, node: Machine, local_rank: int, stream: str) -> str:
@@ -326,7 +326,7 @@ def small_disk(machine: Machine, size: str) -> Iterator[None]:
 
 def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     with small_disk(nodes[1], "72m"):
-        drill.variables["cluster_run_root"] = "/srv/small/launches"
+        drill.variables.update(cluster_run_root="/srv/small/launches", cluster_work_root="/srv/small/work")
         drill.begin("--fault=fill", "--rank=3").in_step()
         drill.fault(
             lambda: drill.open_gate(nodes[1]),

@@ -71,6 +71,7 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "script": None if settings.script_name else script_of(entry),
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
+        "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
     }

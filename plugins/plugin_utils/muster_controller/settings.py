@@ -19,6 +19,8 @@ class Settings:
     rendezvous_timeout: int
     min_free_bytes: int
     keep: int
+    keep_bytes: int
+    log_max: int
     detached: bool
     time_limit: int
     chdir: str

@@ -19,6 +19,7 @@ FACTS: dict[str, Any] = {
     "script": {"path": "/srv/train.py", "exists": True, "usable": True},
     "chdir": None,
     "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "foreign": [],
     "interfaces": ["eth0", "lo"],
     "interface_of_address": "eth0",
     "port": None,
@@ -38,6 +39,7 @@ PLAN: dict[str, Any] = {
             "env": {},
             "from_node": {"HOME": "home"},
             "run_dir": "/var/lib/muster/launches/x",
+            "work_dir": "/var/lib/muster/work/x",
         }
         for number in (1, 2)
     ],
@@ -49,6 +51,8 @@ SETTINGS = Settings(
     rendezvous_timeout=120,
     min_free_bytes=1,
     keep=10,
+    keep_bytes=0,
+    log_max=0,
     detached=False,
     time_limit=0,
     chdir="",
@@ -80,6 +84,7 @@ def test_all_may_start() -> None:
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]
     assert requests["node1"]["script"] == "/srv/train.py"
     assert requests["node1"]["run_root"] == "/var/lib/muster/launches"
+    assert requests["node1"]["work_root"] == "/var/lib/muster/work"
 
 
 def test_one_that_is_unfit_refuses_all() -> None:

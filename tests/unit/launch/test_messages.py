@@ -29,6 +29,7 @@ def test_prepare(tmp_path: Path) -> None:
         "script": "/etc/hosts",
         "chdir": str(tmp_path),
         "run_root": str(tmp_path / "launches"),
+        "work_root": str(tmp_path / "work"),
         "address": "127.0.0.1",
         "port": 29500,
     }
@@ -42,7 +43,8 @@ def test_prepare(tmp_path: Path) -> None:
 
 
 def test_look(tmp_path: Path) -> None:
-    (tmp_path / "agent.log").write_text("agent\n")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/agent.log").write_text("agent\n")
     request: messages.LookRequest = {
         "launch_id": "20260101-120000-abcd",
         "run_dir": str(tmp_path),

@@ -20,6 +20,7 @@ REQUEST: dict[str, Any] = {
     "script": "/srv/job/train.py",
     "port": 29500,
     "run_root": "/var/lib/muster/launches",
+    "work_root": "/var/lib/muster/work",
     "rendezvous_timeout": 120,
 }
 LOOKED_AT: Any = {"user": {"home": "/home/muster"}, "interface_of_address": "eth0", "cpus": 8}

@@ -26,6 +26,7 @@ FACTS: dict[str, Any] = {
     "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
     "chdir": None,
     "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "foreign": [],
     "interfaces": ["eth0", "lo"],
     "interface_of_address": "eth0",
     "port": {"port": 29500, "free": True, "holders": []},

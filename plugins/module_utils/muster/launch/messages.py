@@ -19,13 +19,14 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir: None where there is none to look for. port: of the head node alone."""
+    """script, chdir, work_root: None where there is none to look for. port: of the head node alone."""
 
     user: str
     executable: str
     script: str | None
     chdir: str | None
     run_root: str
+    work_root: str | None
     address: str
     port: int | None
 
@@ -76,7 +77,8 @@ class RunningLaunch(TypedDict):
 
 
 class Facts(TypedDict):
-    """prepare: what a start depends on. user, interface_of_address: None where there is none."""
+    """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
+    folders for launches that others than root may change."""
 
     hostname: str
     uid: int
@@ -89,6 +91,7 @@ class Facts(TypedDict):
     script: FileFacts | None
     chdir: FileFacts | None
     disk: DiskFacts
+    foreign: list[str]
     interfaces: list[str]
     interface_of_address: str | None
     port: PortFacts | None
@@ -101,7 +104,10 @@ class Facts(TypedDict):
 class StartRequest(TypedDict):
     """reader: who will look. lease: seconds. time_limit: seconds, 0 for none.
 
-    script_name, script_body (base64): a script that is sent, else empty. keep: run directories of earlier launches.
+    run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
+    there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
+    of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
+    over here.
     """
 
     launch_id: str
@@ -110,18 +116,26 @@ class StartRequest(TypedDict):
     argv: list[str]
     env: dict[str, str]
     run_dir: str
+    work_dir: str
+    earlier: list[str]
     lease: float
     time_limit: int
     properties: dict[str, str]
     keep: int
+    keep_bytes: int
+    log_max: int
     script_name: str
     script_body: str
 
 
 class Started(TypedDict):
+    """pruned: earlier launches whose logs were removed, and their bytes."""
+
     started: bool
     error: str
     time: float
+    pruned: list[str]
+    bytes: int
 
 
 # ---------------------------------------------------------------- look, logs, stop

@@ -68,6 +68,7 @@ class LaunchRequest:
     script: str
     port: int
     run_root: str
+    work_root: str
     rendezvous_timeout: int
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -112,7 +113,7 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
     """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, nodes: [...]}.
 
-    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
+    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir}.
     """
     problems = problems_of(request)
     if problems:
@@ -136,6 +137,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
+                "work_dir": f"{request.work_root}/{request.launch_id}",
             }
         )
         first_rank += node.nproc
@@ -183,9 +185,9 @@ def torchrun_argv(
         f"--rdzv-id={request.launch_id}",
         f"--rdzv-conf=timeout={request.rendezvous_timeout}",
         "--max-restarts=0",
-        f"--log-dir={run_dir}/torchrun",
+        f"--log-dir={run_dir}/logs/torchrun",
         "--redirects=3",
-        f"{run_dir}/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
+        f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
         *request.args,
     ]
 

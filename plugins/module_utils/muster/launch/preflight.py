@@ -69,6 +69,12 @@ DISK = Check(
     fires="it is read-only, has no inodes, or less room than the logs need (fail)",
     fix="Free some, or set cluster_run_root elsewhere",
 )
+FOLDERS = Check(
+    "launch.folders",
+    reads="owners and modes of cluster_run_root, cluster_work_root and every folder above them, and where links lead",
+    fires="anybody but root may change one of them: root would write where they choose (fail)",
+    fix="Give it to root, writable by nobody else, or set the option to a folder that is so",
+)
 ADDRESS = Check(
     "launch.address",
     reads="the addresses of the interfaces",
@@ -131,6 +137,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *user(entry, facts, request),
         *programs(entry, facts, request),
         *disk(entry, facts, request),
+        *folders(entry, facts),
         *interface(entry, facts),
         *gpus(entry, facts, request),
         *port(entry, facts),
@@ -219,6 +226,10 @@ def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
             )
         ]
     return []
+
+
+def folders(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+    return [FOLDERS.fail(entry["node"], f"root would write where others may: {each}") for each in facts["foreign"]]
 
 
 def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:

@@ -7,13 +7,21 @@ import os
 import pwd
 import socket
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from ..tools import trust
+from ..tools.as_user import SilentError, as_user
 from . import state
 from .addresses import interface_of
 from .ports import port_facts
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Json = dict[str, Any]
+
+FILE_SECONDS = 5.0
 
 
 def identity(_request: Json) -> Json:
@@ -24,7 +32,8 @@ def identity(_request: Json) -> Json:
 def prepare(request: Json) -> Json:
     """Facts that decide whether this node may start; reads only.
 
-    request: {user, executable, script?, chdir?, run_root, address, interface, port?}; port only on the head node.
+    request: {user, executable, script?, chdir?, run_root, work_root?, address, port?}; port only on the
+    head node.
     """
     return {
         "hostname": socket.gethostname(),
@@ -38,11 +47,18 @@ def prepare(request: Json) -> Json:
         "script": file_facts(request["script"], request["user"], os.R_OK) if request.get("script") else None,
         "chdir": file_facts(request["chdir"], request["user"], os.X_OK) if request.get("chdir") else None,
         "disk": disk_facts(request["run_root"]),
+        "foreign": foreign_folders(request),
         "interfaces": sorted(name for _, name in socket.if_nameindex()),
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
         "launches": active_launches(),
     }
+
+
+def foreign_folders(request: Json) -> list[str]:
+    """Sentences about folders of launches that others than root may change: root would write where they choose."""
+    roots = [path for path in (request["run_root"], request.get("work_root")) if path]
+    return [f"{path}: {why}" for path in roots if (why := trust.foreign_writer(path))]
 
 
 def user_facts(name: str) -> Json | None:
@@ -54,28 +70,18 @@ def user_facts(name: str) -> Json | None:
 
 
 def file_facts(path: str, user: str, mode: int) -> Json:
-    """Whether a path exists, and whether that user may use it: asked as that user, in a child process."""
-    exists = os.path.exists(path)
+    """Whether a path exists, and whether that user may use it: asked as that user. Neither waits for ever."""
     usable = False
-    if exists:
-        try:
-            entry = pwd.getpwnam(user)
-        except KeyError:
-            entry = None
-        if entry is not None and os.getuid() == 0:
-            child = os.fork()
-            if child == 0:
-                try:
-                    os.setgroups(os.getgrouplist(user, entry.pw_gid))
-                    os.setgid(entry.pw_gid)
-                    os.setuid(entry.pw_uid)
-                    os._exit(0 if os.access(path, mode) else 1)
-                finally:
-                    os._exit(2)
-            usable = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        else:
-            usable = os.access(path, mode)
-    return {"path": path, "exists": exists, "usable": usable}
+    with suppress(KeyError):
+        usable = asked(pwd.getpwnam(user), lambda: os.access(path, mode))
+    return {"path": path, "exists": usable or asked(None, lambda: os.path.exists(path)), "usable": usable}
+
+
+def asked(user: pwd.struct_passwd | None, question: Callable[[], bool]) -> bool:
+    try:
+        return bool(as_user(user, question, seconds=FILE_SECONDS))
+    except SilentError:
+        return False
 
 
 def disk_facts(path: str) -> Json:

@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from ..tools import files, process
-from .state import lease_is_held, replace_json
+from .capping import Cap
+from .foreign import number
+from .state import lease_is_held
 
 Json = dict[str, Any]
 
@@ -29,18 +32,22 @@ def run(state: str) -> None:
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
     log = open_agent_log(spec["run_dir"])
+    cap = Cap(spec["run_dir"], spec["log_max"])
     try:
         agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
         write_result(state, "exec", error=str(exc))
         return
     ranks: dict[int, Json] = {}
+    noted = 0
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
         open_log_folder(spec["run_dir"])
-        if watch_ranks(agent.pid, ranks):
-            replace_json(state + "/unit/ranks.json", {"agent": agent.pid, "ranks": list(ranks.values())})
+        if watch_ranks(agent.pid, ranks) or len(cap.notes) > noted:
+            noted = len(cap.notes)
+            table = {"agent": process_facts(agent.pid), "ranks": list(ranks.values()), "notes": cap.notes}
+            write_json(state + "/unit/ranks.json", table)
         if code is not None:
             write_result(state, "stopped" if signalled else "exit", code=code)
             return
@@ -50,22 +57,24 @@ def run(state: str) -> None:
         if not signalled and time.monotonic() > last_moment:
             write_result(state, "limit")
             return
-        time.sleep(0.1)
+        cap.keep(0.1)
 
 
 def open_agent_log(run_dir: str) -> int:
     """torchrun's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
     try:
-        return os.open(run_dir + "/agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
+        return os.open(run_dir + "/logs/agent.log", flags, 0o640)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
 
 
 def open_log_folder(run_dir: str) -> None:
-    """torchrun makes its log folder with mkdtemp (0700): let in whoever the run directory above it lets in."""
-    for path in glob.glob(run_dir + "/torchrun/*"):
-        if os.stat(path).st_mode & 0o005 == 0:
-            os.chmod(path, INNER_MODE)
+    """torchrun makes its log folder with mkdtemp (0700): let in whoever the folder of the logs above it lets in."""
+    for path in glob.glob(run_dir + "/logs/torchrun/*"):
+        with suppress(OSError):
+            if os.lstat(path).st_mode & 0o005 == 0:
+                os.chmod(path, INNER_MODE)
 
 
 def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
@@ -85,17 +94,29 @@ def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
 
 
 def rank_facts(pid: int) -> Json | None:
-    """{rank, local_rank, pid, gone_at} when this child of the agent is a rank, else None."""
+    """{rank, local_rank, pid, started, gone_at} when this child of the agent is a rank, else None."""
     environ = process.environment(pid)
-    try:
-        rank, local_rank = int(environ["RANK"]), int(environ["LOCAL_RANK"])
-    except (KeyError, ValueError):
+    rank, local_rank = (number(environ.get(name, "")) for name in ("RANK", "LOCAL_RANK"))
+    facts = process_facts(pid)
+    if rank is None or local_rank is None or facts is None:
         return None  # not yet exec'ed, or a helper process of the agent
-    return {"rank": rank, "local_rank": local_rank, "pid": pid, "gone_at": None}
+    return {"rank": rank, "local_rank": local_rank, **facts, "gone_at": None}
+
+
+def process_facts(pid: int) -> Json | None:
+    """What names one process, and no later one of the same number."""
+    seen = process.status(pid)
+    return {"pid": pid, "started": seen.started} if seen else None
 
 
 def write_result(state: str, reason: str, **more: Any) -> None:
     """Leave the reason for the supervisor, and in the journal for whoever looks there."""
     result = {"reason": reason, **more, "ended_at": time.time()}
-    replace_json(state + "/unit/result.json", result)
+    write_json(state + "/unit/result.json", result)
     print("ended:", json.dumps(result), file=sys.stderr)
+
+
+def write_json(path: str, value: Any) -> None:
+    """A note for the supervisor: that it cannot be written ends no launch."""
+    with suppress(OSError):
+        files.replace(path, json.dumps(value).encode())

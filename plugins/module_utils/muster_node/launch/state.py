@@ -6,16 +6,16 @@ RUN_ROOT/ID               logs, and whatever the job writes into its working dir
 
 from __future__ import annotations
 
-import json
 import time
-from typing import Any
+from contextlib import suppress
 
-from ..tools import files, process
+from ..tools import files, process, trees
 from ..tools.run import run as command
 
 STATE_ROOT = "/run/muster/launches"
 LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
 SYSTEMCTL_SECONDS = 30
+FORGET_SECONDS = 5.0
 
 
 def state_dir(launch_id: str) -> str:
@@ -36,16 +36,16 @@ def unit_state(unit: str) -> dict[str, str]:
     return state
 
 
-def read_json(path: str) -> Any:
-    """Return what a file holds; None where there is none, or none that is JSON."""
-    try:
-        return json.loads(files.text(path) or "")
-    except ValueError:
-        return None
+def forget(launch_id: str) -> None:
+    """Clear away the unit and the state of a launch that is over."""
+    command("systemctl", "reset-failed", unit_name(launch_id), seconds=SYSTEMCTL_SECONDS)
+    with suppress(OSError), files.folder(STATE_ROOT) as root:
+        trees.remove(root, launch_id, time.monotonic() + FORGET_SECONDS)
 
 
-def replace_json(path: str, value: Any) -> None:
-    files.replace(path, json.dumps(value).encode())
+def is_over(launch_id: str) -> bool:
+    """Whether its unit was seen to have ended, or not to be there; not so where systemd did not say."""
+    return unit_state(unit_name(launch_id))["ActiveState"] in ("inactive", "failed")
 
 
 def lease_is_held(state: str) -> bool:

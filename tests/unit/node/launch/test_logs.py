@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster_node.launch import logs
+from muster_node.launch.capping import punch_hole
+from muster_node.tools import files
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-LAUNCH_ID = "20260101-120000-abcd"
 
 
 def log(run_dir: Path, name: str, data: bytes) -> None:
@@ -23,8 +23,14 @@ def log(run_dir: Path, name: str, data: bytes) -> None:
 
 
 def text(run_dir: Path, limit: int = 1000, **offsets: int) -> dict[str, Any]:
-    found: dict[str, Any] = logs.new_log_text(str(run_dir), offsets, limit)
+    with files.folder(str(run_dir)) as within:
+        found: dict[str, Any] = logs.new_log_text(within, os.getuid(), offsets, limit)
     return found
+
+
+def errors(run_dir: Path) -> dict[str, Any]:
+    with files.folder(str(run_dir)) as within:
+        return logs.error_files(within, os.getuid())
 
 
 def test_logs_behind_their_offsets(tmp_path: Path) -> None:
@@ -92,10 +98,51 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert text(tmp_path)["0/stdout"] == {"begin": 0, "gap": 0, "offset": 5, "text": "\ufffd\x00ok\n", "more": False}
 
 
+def test_a_progress_bar_is_cut_at_its_lines(tmp_path: Path) -> None:
+    log(tmp_path, "0/stderr.log", b"10%\r20%\r30%\r")
+    part = text(tmp_path, limit=10)["0/stderr"]
+    assert (part["text"], part["more"]) == ("10%\r20%\r", True)
+
+
+def test_what_was_given_back_is_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "agent.log"
+    path.write_bytes(b"head\n" + b"x" * (1 << 20) + b"tail\n")
+    with path.open("r+b") as stream:
+        assert punch_hole(stream.fileno(), 4096, 1 << 19) == 0
+    size, end = path.stat().st_size, 4096 + (1 << 19)
+    head = text(tmp_path, limit=1 << 22)["agent"]
+    assert (head["begin"], head["gap"], head["offset"], head["more"]) == (0, 0, 4096, True)
+    tail = text(tmp_path, limit=1 << 22, agent=4096)["agent"]
+    assert (tail["begin"], tail["gap"], tail["offset"], tail["more"]) == (4096, 1 << 19, size, False)
+    assert tail["text"] == "x" * (size - 5 - end) + "tail\n"
+    within_the_gap = text(tmp_path, limit=1 << 22, agent=5000)["agent"]
+    assert (within_the_gap["gap"], within_the_gap["text"]) == (end - 5000, tail["text"])
+
+
+def test_a_log_that_is_all_gap(tmp_path: Path) -> None:
+    with (tmp_path / "agent.log").open("wb") as stream:
+        stream.truncate(1 << 40)
+    assert text(tmp_path, agent=5)["agent"] == {
+        "begin": 5,
+        "gap": (1 << 40) - 5,
+        "offset": 1 << 40,
+        "text": "",
+        "more": False,
+    }
+
+
+def test_folders_that_are_no_ranks(tmp_path: Path) -> None:
+    for name in ("x", "-1", "01", "9999", "1e3", "\N{SUPERSCRIPT TWO}", "\N{FULLWIDTH DIGIT ONE}", "1 "):
+        log(tmp_path, f"{name}/stdout.log", b"x\n")
+        log(tmp_path, f"{name}/error.json", b"{}")
+    assert text(tmp_path) == {}
+    assert errors(tmp_path) == {}
+
+
 def test_error_files(tmp_path: Path) -> None:
     log(tmp_path, "0/error.json", b'{"message": "x"}')
     log(tmp_path, "1/error.json", b'{"message": ')
-    assert logs.error_files(str(tmp_path)) == {"0": {"message": "x"}}
+    assert errors(tmp_path) == {"0": {"message": "x"}}
 
 
 def test_nothing_of_others_is_read_for_a_launch(tmp_path: Path) -> None:
@@ -117,4 +164,4 @@ def test_nothing_of_others_is_read_for_a_launch(tmp_path: Path) -> None:
     (attempt / "3").mkdir()
     (attempt / "3/error.json").symlink_to("/dev/zero")
     assert {key: part["text"] for key, part in text(run_dir).items()} == {"0/stdout": "its own\n"}
-    assert logs.error_files(str(run_dir)) == {}
+    assert errors(run_dir) == {}

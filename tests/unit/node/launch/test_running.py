@@ -51,7 +51,8 @@ def test_ranks_are_the_children_that_say_so() -> None:
     ranks: dict[int, Any] = {}
     with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
         until(lambda: running.watch_ranks(os.getpid(), ranks))
-        assert ranks == {one.pid: {"rank": 5, "local_rank": 1, "pid": one.pid, "gone_at": None}}
+        facts = running.process_facts(one.pid) or {}
+        assert ranks == {one.pid: {"rank": 5, "local_rank": 1, **facts, "gone_at": None}}
         assert other.pid in processes.children(os.getpid())
         assert running.watch_ranks(os.getpid(), ranks) is False
         began = time.time()
@@ -70,12 +71,13 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         script: str, *, lease: float = 60.0, time_limit: float = 0, argv: list[str] | None = None
     ) -> subprocess.Popen[bytes]:
         (tmp_path / "unit").mkdir()
-        (tmp_path / "run").mkdir()
+        (tmp_path / "run/logs").mkdir(parents=True)
         spec = {
             "argv": argv or [sys.executable, "-c", script],
             "env": {"PATH": os.environ["PATH"]},
             "time_limit": time_limit,
             "run_dir": str(tmp_path / "run"),
+            "log_max": 0,
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
         (tmp_path / "lease").write_text(state.LEASE_FORMAT.format(time.monotonic() + lease))
@@ -98,11 +100,16 @@ def result(tmp_path: Path) -> Any:
     return found
 
 
+def read_table(tmp_path: Path) -> Any:
+    path = tmp_path / "unit/ranks.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def test_run_that_ends_well(launch: Any, tmp_path: Path) -> None:
     child = launch("print('agent', flush=True)")
     assert child.wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": 0}
-    assert (tmp_path / "run/agent.log").read_text() == "agent\n"
+    assert (tmp_path / "run/logs/agent.log").read_text() == "agent\n"
 
 
 def test_run_that_fails(launch: Any, tmp_path: Path) -> None:
@@ -141,7 +148,7 @@ def test_a_renewed_lease_keeps_it(launch: Any, tmp_path: Path) -> None:
 
 def test_run_that_is_told_to_stop(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; print('up', flush=True); time.sleep(30)")
-    until(lambda: (tmp_path / "run/agent.log").exists() and (tmp_path / "run/agent.log").read_text())
+    until(lambda: (tmp_path / "run/logs/agent.log").exists() and (tmp_path / "run/logs/agent.log").read_text())
     os.killpg(child.pid, signal.SIGTERM)  # as systemd does: to everything in the unit
     assert child.wait(5) == 0
     assert result(tmp_path) == {"reason": "stopped", "code": -signal.SIGTERM}
@@ -152,15 +159,16 @@ def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
         "import os, subprocess, time\n"
         "env = dict(os.environ, RANK='3', LOCAL_RANK='1')\n"
         "rank = subprocess.Popen(['sleep', '0.4'], env=env)\n"
-        f"os.mkdir({str(tmp_path / 'run/torchrun')!r}); os.mkdir({str(tmp_path / 'run/torchrun/job')!r}, 0o700)\n"
+        f"os.mkdir({str(tmp_path / 'run/logs/torchrun')!r})\n"
+        f"os.mkdir({str(tmp_path / 'run/logs/torchrun/job')!r}, 0o700)\n"
         "rank.wait(); time.sleep(0.4)\n"
     )
     child = launch(script)
-    table = until(lambda: state.read_json(str(tmp_path / "unit/ranks.json")))
+    table = until(lambda: read_table(tmp_path))
     assert [(rank["rank"], rank["local_rank"], rank["gone_at"]) for rank in table["ranks"]] == [(3, 1, None)]
     assert child.wait(5) == 0
-    assert state.read_json(str(tmp_path / "unit/ranks.json"))["ranks"][0]["gone_at"] is not None
-    assert (tmp_path / "run/torchrun/job").stat().st_mode & 0o777 == 0o755
+    assert read_table(tmp_path)["ranks"][0]["gone_at"] is not None
+    assert (tmp_path / "run/logs/torchrun/job").stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize(

@@ -8,42 +8,51 @@ import os
 import pwd
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
-from muster_node.launch import starting, state
+from muster_node.launch import folders, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import Answer
 
 LAUNCH_ID = "20260101-120000-abcd"
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
 
 
-LAUNCH_ID = "20260101-120000-abcd"
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A request of the controller, on a node whose systemd takes everything."""
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
+    monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
+    monkeypatch.setattr(starting, "command", lambda *_argv, **_how: Answer("", code=0))
+    monkeypatch.setattr(folders, "own_text", lambda: "the program")
+    return {
+        "launch_id": LAUNCH_ID,
+        "user": "nobody",
+        "reader": {"uid": 1234, "gid": 2345},
+        "run_dir": str(tmp_path / "runs" / LAUNCH_ID),
+        "work_dir": str(tmp_path / "work" / LAUNCH_ID),
+        "earlier": [],
+        "lease": 10.0,
+        "time_limit": 60,
+        "keep": 10,
+        "keep_bytes": 0,
+        "log_max": 0,
+        "properties": {"User": "nobody"},
+        "env": {"HF_TOKEN": "secret"},
+        "script_name": "train.py",
+        "script_body": base64.b64encode(b"import torch").decode(),
+    }
 
 
-def test_old_runs_are_dropped_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
-    root = tmp_path / "runs"
-    old = [f"20260101-12000{number}-abcd" for number in range(5)]
-    for age, name in enumerate([*old, "datasets", "20260101-120000-abcd.kept", "notes"]):
-        (root / name / "torchrun").mkdir(parents=True)
-        os.utime(root / name, (1000 + age, 1000 + age))
-    (root / "20250101-120000-abcd").write_text("a file")
-    (root / "20250101-120001-abcd").symlink_to(tmp_path)
-    (tmp_path / "state" / old[0]).mkdir(parents=True)  # still running
-    starting.drop_old_runs(str(root), 3)
-    left = {path.name for path in root.iterdir()}
-    assert {name for name in left if name in old} == {old[0], old[3], old[4]}
-    assert len(left) == 3 + 5
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
+@as_root
 def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_touch_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody = pwd.getpwnam("nobody")
-    run_dir, began = tmp_path / "runs" / LAUNCH_ID, []
-    reader = {"uid": 1234, "gid": 2345}
+    run_dir, work_dir = tmp_path / "runs" / LAUNCH_ID, tmp_path / "work" / LAUNCH_ID
+    began: list[tuple[str, ...]] = []
     at_the_time: list[tuple[int, int]] = []
 
     def seen(path: str, *args: Any, **how: Any) -> None:
@@ -56,34 +65,23 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         return Answer("", code=0)
 
     replace = files.replace
-    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(starting, "command", systemd)
-    monkeypatch.setattr(starting, "own_text", lambda: "the program")
     monkeypatch.setattr(files, "replace", seen)
-    spec = {
-        "launch_id": LAUNCH_ID,
-        "user": "nobody",
-        "reader": reader,
-        "run_dir": str(run_dir),
-        "lease": 10.0,
-        "time_limit": 60,
-        "keep": 10,
-        "properties": {"User": "nobody"},
-        "env": {"HF_TOKEN": "secret"},
-        "script_name": "train.py",
-        "script_body": base64.b64encode(b"import torch").decode(),
-    }
-    assert starting.start(spec)["started"]
+    assert starting.start(spec) == {"started": True, "error": "", "time": ANY, "pruned": [], "bytes": 0}
     assert at_the_time == [(0, 0)] * 4
 
-    folder = tmp_path / "state" / LAUNCH_ID
+    folder = tmp_path / "run/state" / LAUNCH_ID
+    uid, gid = nobody.pw_uid, nobody.pw_gid
     kept = {
-        run_dir: (nobody.pw_uid, 2345, 0o750),
-        run_dir / "train.py": (nobody.pw_uid, nobody.pw_gid, 0o644),
+        run_dir: (0, 0, 0o755),
+        run_dir / "script": (0, 0, 0o755),
+        run_dir / "script/train.py": (uid, gid, 0o600),
+        run_dir / "logs": (uid, 2345, 0o750),
+        work_dir: (uid, gid, 0o700),
         folder: (0, 0, 0o755),
-        folder / "unit": (nobody.pw_uid, 2345, 0o750),
+        folder / "unit": (uid, 2345, 0o750),
         folder / "node.py": (0, 0, 0o644),
-        folder / "spec.json": (0, nobody.pw_gid, 0o640),
+        folder / "spec.json": (uid, gid, 0o400),
         folder / "lease": (1234, 2345, 0o644),
     }
     for path, wanted in kept.items():
@@ -92,3 +90,47 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
     assert "script_body" not in json.loads((folder / "spec.json").read_text())
     assert "secret" not in str(began)
     assert f"MUSTER_LAUNCH_ID={LAUNCH_ID}" in str(began)
+
+
+@as_root
+@pytest.mark.parametrize("root", ["runs", "work"])
+def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
+    (tmp_path / root).mkdir()
+    (tmp_path / root).chmod(0o777)
+    done = starting.start(spec)
+    assert not done["started"]
+    assert done["error"] == f"{tmp_path / root} is not safe to use: everybody may write in {tmp_path / root}"
+    assert list((tmp_path / root).iterdir()) == []
+
+
+def test_an_attempt_waits_for_the_end_of_those_before(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
+    earlier = "20260101-115900-abcd"
+    done = starting.start({**spec, "earlier": [earlier]})
+    assert (done["started"], done["error"]) == (False, f"muster-launch-{earlier}.service has not ended here")
+    monkeypatch.setattr(state, "is_over", lambda _launch_id: False)
+    assert starting.start(spec)["error"] == f"muster-launch-{LAUNCH_ID}.service has not ended here"
+    assert not Path(spec["run_dir"]).parent.exists()
+
+
+@as_root
+def test_the_work_of_an_earlier_attempt_goes_on_being_used(spec: dict[str, Any]) -> None:
+    work = Path(spec["work_dir"])
+    work.mkdir(parents=True)
+    os.chown(work, pwd.getpwnam("nobody").pw_uid, 0)
+    (work / "checkpoint").touch()
+    assert starting.start(spec)["started"]
+    assert (work / "checkpoint").exists()
+
+
+@as_root
+def test_work_of_somebody_else_is_not_given_away(spec: dict[str, Any]) -> None:
+    Path(spec["work_dir"]).mkdir(parents=True)
+    done = starting.start(spec)
+    assert not done["started"]
+    assert "belongs to root" in done["error"]
+
+
+def test_memory_is_left_for_the_system() -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert total // 2 <= starting.memory_limit() < total

@@ -23,7 +23,7 @@ TOOLS = {
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
-    "launch": {"files", "process", "run"},
+    "launch": {"as_user", "files", "process", "run", "trees", "trust"},
     "probe_caller": {"files"},
     "probe_listener": {"files", "process", "run"},
     "sshd": {"files", "run"},
