@@ -138,6 +138,10 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         chdir=options["chdir"],
         script_name=source.name if source else "",
         script_body=source.read_bytes() if source else b"",
+        wait=options["wait"],
+        wait_timeout=options["wait_timeout"],
+        shared=options["shared"],
+        begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
     )
 
 
