@@ -28,7 +28,8 @@ RESERVE_LEASE = 60.0  # seconds that a node keeps its seats for a launch that ha
 ANSWER_TIMEOUT = 20.0
 TRIES_FOR = 60.0  # seconds for units to come up, and for whoever has to give way
 WAIT = 0.5  # seconds that a node waits for the seats, before it says who has them
-PAUSE = 2.0  # seconds between two looks at whether what is waited for has become free
+# Seconds between two looks at whether what is waited for has become free: more and more, since each is one of root's.
+PAUSE, LONGEST_PAUSE = 2.0, 15.0
 
 
 class Reserving:
@@ -47,6 +48,7 @@ class Reserving:
         self.interruption = interruption
         self.findings: list[Finding] = []  # why it was refused in the end
         self.waited_for: set[tuple[str, str]] = set()
+        self.pause = PAUSE
         self.until = time.monotonic() + (settings.wait_timeout or FOREVER)
 
     @property
@@ -68,7 +70,8 @@ class Reserving:
             if (finding.node, finding.observed) not in self.waited_for:
                 self.say(f"waits: {finding.node}: {finding.summary}")
         self.waited_for = {(finding.node, finding.observed) for finding in fails}
-        wake = time.monotonic() + PAUSE
+        wake = min(time.monotonic() + self.pause, self.until)
+        self.pause = min(self.pause * 1.2, LONGEST_PAUSE)
         while time.monotonic() < wake and not self.interruption.came:
             time.sleep(0.1)
 

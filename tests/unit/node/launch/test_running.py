@@ -86,7 +86,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
         (tmp_path / "lease").write_bytes(state.new_lease(lease, word))
-        (tmp_path / "seats").mkdir()
+        (tmp_path / "seats").mkdir(exist_ok=True)
         (tmp_path / "seats/cpu").touch()
         (tmp_path / "node.py").write_text(pack(node.__name__))
         command = [sys.executable, "-I", "-S", str(tmp_path / "node.py"), "run", str(tmp_path)]
@@ -190,6 +190,15 @@ def test_nothing_begins_before_the_seats_are_had_everywhere(launch: Any, tmp_pat
     os.kill(child.pid, signal.SIGKILL)
     until(lambda: not held(tmp_path), 60)  # although the agent lives
     os.kill(agent, signal.SIGKILL)
+
+
+def test_nothing_begins_on_somebody_elses_seats(launch: Any, tmp_path: Path) -> None:
+    (tmp_path / "seats").mkdir()
+    (tmp_path / "seats/cpu").touch()
+    other = seats.Seats(str(tmp_path), shared=False)
+    other.take()
+    launch(lease=0.5).wait(60)
+    assert result(tmp_path) == {"reason": "lease"}
 
 
 def test_a_launch_whose_supervisor_is_gone_begins_nothing(launch: Any, tmp_path: Path) -> None:
