@@ -50,7 +50,7 @@ def new_log_text(run_dir: str, offsets: dict[str, int], limit: int) -> dict[str,
         data = whole_characters(data) or (b"" if more else data)
         limit -= len(data)
         text = data.decode("utf-8", "replace")
-        found[key] = {"begin": offset, "offset": offset + len(data), "text": text, "more": more}
+        found[key] = {"begin": offset, "gap": 0, "offset": offset + len(data), "text": text, "more": more}
     return found
 
 

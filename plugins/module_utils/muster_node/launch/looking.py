@@ -48,6 +48,7 @@ def report(request: Json) -> Json:
         "ranks": table["ranks"],
         "errors": error_files(request["run_dir"]),
         "logs": new_log_text(request["run_dir"], request["offsets"], request["limit"]),
+        "notes": [],
         "disk": disk_facts(request["run_dir"]),
         # Taken last: the controller compares it with the time of receipt.
         "clock": time.time(),
