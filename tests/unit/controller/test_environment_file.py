@@ -26,7 +26,7 @@ def _secrets_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sealed(text: str, secrets: Any = SECRETS) -> str:
-    return VaultLib(secrets).encrypt(text, secrets[0][1]).decode()
+    return str(VaultLib(secrets).encrypt(text, secrets[0][1]).decode())
 
 
 def inline(text: str) -> str:

@@ -14,6 +14,7 @@ from cases import cases
 from muster.launch import plan as planning
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
 from muster.launch.text import describe
+from muster.verdict.redaction import Redaction
 
 REQUEST: dict[str, Any] = {
     "cluster": "rack",
@@ -72,7 +73,7 @@ def test_every_rank_has_a_thread() -> None:
 def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
     given = {"FLAVOUR": "vanilla-2", "HF_TOKEN": "hf-1", "HOME": "/data"}
     plan = planned({"node1": {}}, {"env": given, "env_from": {"HF_TOKEN": "launch_env_file"}})
-    kept = planning.masked(plan)
+    kept = planning.masked(plan, Redaction([]))
     assert kept["given"] == {"FLAVOUR": "launch_env", "HF_TOKEN": "launch_env_file", "HOME": "launch_env"}
     assert not given.keys() & kept["nodes"][0]["env"].keys()
     assert kept["nodes"][0]["env"]["MUSTER_NODE"] == "node1"
@@ -86,11 +87,11 @@ def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
 def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:
     plan = planned({"node1": {}}, {})
     del plan["given"]
-    assert planning.masked(plan)["nodes"][0]["env"] == {}
+    assert planning.masked(plan, Redaction([]))["nodes"][0]["env"] == {}
 
 
 def test_secrets_among_the_arguments_are_covered() -> None:
     args = ["--api-key=abc", "--lr", "0.1"]
     plan = planned({"node1": {}}, {"args": args})
-    assert planning.masked(plan)["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
+    assert planning.masked(plan, Redaction([]))["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
     assert plan["nodes"][0]["argv"][13:] == args

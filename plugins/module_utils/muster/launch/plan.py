@@ -15,6 +15,7 @@ from ..verdict.masking import masked_argv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..verdict.redaction import Redaction
     from .messages import Facts
 
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
@@ -241,7 +242,7 @@ def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
     return {**entry, "interface": interface, "env": env, "from_node": {}}
 
 
-def masked(plan: dict[str, Any]) -> dict[str, Any]:
+def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
     """The plan as it may be shown and kept: of variables that somebody gave, only what `given` says.
 
     A plan that an earlier release kept says nothing of them.
@@ -254,7 +255,7 @@ def masked(plan: dict[str, Any]) -> dict[str, Any]:
                 "env": {
                     name: value for name, value in entry["env"].items() if name not in plan.get("given", entry["env"])
                 },
-                "argv": masked_argv(entry["argv"]),
+                "argv": [redaction.text(word) for word in masked_argv(entry["argv"])],
             }
             for entry in plan["nodes"]
         ],

@@ -48,6 +48,16 @@ def secrets_of_argv(argv: list[str]) -> list[str]:
     ]
 
 
+def secret_options(argv: list[str]) -> list[str]:
+    """The options whose values are secrets, as they were typed."""
+    shown = masked_argv(argv)
+    return [
+        before if word == MASK else word.partition("=")[0]
+        for before, word, typed in zip(["an argument", *shown], shown, argv, strict=False)
+        if word != typed
+    ]
+
+
 def masked_command(text: str) -> str:
     """A command line as ps shows it, whose words are no longer known."""
     return " ".join(masked_argv(text.split()))

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from .masking import MASK, secrets_of_argv, secrets_of_env
+from .masking import MASK, SECRET_NAME, secrets_of_argv, secrets_of_env
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,9 +28,14 @@ PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
 
 def secrets_of(file_env: Mapping[str, str], env: Mapping[str, str], args: list[str]) -> list[str]:
     """What is a secret of a launch's environment and arguments. file_env: what a file was kept for, all of it."""
-    named = [*secrets_of_env({**file_env, **env}), *secrets_of_argv(args)]
+    named = [*secrets_of_env(dict(file_env)), *secrets_of_env(dict(env)), *secrets_of_argv(args)]
     given = dict.fromkeys([*file_env.values(), *named])
     return [value for value in given if is_covered(value, named=value in named)]
+
+
+def too_common(env: Mapping[str, str]) -> list[str]:
+    """The variables that are called as secrets are, and whose values are not covered."""
+    return [name for name, value in env.items() if SECRET_NAME.search(name) and not is_covered(value, named=True)]
 
 
 def is_covered(value: str, *, named: bool) -> bool:
