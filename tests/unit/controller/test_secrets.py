@@ -61,7 +61,7 @@ def played(folder: Path, book: str, inventory: Path) -> subprocess.CompletedProc
         "-vvv",
     ]
     return subprocess.run(
-        [*command, "--vault-password-file", folder / "password"],
+        [*command, "--vault-password-file", str(folder / "password")],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HOME": str(folder)},
         stdin=subprocess.DEVNULL,
