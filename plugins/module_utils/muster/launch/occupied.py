@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..gpu_info.processes import keeps_ready
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
+from ..verdict.masking import masked_command
 from ..verdict.words import age, few
 from .reservation import GPU, PROCESSORS
 from .unit import LAUNCH_UNIT
@@ -90,7 +91,8 @@ def describe(holder: Holder) -> str:
     if holder["launch_id"]:
         return f"launch {holder['launch_id']} of {user} (PID {holder['pid']}{began})"
     unit = f", unit {holder['unit']}" if holder["unit"] else ""
-    return f"PID {holder['pid']} of {user} ({holder['command'] or 'no command line'}{unit}{began})"
+    command = masked_command(holder["command"]) or "no command line"
+    return f"PID {holder['pid']} of {user} ({command}{unit}{began})"
 
 
 def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
