@@ -34,8 +34,14 @@ if TYPE_CHECKING:
     from muster_controller.given import Given
 
 
+# How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
+MOST_VERBOSE = 2
+
+
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
+        # For this process alone, which Ansible has made for this task.
+        Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
