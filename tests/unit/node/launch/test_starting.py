@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pwd
@@ -53,6 +54,9 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
 
     def systemd(*argv: str, **_how: Any) -> Answer:
         began.append(argv)
+        # Another start would take this one, whose unit is not there yet, for a launch that has ended.
+        with pytest.raises(BlockingIOError), files.folder(seats.ROOT) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return Answer("", code=0)
 
     replace = files.replace
