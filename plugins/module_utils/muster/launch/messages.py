@@ -5,7 +5,10 @@ Times in seconds; those of a node on its own clock, as they are called.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from .reservation import Holder, Occupied, Reserved
 
 
 class Identity(TypedDict):
@@ -19,7 +22,8 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir, work_root: None where there is none to look for. port: of the head node alone."""
+    """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
+    uses them."""
 
     user: str
     executable: str
@@ -29,6 +33,7 @@ class PrepareRequest(TypedDict):
     work_root: str | None
     address: str
     port: int | None
+    gpus: bool
 
 
 class UserFacts(TypedDict):
@@ -69,11 +74,7 @@ class PortFacts(TypedDict):
 
     port: int
     free: bool
-    holders: list[ProcessFacts]
-
-
-class RunningLaunch(TypedDict):
-    launch_id: str
+    holders: list[Holder]
 
 
 class Facts(TypedDict):
@@ -95,14 +96,16 @@ class Facts(TypedDict):
     interfaces: list[str]
     interface_of_address: str | None
     port: PortFacts | None
-    launches: list[RunningLaunch]
+    occupied: Occupied
 
 
 # ---------------------------------------------------------------- start
 
 
 class StartRequest(TypedDict):
-    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none.
+    """reader: who will look. lease: seconds until the first look. time_limit: seconds, 0 for none.
+
+    seats: what is the launch's alone, unless it is shared. waits: for them, as long as it takes.
 
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
@@ -120,6 +123,9 @@ class StartRequest(TypedDict):
     earlier: list[str]
     lease: float
     time_limit: int
+    seats: list[str]
+    shared: bool
+    waits: bool
     properties: dict[str, str]
     keep: int
     keep_bytes: int
@@ -129,11 +135,13 @@ class StartRequest(TypedDict):
 
 
 class Started(TypedDict):
-    """pruned: earlier launches whose logs were removed, and their bytes."""
+    """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
+    whose logs were removed, and their bytes."""
 
     started: bool
     error: str
     time: float
+    reserved: Reserved | None
     pruned: list[str]
     bytes: int
 

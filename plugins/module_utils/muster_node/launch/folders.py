@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files
@@ -41,9 +40,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
     # That user's group may be shared.
     files.replace(f"{folder}/spec.json", json.dumps(spec).encode(), mode=0o400, owner=own)
-    lease = state.LEASE_FORMAT.format(time.monotonic() + spec["lease"])
     reader = (spec["reader"]["uid"], spec["reader"]["gid"])
-    files.replace(f"{folder}/lease", lease.encode(), mode=0o644, owner=reader)
+    files.replace(f"{folder}/lease", state.new_lease(spec["lease"], state.TAKE), mode=0o644, owner=reader)
     return f"{folder}/node.py"
 
 

@@ -14,24 +14,29 @@ from ..tools.run import run as command
 from . import state
 from .folders import make_folders
 from .pruning import prune
+from .seats import alone, offer, reserved
 
 Json = dict[str, Any]
 
 RESERVE = 1 << 30  # bytes of memory that no launch gets, at least; or a twentieth of all
+RESERVE_SECONDS = 1.0  # then the supervisor is told who has the seats
 LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 
 
 def start(spec: Json) -> Json:
-    """Make the folders and the unit. spec: see StartRequest."""
+    """Make the folders and the unit, and wait a moment for its seats. spec: see StartRequest."""
+    os.umask(0o022)  # whatever the one says who logs in
     pruned: Json = {"pruned": [], "bytes": 0}
-    try:
-        error = still_there(spec["launch_id"], *spec["earlier"])
-        if not error:
-            pruned = make_room(spec)
-            error = make(spec)
-    except files.RefusedError as refused:
-        error = f"{refused.filename} {refused.strerror}"
-    return {"started": not error, "error": error, "time": time.time(), **pruned}
+    with alone():
+        try:
+            error = still_there(spec["launch_id"], *spec["earlier"])
+            if not error:
+                pruned = make_room(spec)
+                error = make(spec)
+        except files.RefusedError as refused:
+            error = f"{refused.filename} {refused.strerror}"
+    taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
+    return {"started": not error, "error": error, "time": time.time(), "reserved": taken, **pruned}
 
 
 def still_there(*launches: str) -> str:
@@ -42,7 +47,6 @@ def still_there(*launches: str) -> str:
 
 def make_room(spec: Json) -> Json:
     """Make the folders above all launches, and clear away what is left of earlier ones."""
-    os.umask(0o022)  # whatever the one says who logs in
     run_root = os.path.dirname(spec["run_dir"])
     for path in (state.STATE_ROOT, run_root, os.path.dirname(spec["work_dir"])):
         if path:
@@ -54,11 +58,13 @@ def make_room(spec: Json) -> Json:
 def make(spec: Json) -> str:
     """Make the launch's folders and its unit; return why that failed, or nothing."""
     launch_id = spec["launch_id"]
-    program = make_folders(spec, pwd.getpwnam(spec["user"]))
+    user = pwd.getpwnam(spec["user"])
+    program = make_folders(spec, user)
+    offer(state.state_dir(launch_id), spec["seats"], user.pw_gid)
     # Every process of the launch carries the mark by which `stop` looks for what is left.
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     properties["MemoryMax"] = str(memory_limit())
-    if spec["time_limit"]:
+    if spec["time_limit"] and not spec["waits"]:
         properties["RuntimeMaxSec"] = f"{spec['time_limit'] + LIMIT_SLACK}s"
     argv = ["systemd-run", "--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any, NamedTuple
 
 from . import files
@@ -96,6 +97,12 @@ def launch_of(pid: int) -> str:
     """Return the id of the launch whose unit it belongs to, or nothing."""
     found = A_LAUNCH_UNIT.fullmatch(outermost_unit(pid))
     return found[1] if found else ""
+
+
+def age(pid: int) -> float | None:
+    """Return the seconds since it began, asleep or not; nothing of one that is gone."""
+    seen = status(pid)
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started / TICKS) if seen else None
 
 
 def user_id(pid: int) -> int | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from muster_node.launch import folders, leftovers, looking, starting, state, stopping
+from muster_node.launch import folders, leftovers, looking, seats, starting, state, stopping
 from muster_node.programs import launch as program
 from muster_node.tools import process
 from muster_node.tools.pack import pack
@@ -67,6 +67,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     os.chown(private, READER.pw_uid, READER.pw_gid)
     monkeypatch.setattr(state, "STATE_ROOT", str(folder / "state"))
     monkeypatch.setattr(leftovers, "PATIENCE", 0.0)
+    monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
+    monkeypatch.setattr(seats, "ROOT", str(folder / "reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
     for module in (state, starting, stopping):
         monkeypatch.setattr(module, "command", lambda *_argv, **_how: Answer("ActiveState=inactive\n", code=0))
@@ -104,6 +106,9 @@ def spec_of(place: Place, launch_id: str) -> dict[str, Any]:
         "keep": 2,
         "keep_bytes": 1_000_000,
         "log_max": 0,
+        "seats": ["cpu"],
+        "shared": False,
+        "waits": False,
         "properties": {},
         "env": {"HF_TOKEN": CANARY},
         "script_name": "train.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pwd
@@ -12,7 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from muster_node.launch import folders, starting, state
+from muster_node.launch import folders, seats, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import Answer
 
@@ -26,6 +27,8 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
     monkeypatch.setattr(starting, "command", lambda *_argv, **_how: Answer("", code=0))
+    monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
     return {
         "launch_id": LAUNCH_ID,
@@ -39,6 +42,9 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "keep": 10,
         "keep_bytes": 0,
         "log_max": 0,
+        "seats": ["gpu-0"],
+        "shared": False,
+        "waits": False,
         "properties": {"User": "nobody"},
         "env": {"HF_TOKEN": "secret"},
         "script_name": "train.py",
@@ -62,12 +68,18 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
 
     def systemd(*argv: str, **_how: Any) -> Answer:
         began.append(argv)
+        # Another start would take this one, whose unit is not there yet, for a launch that has ended.
+        with pytest.raises(BlockingIOError), files.folder(seats.ROOT) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return Answer("", code=0)
 
     replace = files.replace
     monkeypatch.setattr(starting, "command", systemd)
     monkeypatch.setattr(files, "replace", seen)
-    assert starting.start(spec) == {"started": True, "error": "", "time": ANY, "pruned": [], "bytes": 0}
+    os.umask(0o077)
+    done = starting.start(spec)
+    assert done["reserved"]["held"] == {"gpu-0": []}
+    assert done == {"started": True, "error": "", "time": ANY, "pruned": [], "bytes": 0, "reserved": ANY}
     assert at_the_time == [(0, 0)] * 4
 
     folder = tmp_path / "run/state" / LAUNCH_ID
@@ -80,6 +92,10 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         work_dir: (uid, gid, 0o700),
         folder: (0, 0, 0o755),
         folder / "unit": (uid, 2345, 0o750),
+        folder / "seats": (0, gid, 0o750),
+        folder / "seats/gpu-0": (0, 0, 0o644),
+        tmp_path / "run/reservations": (0, 0, 0o700),
+        tmp_path / "run": (0, 0, 0o755),
         folder / "node.py": (0, 0, 0o644),
         folder / "spec.json": (uid, gid, 0o400),
         folder / "lease": (1234, 2345, 0o644),

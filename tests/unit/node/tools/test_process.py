@@ -99,6 +99,13 @@ UNIT = f"muster-launch-{LAUNCH}.service"
         (f"0::/system.slice/x{UNIT}\n", f"x{UNIT}", ""),
         ("0::/system.slice/muster-launch-x.service\n", "muster-launch-x.service", ""),
         ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope", ""),
+        # In a user's own manager a unit has whatever name that user gives it.
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/muster-launch-{LAUNCH}.service\n",
+            f"muster-launch-{LAUNCH}.service",
+            "",
+        ),
+        (f"0::/system.slice/muster-launch-{LAUNCH}.service/x.service\n", "x.service", LAUNCH),
         ("", "", ""),
     ],
 )
