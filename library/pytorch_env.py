@@ -87,6 +87,13 @@ options:
     type: list
     elements: str
     default: []
+  source_builds:
+    description:
+      - Names of packages that may be built from source when the lock is first written, as a user that exists for that
+        long. Of all others only wheels are taken.
+    type: list
+    elements: str
+    default: []
   extra_ca:
     description: File on the node with certificates that pip trusts besides the system's.
     type: path
@@ -283,7 +290,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages.peer_files import PeerFilesError
+from ansible.module_utils.muster.pytorch.lock import LockError
 from ansible.module_utils.muster.pytorch.request import RequestError
+from ansible.module_utils.muster.pytorch.wheels import WheelError
 from ansible.module_utils.muster_node.pytorch.manager import Manager, verify
 from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
 from ansible.module_utils.muster_node.tools.result import one_sentence
@@ -303,6 +312,7 @@ SPEC = {
     "index_url": {"type": "str", "default": "auto"},
     "extra_index_urls": SEVERAL,
     "find_links": SEVERAL,
+    "source_builds": SEVERAL,
     "extra_ca": {"type": "path", "default": ""},
     "offline_dir": {"type": "path", "default": ""},
     "mirror": {"type": "dict", "default": {}},
@@ -327,7 +337,7 @@ def main() -> None:
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    with one_sentence(module, params["root"], (RequestError, PeerFilesError)):
+    with one_sentence(module, params["root"], (RequestError, PeerFilesError, LockError, WheelError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":
             module.exit_json(**verify(root, params))

@@ -8,22 +8,27 @@ of PyTorch's own index (cpu, cu126 and so on) are not in it.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+if TYPE_CHECKING:
+    from muster.pytorch.lock import Section, Wheel
+    from muster.pytorch.request import Request
 
-from muster.pytorch import lock
-from muster.pytorch.request import Request, make_request
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "plugins/module_utils")]
+
+lock = importlib.import_module("muster.pytorch.lock")
+requests = importlib.import_module("muster.pytorch.request")
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
@@ -40,7 +45,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def resolve(request: Request, machine: str) -> lock.Section:
+def resolve(request: Request, machine: str) -> Section:
     """Ask pip, without downloading, which wheels a node with this machine gets."""
     python = request.python
     there = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
@@ -62,7 +67,7 @@ def resolve(request: Request, machine: str) -> lock.Section:
     return lock.make_section(request, machine, map(wheel_of, found))
 
 
-def wheel_of(found: dict[str, Any]) -> lock.Wheel:
+def wheel_of(found: dict[str, Any]) -> Wheel:
     """Return one wheel of pip's report (PEP 610: download_info)."""
     file = unquote(urlsplit(found["download_info"]["url"]).path.rpartition("/")[2])
     digest = found["download_info"]["archive_info"]["hashes"]["sha256"]
@@ -76,14 +81,14 @@ def main() -> None:
     version = cluster["cluster_torch_version"]
     sections = []
     for python in PYTHONS:
-        request = make_request(
+        request = requests.make_request(
             torch_version=version, variant="cuda", gpus=1, packages=pytorch["pytorch_packages"], python=python
         )
         sections += [resolve(request, machine) for machine in MACHINES]
         print(*(f"{section.title}: {len(section.wheels)} wheels" for section in sections[-2:]), sep="\n")
     text = lock.render(sections)
     target = ROOT / f"roles/pytorch/files/locks/torch-{version}.txt"
-    target.parent.mkdir(exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     for older in target.parent.glob("torch-*.txt"):
         older.unlink()
     target.write_text(HEAD.format(version=version) + text.removeprefix(lock.HEAD))

@@ -8,7 +8,6 @@ from muster.pytorch import wheels
 from muster.pytorch.wheels import WheelError
 
 TORCH = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
-SAYS = "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n"
 
 
 @pytest.mark.parametrize(
@@ -31,8 +30,10 @@ def test_a_wheel_is_named(file: str, found: tuple[str, str]) -> None:
         ".whl",
         "tiny-1.0.tar.gz",
         "tiny-1.0-py3-none-any.whl\n",
-    ]
-    + ["a" * 300 + "-1.0-py3-none-any.whl", "t\u0131ny-1.0-py3-none-any.whl", "tiny-1.0-py3-none-any.whl/x"],
+        "a" * 300 + "-1.0-py3-none-any.whl",
+        "t\u0131ny-1.0-py3-none-any.whl",
+        "tiny-1.0-py3-none-any.whl/x",
+    ],
 )
 def test_what_is_no_wheel(file: str) -> None:
     with pytest.raises(WheelError):
@@ -40,17 +41,16 @@ def test_what_is_no_wheel(file: str) -> None:
 
 
 def test_a_wheel_is_what_its_file_is_called() -> None:
-    needs = "Requires-Dist: sympy>=1.13\nRequires-Dist: ruff @ https://x.example/ruff.whl ; extra == 'dev'\n"
-    assert wheels.described(TORCH, SAYS + needs) == ("torch", "2.13.0+cpu")
+    wheels.judge(TORCH, "Torch", "2.13.0+cpu", ["sympy>=1.13", "ruff @ https://x.example/ruff.whl ; extra == 'dev'"])
     with pytest.raises(WheelError, match="says that it is 'tiny'"):
-        wheels.described(TORCH, SAYS.replace("torch", "tiny"))
-    with pytest.raises(WheelError, match="says that it is 'torch' '2.12.0'"):
-        wheels.described(TORCH, SAYS.replace("2.13.0+cpu", "2.12.0"))
+        wheels.judge(TORCH, "tiny", "2.13.0+cpu", [])
+    with pytest.raises(WheelError, match=r"says that it is 'torch' '2\.12\.0'"):
+        wheels.judge(TORCH, "torch", "2.12.0", [])
 
 
 @pytest.mark.parametrize(
-    "needed", ["evil @ https://x.example/evil.tar.gz", "evil[a]@file:///tmp/evil", "evil @ git+ssh://x/e"]
+    "needed", ["evil @ https://x.example/e.tar.gz", "evil[a]@file:///tmp/e", " evil @ git+ssh://x/e"]
 )
 def test_what_is_required_by_its_address_is_refused(needed: str) -> None:
     with pytest.raises(WheelError, match="only what an index or a folder has"):
-        wheels.described(TORCH, f"{SAYS}Requires-Dist: {needed}\n")
+        wheels.judge(TORCH, "torch", "2.13.0+cpu", ["sympy", needed])

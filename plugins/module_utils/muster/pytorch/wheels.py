@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from email.parser import HeaderParser
+from typing import TYPE_CHECKING
 
 from .request import canonical_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # PEP 427: name, version, perhaps a build, and three tags.
 _FILE = re.compile(
@@ -27,20 +30,17 @@ def named(file: str) -> tuple[str, str]:
     return canonical_name(found[1]), found[2]
 
 
-def described(file: str, metadata: str) -> tuple[str, str]:
-    """Return the name and the version that a wheel's METADATA gives.
+def judge(file: str, name: str, version: str, requires: Iterable[str]) -> None:
+    """Judge what a wheel's METADATA says: its name, its version, and each Requires-Dist.
 
     Refused is one that is called otherwise than its file, and one that requires something by its address: pip would
     fetch and build whatever lies there, however it is told to take wheels alone.
     """
-    head = HeaderParser().parsestr(metadata)
-    name, version = str(head["Name"]), str(head["Version"])
     if (canonical_name(name), _plain(version)) != (named(file)[0], _plain(named(file)[1])):
         raise WheelError(f"{file} says that it is {name[:100]!r} {version[:100]!r}")
-    for needed in map(str, head.get_all("Requires-Dist", [])):
+    for needed in requires:
         if _DIRECT.match(needed) and not _EXTRA.search(needed):
             raise WheelError(f"{file} requires {needed[:200]!r}, and only what an index or a folder has is installed")
-    return name, version
 
 
 def _plain(version: str) -> str:

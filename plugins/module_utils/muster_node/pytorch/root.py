@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from errno import EACCES
@@ -19,6 +18,7 @@ from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
+from ..tools import files
 from ..tools.pack import pack
 from ..tools.program import answer_in
 from ..tools.result import RefusedError
@@ -229,10 +229,11 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(bundle)
-        file.flush()
-        yield {"PIP_CERT": file.name}
+    # Not in /tmp, which a unit has for itself.
+    file = environment / "muster-ca.pem"
+    files.replace(str(file), bundle.encode(), mode=0o644)
+    yield {"PIP_CERT": str(file)}
+    file.unlink()
 
 
 @dataclass(frozen=True)
