@@ -17,11 +17,10 @@ from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import point_latest
 from muster_controller.connection import connect
 from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
-from muster_controller.runs import add_verdict, launch_id
+from muster_controller.runs import add_verdict, launch_id, open_run
 from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
@@ -62,10 +61,10 @@ class ActionModule(ControllerAction):
         self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]
     ) -> dict[str, Any]:
         folder = cluster_folder(cluster) / plan["launch_id"]
+        open_run(folder)
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         logs = LogBook(folder, plan, progress.on_line)
         logs.keep_plan(plan)
-        point_latest(folder)
         settings = settings_of(options, cluster)
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}

@@ -1,8 +1,14 @@
-"""Files that the controller keeps of a run: artifacts/<cluster>/<run>/."""
+"""Files that the controller keeps of a run, artifacts/<cluster>/<run>/: for the eyes of the one who ran it alone.
+
+They hold what nodes and training scripts said. So whatever the umask, folders are 0700 and files 0600, also the folders
+above them that are missing.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from muster_node.tools import files
@@ -12,17 +18,35 @@ from .terminal import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
+FOLDER = 0o700
+FILE = 0o600
 
-def write_json(path: Path, value: Any, *, private: bool = False) -> None:
+
+def write_json(path: Path, value: Any) -> None:
     """Write a value, with the commands of its findings as they can be typed; see write_text."""
     shape = terminal().shapes(value)
-    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n")
 
 
-def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(str(path), text.encode("utf-8", "replace"), mode=0o600 if private else None)
+def write_text(path: Path, text: str) -> None:
+    """Write atomically: a reader never meets half a file."""
+    make_folder(path.parent)
+    files.replace(str(path), text.encode("utf-8", "replace"), mode=FILE)
+
+
+def append_text(path: Path, text: str) -> None:
+    make_folder(path.parent)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+    with os.fdopen(handle, "a", encoding="utf-8") as stream:
+        os.fchmod(handle, FILE)
+        stream.write(text)
+
+
+def make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        with suppress(FileExistsError):  # another process of this run was first
+            files.make_folder(str(folder), mode=FOLDER)
 
 
 def point_latest(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.plan import masked
 
-from .artifacts import write_json
+from .artifacts import append_text, make_folder, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class LogBook:
         self.events: list[dict[str, Any]] = []
         # A launch that is attached to once more is fetched whole once more.
         shutil.rmtree(folder / "logs", ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def keep_plan(self, plan: dict[str, Any]) -> None:
         write_json(self.folder / "plan.json", masked(plan))
@@ -50,10 +50,7 @@ class LogBook:
             # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
             text = part["text"] if part["begin"] == seen else last_bytes(part["text"], part["offset"] - seen)
             self.seen[node, key] = part["offset"]
-            path = self.path(node, key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(text)
+            append_text(self.path(node, key), text)
             self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
             if key != "agent":
                 self.split_lines(node, key, text)

@@ -33,7 +33,9 @@ class Books:
     def send(self, node: str, key: str, text: str) -> None:
         begin = self.sent.get((node, key), 0)
         self.sent[node, key] = begin + len(text.encode())
-        self.book.take(node, {key: {"begin": begin, "offset": self.sent[node, key], "text": text, "more": False}})
+        self.book.take(
+            node, {key: {"begin": begin, "gap": 0, "offset": self.sent[node, key], "text": text, "more": False}}
+        )
 
 
 @pytest.fixture
@@ -59,8 +61,8 @@ def test_lines_are_handed_on_whole(books: Books) -> None:
 
 
 def test_answers_that_overlap_are_kept_once(books: Books) -> None:
-    look: LogPart = {"begin": 0, "offset": 11, "text": "step 1 \N{SNOWMAN}\n", "more": False}
-    stop: LogPart = {"begin": 0, "offset": 18, "text": "step 1 \N{SNOWMAN}\nstep 2\n", "more": False}
+    look: LogPart = {"begin": 0, "gap": 0, "offset": 11, "text": "step 1 \N{SNOWMAN}\n", "more": False}
+    stop: LogPart = {"begin": 0, "gap": 0, "offset": 18, "text": "step 1 \N{SNOWMAN}\nstep 2\n", "more": False}
     for part in (look, stop, look):
         books.book.take("node1", {"0/stdout": part})
     assert [line for _, _, line in books.lines] == ["step 1 \N{SNOWMAN}", "step 2"]

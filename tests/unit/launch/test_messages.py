@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import messages
-from muster_node.programs import launch as node
+from muster_node.launch import facts, looking
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def keys(shape: Any) -> set[str]:
 
 
 def test_identity() -> None:
-    assert set(node.identity({})) == keys(messages.Identity)
+    assert set(facts.identity({})) == keys(messages.Identity)
 
 
 def test_prepare(tmp_path: Path) -> None:
@@ -32,12 +32,12 @@ def test_prepare(tmp_path: Path) -> None:
         "address": "127.0.0.1",
         "port": 29500,
     }
-    facts = node.prepare({**request})
-    assert set(facts) == keys(messages.Facts)
-    assert set(facts["user"]) == keys(messages.UserFacts)
-    assert set(facts["script"]) == set(facts["executable"]) == set(facts["chdir"]) == keys(messages.FileFacts)
-    assert set(facts["disk"]) == keys(messages.DiskFacts)
-    assert set(facts["port"]) == keys(messages.PortFacts)
+    seen = facts.prepare({**request})
+    assert set(seen) == keys(messages.Facts)
+    assert set(seen["user"]) == keys(messages.UserFacts)
+    assert set(seen["script"]) == set(seen["executable"]) == set(seen["chdir"]) == keys(messages.FileFacts)
+    assert set(seen["disk"]) == keys(messages.DiskFacts)
+    assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
 
 
@@ -51,7 +51,7 @@ def test_look(tmp_path: Path) -> None:
         "offsets": {},
         "limit": 100,
     }
-    look = node.look({**request})
+    look = looking.look({**request})
     assert set(look) == keys(messages.Look)
     assert set(look["logs"]["agent"]) == keys(messages.LogPart)
     assert set(look["disk"]) == keys(messages.DiskFacts)

@@ -1,7 +1,7 @@
 """How a launch can end: the one table that the watch, the search for the first failure and the verdict share.
 
 A new way to end is a row here, and the place where it is seen: the watch, the reports of the nodes, or the program on a
-node (muster_node/programs/launch.py), which has a word for it in NODE_WORDS.
+node (muster_node/launch/running.py), which has a word for it in NODE_WORDS.
 """
 
 from __future__ import annotations

@@ -155,9 +155,11 @@ class StopRequest(LogsRequest):
 
 
 class LogPart(TypedDict):
-    """Bytes of a log from `begin` to `offset`. more: whether there is more behind it."""
+    """Bytes of a log from `begin` to `offset`: `gap` bytes that are left out, since the log had its limit, and then
+    those of `text`. more: whether there is more behind it."""
 
     begin: int
+    gap: int
     offset: int
     text: str
     more: bool
@@ -191,12 +193,16 @@ class RankState(TypedDict, total=False):
 
 
 class Look(Logs):
-    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all."""
+    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all.
+
+    notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
+    """
 
     unit: dict[str, str]
     result: Result | None
     ranks: list[RankState]
     errors: dict[str, Any]
+    notes: list[str]
     disk: DiskFacts
     clock: float
 

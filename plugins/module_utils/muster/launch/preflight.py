@@ -1,4 +1,4 @@
-"""May this node take part in the launch: findings from what `prepare` saw on it (muster_node/programs/launch.py)."""
+"""May this node take part in the launch: findings from what `prepare` saw on it (muster_node/launch/facts.py)."""
 
 from __future__ import annotations
 

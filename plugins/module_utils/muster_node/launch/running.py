@@ -1,0 +1,101 @@
+"""The main process of a launch's unit, as the training user: it runs torchrun, and watches lease, time and ranks."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ..tools import files, process
+from .state import lease_is_held, replace_json
+
+Json = dict[str, Any]
+
+INNER_MODE = 0o755  # for whoever was let into the run directory above
+
+
+def run(state: str) -> None:
+    """Run torchrun until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
+
+    How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
+    collects it, and after a lost connection nobody might.
+    """
+    spec = json.loads(files.read(state + "/spec.json"))
+    signalled: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
+    log = open_agent_log(spec["run_dir"])
+    try:
+        agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
+        write_result(state, "exec", error=str(exc))
+        return
+    ranks: dict[int, Json] = {}
+    last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
+    while True:
+        code = agent.poll()
+        open_log_folder(spec["run_dir"])
+        if watch_ranks(agent.pid, ranks):
+            replace_json(state + "/unit/ranks.json", {"agent": agent.pid, "ranks": list(ranks.values())})
+        if code is not None:
+            write_result(state, "stopped" if signalled else "exit", code=code)
+            return
+        if not signalled and not lease_is_held(state):
+            write_result(state, "lease")
+            return
+        if not signalled and time.monotonic() > last_moment:
+            write_result(state, "limit")
+            return
+        time.sleep(0.1)
+
+
+def open_agent_log(run_dir: str) -> int:
+    """torchrun's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
+    try:
+        return os.open(run_dir + "/agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def open_log_folder(run_dir: str) -> None:
+    """torchrun makes its log folder with mkdtemp (0700): let in whoever the run directory above it lets in."""
+    for path in glob.glob(run_dir + "/torchrun/*"):
+        if os.stat(path).st_mode & 0o005 == 0:
+            os.chmod(path, INNER_MODE)
+
+
+def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
+    """Bring the table of ranks {pid: {...}} up to date from the agent's children; True when it changed."""
+    changed = False
+    alive = set(process.children(agent))
+    for pid in alive - set(ranks):
+        rank = rank_facts(pid)
+        if rank is not None:
+            ranks[pid] = rank
+            changed = True
+    for pid, rank in ranks.items():
+        if rank["gone_at"] is None and (pid not in alive or not process.runs(pid)):
+            rank["gone_at"] = time.time()
+            changed = True
+    return changed
+
+
+def rank_facts(pid: int) -> Json | None:
+    """{rank, local_rank, pid, gone_at} when this child of the agent is a rank, else None."""
+    environ = process.environment(pid)
+    try:
+        rank, local_rank = int(environ["RANK"]), int(environ["LOCAL_RANK"])
+    except (KeyError, ValueError):
+        return None  # not yet exec'ed, or a helper process of the agent
+    return {"rank": rank, "local_rank": local_rank, "pid": pid, "gone_at": None}
+
+
+def write_result(state: str, reason: str, **more: Any) -> None:
+    """Leave the reason for the supervisor, and in the journal for whoever looks there."""
+    result = {"reason": reason, **more, "ended_at": time.time()}
+    replace_json(state + "/unit/result.json", result)
+    print("ended:", json.dumps(result), file=sys.stderr)
