@@ -143,10 +143,19 @@ options:
     elements: str
     default: []
   locked:
-    description: Sections of the lock; set by the controller's part of the module, as the next two are.
+    description: Sections of the lock; set by the controller's part of the module, as the next three are.
     type: list
     elements: dict
     default: []
+  reviewed:
+    description: Sections of the locks that come with Muster, for what O(locked) lacks; set likewise.
+    type: list
+    elements: dict
+    default: []
+  reviewed_lock:
+    description: Whether the controller's part of the module hands them over.
+    type: bool
+    default: false
   peers:
     description: Nodes that may have the wheels.
     type: list
@@ -324,6 +333,8 @@ SPEC = {
     "looks": {"type": "str", "default": ""},
     "fetched": SEVERAL,
     "locked": {"type": "list", "elements": "dict", "default": []},
+    "reviewed": {"type": "list", "elements": "dict", "default": []},
+    "reviewed_lock": {"type": "bool", "default": False},
     "peers": SEVERAL,
     "keep_wheels": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 900},

@@ -58,6 +58,22 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
+def test_what_was_reviewed_is_taken_where_the_lock_has_nothing_and_every_pin_is_the_same() -> None:
+    shipped = section_of({"variant": "cuda", "wheels": {"sympy": "1.13.0"}})
+    own = section_of({"variant": "cuda", "wheels": {"sympy": "1.14.0"}})
+    ask = {"gpus": 8}
+
+    def chosen(sections: list[Section], python: str = PYTHON, **changed: Any) -> Section | None:
+        return choosing.choose(sections, ask_of({**ask, **changed}), python, MACHINE, [shipped]).section
+
+    assert chosen([]) == chosen([], auto="cuda") == shipped
+    assert chosen([own]) == own
+    assert chosen([], auto="cu126") is None, "the GPUs need another build"
+    assert chosen([], gpus=0) is None
+    assert chosen([], packages=["numpy==2.3.4"]) is None
+    assert chosen([], "3.13") is None
+
+
 @cases(__file__, "refuse")
 def test_refuse(case: dict[str, Any]) -> None:
     text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])

@@ -122,7 +122,7 @@ _FAILURES = (
 )
 _RESOLVE_ANEW = (
     "Let the node fetch it from a peer (ssh_mesh_mode), look elsewhere (pytorch_extra_index_urls, pytorch_find_links),"
-    " or take the environment out of pytorch_lock, and it is resolved anew"
+    " or take the environment out of pytorch_lock and set pytorch_reviewed_lock to false: then it is resolved anew"
 )
 _OTHER_INDEX = (
     "Give the node a way there, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another place"

@@ -22,6 +22,7 @@ from ..tools import files
 from ..tools.pack import pack
 from ..tools.program import answer_in
 from ..tools.result import RefusedError
+from ..tools.trust import foreign_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,7 +150,13 @@ class PytorchRoot:
     # Changing
 
     def prepare(self) -> None:
+        self.refuse_foreign()
         self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def refuse_foreign(self) -> None:
+        """Refuse to work where others may write: what lies there becomes everybody's PyTorch."""
+        for path in (self.envs, self.root / "wheels"):
+            refuse_foreign(str(path), "pytorch_root")
 
     @contextlib.contextmanager
     def lock(self, timeout: int) -> Iterator[int]:
@@ -211,6 +218,13 @@ class PytorchRoot:
             env={**clean_environment(), **(more or {})},
             pass_fds=(lock,),
         )
+
+
+def refuse_foreign(folder: str, option: str) -> None:
+    who = foreign_writer(folder)
+    if who:
+        fix = f"Only root may write there: chown root: and chmod go-w it, or choose another {option}"
+        raise RefusedError(f"{folder} is not safe to use: {who}", fix)
 
 
 @contextlib.contextmanager

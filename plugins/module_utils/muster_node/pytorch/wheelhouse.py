@@ -15,8 +15,9 @@ from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..packages import peer_files
 from ..tools.result import RefusedError
+from ..tools.run import names
 from .resolving import Resolver, own_settings, take_over
-from .root import Interpreter, PytorchRoot, clean_environment, trusted
+from .root import Interpreter, PytorchRoot, clean_environment, refuse_foreign, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +78,7 @@ class Wheelhouse:
                 raise RefusedError(f"pip does not run ({done.why})")
             return done.text + done.aside if done.code else ""
 
-        self._offline_is_there()
+        self.judge_folders()
         requirements = [*map(str, self.request.requirements)]
         first, *own = sources_of(self.request, self.params)
         said = wheels(first, *requirements)
@@ -125,7 +126,7 @@ class Wheelhouse:
 
     def _try(self, pip: list[str], what: list[str], more: dict[str, str], lock: int) -> None:
         """Try one source after the other, as long as they have no such torch."""
-        self._offline_is_there()
+        self.judge_folders()
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
@@ -138,10 +139,16 @@ class Wheelhouse:
         why, fix = pip_words.explain_pip(said, self.request)
         raise RefusedError(why, fix, pip_output=said.splitlines())
 
-    def _offline_is_there(self) -> None:
+    def judge_folders(self) -> None:
+        """Refuse folders with packages that others may write, and those that are not there."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
             raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+        local = [link.removeprefix("file://") for link in self.params["find_links"]]
+        for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
+            for folder in (each for each in folders if each.startswith("/")):
+                for name in ("", *names(folder)):
+                    refuse_foreign(f"{folder}/{name}", option)
 
     def _new(self, name: str) -> Path:
         path = self.folder / f"{NEW}{name}"

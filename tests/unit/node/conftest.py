@@ -6,4 +6,4 @@ from pathlib import Path
 
 import ansible.module_utils
 
-ansible.module_utils.__path__.append(str(Path(__file__).parents[4] / "plugins/module_utils"))
+ansible.module_utils.__path__.append(str(Path(__file__).parents[3] / "plugins/module_utils"))
