@@ -39,13 +39,18 @@ def home(tmp_path: Path) -> Any:
     return module.Folder(pwd.struct_passwd(me))
 
 
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 32)
+
+
 @pytest.mark.parametrize(
     ("put", "why"),
     [
         pytest.param(os.mkfifo, "is not a regular file", id="a pipe"),
         pytest.param(os.mkdir, "is not a regular file", id="a folder"),
         pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="a device without end"),
-        pytest.param(lambda path: path.touch() or os.truncate(path, 1 << 32), "more than", id="a huge file"),
+        pytest.param(huge, "more than", id="a huge file"),
     ],
 )
 def test_what_is_no_file_of_ssh_is_refused(home: Any, put: Any, why: str) -> None:

@@ -37,8 +37,8 @@ GOOD = f"send({CONTENT!r})"
 def answered(folder: Path, program: str) -> Attempt:
     def ssh(peer: str, command: str) -> Any:
         assert (peer, NAME in command) == ("node2", True)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-c", HEAD + program], **pipes)  # type: ignore[call-overload]
+        argv = [sys.executable, "-c", HEAD + program]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     who: Any = SimpleNamespace(ssh=ssh)
     attempt: Attempt = peer_files._once(who, "node2", "/srv/wheels", folder, [FILE])
