@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.launch.messages import LogPart
+    from muster.verdict.redaction import Redaction, Stream
 
 TAIL = 32 * 1024  # characters of each log kept for judging
 EVENT = "@muster "  # a line of a rank that begins so carries one JSON object for the controller
@@ -23,11 +24,22 @@ EVENT = "@muster "  # a line of a rank that begins so carries one JSON object fo
 class LogBook:
     """Writes each log part where it belongs, keeps its offset and its end, and hands on complete lines."""
 
-    def __init__(self, folder: Path, plan: dict[str, Any], on_line: Callable[[int, str, str], None]) -> None:
-        """on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on."""
+    def __init__(
+        self,
+        folder: Path,
+        plan: dict[str, Any],
+        on_line: Callable[[int, str, str], None],
+        redaction: Redaction,
+    ) -> None:
+        """redaction: covers what the logs hold before it is kept or handed on.
+
+        on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on.
+        """
         self.folder = folder
         self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
         self.on_line = on_line
+        self.redaction = redaction
+        self.streams: dict[tuple[str, str], Stream] = {}
         self.seen: dict[tuple[str, str], int] = {}
         self.tails: dict[tuple[str, str], str] = {}
         self.partial: dict[tuple[str, str], str] = {}
@@ -37,7 +49,7 @@ class LogBook:
         make_folder(folder)
 
     def keep_plan(self, plan: dict[str, Any]) -> None:
-        write_json(self.folder / "plan.json", masked(plan))
+        write_json(self.folder / "plan.json", masked(plan, self.redaction))
 
     def offsets(self, node: str) -> dict[str, int]:
         return {key: offset for (name, key), offset in self.seen.items() if name == node}
@@ -50,10 +62,20 @@ class LogBook:
             # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
             text = part["text"] if part["begin"] == seen else last_bytes(part["text"], part["offset"] - seen)
             self.seen[node, key] = part["offset"]
-            append_text(self.path(node, key), text)
-            self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
-            if key != "agent":
-                self.split_lines(node, key, text)
+            stream = self.streams.setdefault((node, key), self.redaction.stream())
+            before = stream.gap() if part["begin"] + part["gap"] > seen else ""
+            self.add(node, key, before + stream.feed(text))
+
+    def finish(self) -> None:
+        """Nothing more comes of any log: what was held back, since it might have been the beginning of a secret."""
+        for (node, key), stream in self.streams.items():
+            self.add(node, key, stream.gap())
+
+    def add(self, node: str, key: str, text: str) -> None:
+        append_text(self.path(node, key), text)
+        self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
+        if key != "agent":
+            self.split_lines(node, key, text)
 
     def split_lines(self, node: str, key: str, text: str) -> None:
         local, stream = key.split("/")

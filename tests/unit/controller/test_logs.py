@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.verdict.masking import MASK
+from muster.verdict.redaction import Redaction
 from muster_controller.logs import TAIL, LogBook
 
 if TYPE_CHECKING:
@@ -14,11 +16,13 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import LogPart
 
+GIVEN = "hf-314159"
 PLAN = {
+    "given": {"HF_TOKEN": "launch_env"},
     "nodes": [
         {"node": "node1", "ranks": [0], "argv": [], "env": {"HF_TOKEN": "hf_abc"}},
         {"node": "node2", "ranks": [1, 2], "argv": ["train.py", "--api-key", "abc"], "env": {}},
-    ]
+    ],
 }
 
 
@@ -27,7 +31,7 @@ class Books:
 
     def __init__(self, folder: Path) -> None:
         self.lines: list[tuple[int, str, str]] = []
-        self.book = LogBook(folder, PLAN, lambda *line: self.lines.append(line))
+        self.book = LogBook(folder, PLAN, lambda *line: self.lines.append(line), Redaction([GIVEN]))
         self.sent: dict[tuple[str, str], int] = {}
 
     def send(self, node: str, key: str, text: str) -> None:
@@ -102,3 +106,24 @@ def test_a_new_book_of_the_same_launch_begins_anew(books: Books) -> None:
     again = Books(books.book.folder)
     again.send("node1", "agent", "agent\n")
     assert (again.book.folder / "logs/node1/torchrun.log").read_text() == "agent\n"
+
+
+def test_a_secret_is_covered_before_it_is_kept_or_handed_on(books: Books) -> None:
+    for part in ("begin ", GIVEN[:5], f'{GIVEN[5:]}\n@muster {{"event": "{GIVEN}"}}\nend {GIVEN[:7]}'):
+        books.send("node2", "0/stdout", part)
+    books.send("node2", "0/stderr", f"no access: {GIVEN}\n")
+    books.book.finish()
+    logs = books.book.folder / "logs/node2"
+    kept = (logs / "rank1.stdout.log").read_text()
+    assert kept == f'begin {MASK}\n@muster {{"event": "{MASK}"}}\nend {MASK}'
+    assert books.book.stderr_tails("node2") == {"0": f"no access: {MASK}\n"}
+    assert [event["event"] for event in books.book.events] == [MASK]
+    assert books.lines[0] == (1, "stdout", f"begin {MASK}")
+
+
+def test_what_a_gap_leaves_of_a_secret_is_covered(books: Books) -> None:
+    books.send("node1", "agent", f"begin {GIVEN[:6]}")
+    rest = f"{GIVEN[4:]} end\n"
+    part: LogPart = {"begin": 12, "gap": 9, "offset": 21 + len(rest), "text": rest, "more": False}
+    books.book.take("node1", {"agent": part})
+    assert books.book.tail("node1", "agent") == f"begin {MASK}{MASK} end\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from muster.verdict.redaction import Redaction
 from muster_controller.logs import LogBook
 from muster_controller.node_reports import NodeReports
 from muster_controller.stopping import Stopping
@@ -19,7 +20,7 @@ PLAN: dict[str, Any] = {
 
 
 def part(begin: int, text: str, *, more: bool = False) -> dict[str, Any]:
-    return {"logs": {"agent": {"begin": begin, "offset": begin + len(text), "text": text, "more": more}}}
+    return {"logs": {"agent": {"begin": begin, "gap": 0, "offset": begin + len(text), "text": text, "more": more}}}
 
 
 def last(**differing: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def stopped(
     folder: Path, answers: dict[tuple[str, str], list[Any]], *, dump: bool = False
 ) -> tuple[dict[str, str], NodeReports, AnsweringNodes]:
     nodes = AnsweringNodes(answers)
-    reports = NodeReports(PLAN, LogBook(folder, PLAN, lambda *_line: None))
+    reports = NodeReports(PLAN, LogBook(folder, PLAN, lambda *_line: None, Redaction([])))
     return Stopping(PLAN, nodes, reports, lambda _sentence: None).stop(dump=dump), reports, nodes
 
 
