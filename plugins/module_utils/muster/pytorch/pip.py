@@ -11,6 +11,7 @@ from .request import Request, RequestError, canonical_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+WHEELS_ALONE = "--only-binary=:all:"
 PYTORCH_WHEELS = "https://download.pytorch.org/whl"
 
 
@@ -70,6 +71,14 @@ def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> l
     if mirror.get("only"):
         return [first]
     return [first, [*base, "--extra-index-url", f"{PYTORCH_WHEELS}/{variant}", *own]]
+
+
+def kinds(builds: Sequence[str]) -> list[str]:
+    """pip's arguments for what it may take: wheels alone, and of these packages their source."""
+    for name in builds:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise RequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
+    return [WHEELS_ALONE, *([f"--no-binary={','.join(builds)}"] if builds else [])]
 
 
 def torch_not_found(output: str) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CACHES = Path("/var/cache")
-SECONDS = 7200
+SECONDS = 6 * 3600  # some gigabytes over a slow line
 MOST_WHEELS = 500
 MOST_BYTES = 16_000_000_000  # of all wheels together; those of CUDA have 3 to 4 GB
 MOST_METADATA = 4_000_000

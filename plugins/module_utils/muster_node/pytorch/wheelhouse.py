@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
-WHEELS_ALONE = "--only-binary=:all:"
-EXACT = (WHEELS_ALONE, "--no-deps", "--require-hashes", "--requirement")
+EXACT = (pip_words.WHEELS_ALONE, "--no-deps", "--require-hashes", "--requirement")
 # The wheels lie in the wheelhouse, so that pip's own copy of them would be the second one.
 DOWNLOAD = (*PIP, "--no-cache-dir")
 
@@ -68,7 +67,7 @@ class Wheelhouse:
         builds = self.params["source_builds"]
         # What is built could read them.
         settings = {} if builds else own_settings()
-        kinds = [WHEELS_ALONE, *([f"--no-binary={','.join(builds)}"] if builds else [])]
+        kinds = pip_words.kinds(builds)
         here = ["--wheel-dir", "wheels", "--find-links", "wheels"]
 
         def wheels(where: Sequence[str], *what: str) -> str:
