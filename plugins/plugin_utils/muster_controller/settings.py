@@ -11,7 +11,7 @@ LEASE = 10.0  # seconds that a node goes on without having been looked at
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here."""
 
     user: str
     stop_timeout: int
@@ -24,6 +24,10 @@ class Settings:
     chdir: str
     script_name: str
     script_body: bytes
+    wait: bool = False
+    wait_timeout: float = 0.0
+    shared: bool = False
+    begun_here: frozenset[str] = frozenset()
 
     @property
     def lease(self) -> float:

@@ -20,6 +20,7 @@ from .messages import Answer, Messages
 from .node_reports import NodeReports
 from .preparation import Prepared, prepare
 from .program import Program
+from .reserving import RESERVE_LEASE, Reserving
 from .stopping import Stopping
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Supervisor:
         self.reports = NodeReports(plan, logs)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
+        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.noticed = 0.0
         self.notices: list[float] = []
@@ -84,7 +86,9 @@ class Supervisor:
 
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
-        prepared = prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        prepared = self.reserving.prepared(
+            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
@@ -105,7 +109,8 @@ class Supervisor:
             decision = work()
         except BaseException as exc:  # whatever went wrong here, no node may go on unwatched
             decision = Decision(Ending.INTERRUPTED, f"the supervisor failed: {type(exc).__name__}: {exc}")
-        record = Record(self.plan, decision, self.prepared.findings, self.reports.all(), began=began)
+        findings = [*self.prepared.findings, *self.reserving.findings]
+        record = Record(self.plan, decision, findings, self.reports.all(), began=began)
         if decision.ending is Ending.DETACHED:
             return record
         record.stop_began = time.time()
@@ -137,7 +142,7 @@ class Supervisor:
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
-        return None
+        return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
     def start_request(self, entry: dict[str, Any]) -> StartRequest:
         settings = self.settings
@@ -148,7 +153,10 @@ class Supervisor:
             "argv": entry["argv"],
             "env": entry["env"],
             "run_dir": entry["run_dir"],
-            "lease": settings.lease,
+            "lease": RESERVE_LEASE,
+            "seats": entry["seats"],
+            "shared": settings.shared,
+            "waits": settings.wait,
             "time_limit": settings.time_limit,
             "properties": unit_properties(settings.user, settings.chdir or entry["run_dir"], settings.stop_timeout),
             "keep": settings.keep,
