@@ -2,8 +2,8 @@
 
 Each drill proves that its fault is on, then that the verdict names it, then that nothing of the launch is left.
 Until its fault a launch goes on for as long as it takes (Drill.gate). Times are bounded by the promise: noticed within
-3 s (a silent node is spoken of by then, and given up at 8 s), clean 10 s later; the bounds here leave room for two busy
-cores, and more where others need them too.
+3 s (a silent node is spoken of after 5 s, and given up at 8 s), clean 10 s later; the bounds here leave room for two
+busy cores, and more where others need them too.
 """
 
 from __future__ import annotations

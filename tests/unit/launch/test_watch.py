@@ -80,11 +80,11 @@ def test_silence_is_said_once_and_then_ends_the_launch() -> None:
     seen = watch()
     seen.saw("node2", look(), 10.0)
     seen.saw("node1", look(), 10.0)
-    assert seen.notices(12.9) == []
-    seen.saw("node1", look(), 13.0)
+    assert seen.notices(14.9) == []
+    seen.saw("node1", look(), 15.0)
     seen.no_answer("node2", "ssh: no route to host")
-    assert seen.notices(13.5) == ["node2 has not answered for 4 s; the launch is ended if it stays silent for 8 s"]
-    assert seen.notices(14.0) == []
+    assert seen.notices(15.5) == ["node2 has not answered for 6 s; the launch is ended if it stays silent for 8 s"]
+    assert seen.notices(16.0) == []
     seen.saw("node1", look(), 18.0)
     assert decided(seen, 18.0) is None
     decision = seen.decide(18.1)
@@ -94,10 +94,10 @@ def test_silence_is_said_once_and_then_ends_the_launch() -> None:
 
 def test_an_answer_ends_the_silence() -> None:
     seen = watch("node1")
-    assert len(seen.notices(4.0)) == 1
-    seen.saw("node1", look(), 5.0)
-    assert decided(seen, 12.0) is None
-    assert len(seen.notices(9.0)) == 1
+    assert len(seen.notices(6.0)) == 1
+    seen.saw("node1", look(), 7.0)
+    assert decided(seen, 14.0) is None
+    assert len(seen.notices(13.0)) == 1
 
 
 def test_when_nobody_answers_no_node_is_blamed() -> None:
