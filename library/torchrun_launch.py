@@ -23,16 +23,26 @@ options:
     type: path
     default: ""
   script_args:
-    description: Arguments of the script.
+    description:
+      - Arguments of the script. Every user of the nodes sees them in the list of processes, so that a secret does not
+        belong there but into O(env_file).
     type: list
     elements: str
     default: []
   env:
     description:
-      - Environment variables of the ranks. They travel in a file that only root and the training user read.
-      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in plans and messages.
+      - Environment variables of the ranks. They travel in a file that only root and the training user read, and of them
+        plans, messages and artifacts hold the names alone.
+      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in logs, too.
     type: dict
     default: {}
+  env_file:
+    description:
+      - File on the controller with more of them, which come before those of O(env) - lines NAME=value, or a mapping in
+        YAML or JSON, taken as they are written. It may be a vault file; any other must not be readable by other users.
+      - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
+    type: path
+    default: ""
   chdir:
     description: Working directory of the ranks, there on every node. Default, the launch's own run directory.
     type: path
@@ -97,6 +107,7 @@ EXAMPLES = r"""
     script_args: [--epochs, "3"]
     env:
       NCCL_DEBUG: WARN
+    env_file: ~/tokens.env
     chdir: /srv/project
     stall_timeout: 600
     show_rank: 0
@@ -132,7 +143,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan, as in C(plan.json); secrets covered.
+  description: The plan, as in C(plan.json), without the values of the environment.
   returned: always
   type: dict
 verdict:

@@ -19,6 +19,7 @@ from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, m
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
+from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
@@ -32,20 +33,28 @@ if TYPE_CHECKING:
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
+    from muster.verdict.redaction import Redaction
+    from muster_controller.given import Given
 
 
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         try:
-            plan, cluster = self.plan(self.options, self.task_vars)
+            given, warnings = read_given(self.options)
+            plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
+        for warning in (*warnings, *given.warnings(plan)):
+            Display().warning(warning)
         if self._task.check_mode:
-            Display().display(describe(masked(plan)))
-            return {"plan": masked(plan)}
-        return self.launch(plan, cluster, self.options, self.task_vars)
+            shown = masked(plan, given.redaction)
+            Display().display(describe(shown))
+            return {"plan": shown}
+        return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
-    def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def plan(
+        self, given: Given, options: dict[str, Any], task_vars: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
@@ -58,16 +67,21 @@ class ActionModule(ControllerAction):
         if known:
             return kept_plan(cluster_folder(cluster), known, names), cluster
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        return build_plan(request_of(options, cluster), inventory), cluster
+        return build_plan(request_of(given, options, cluster), inventory), cluster
 
     def launch(
-        self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]
+        self,
+        plan: dict[str, Any],
+        redaction: Redaction,
+        cluster: dict[str, Any],
+        options: dict[str, Any],
+        task_vars: Mapping[str, Any],
     ) -> dict[str, Any]:
         folder = cluster_folder(cluster) / plan["launch_id"]
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        logs = LogBook(folder, plan, progress.on_line, keeping)
+        logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
         lost = logs.keep_plan(plan)
         if lost and options["detached"]:
             raise AnsibleActionFail(
@@ -77,22 +91,22 @@ class ActionModule(ControllerAction):
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
-        supervisor = Supervisor(plan, connections, settings, logs, progress.say)
+        supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
             record = supervisor.attach()
         else:
             record = supervisor.launch()
-        verdict = outcome.judge(record, str(folder / "logs"))
-        logs.finish()
+        verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
+        logs.close()
         keep_verdict(folder, verdict, keeping)
         progress.finish()
         result = {
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
-            "plan": masked(record.plan),
+            "plan": masked(record.plan, redaction),
             "events": logs.events.kept,
             "artifacts": str(folder),
             "timing": record.timing(epoch),
@@ -115,7 +129,7 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
     return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
 
 
-def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
     if source and not Path(source).is_file():
@@ -126,8 +140,9 @@ def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchReques
         user=cluster["cluster_user"],
         script=source or options["script"],
         script_is_sent=bool(source),
-        args=options["script_args"],
-        env={name: str(value) for name, value in options["env"].items()},
+        args=given.args,
+        env=given.env,
+        env_from=given.env_from,
         backend=cluster["cluster_backend"],
         port=cluster["cluster_master_port"],
         nodes=cluster["cluster_launch_nodes"],

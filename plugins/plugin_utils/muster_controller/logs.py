@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.launch.messages import LogPart
+    from muster.verdict.redaction import Redaction, Stream
 
     from .keeping import Keeping
 
@@ -41,15 +42,21 @@ class LogBook:
         folder: Path,
         plan: dict[str, Any],
         on_line: Callable[[int, str, str], None],
+        redaction: Redaction,
         keeping: Keeping,
         most: int = MOST,
     ) -> None:
-        """on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on."""
+        """redaction: covers what the logs hold before it is kept or handed on. most: bytes of each log that are kept.
+
+        on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on.
+        """
         self.folder = folder
         self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
         self.on_line = on_line
+        self.redaction = redaction
         self.keeping = keeping
         self.most = most
+        self.streams: dict[tuple[str, str], Stream] = {}
         self.seen: dict[tuple[str, str], int] = {}
         self.tails: dict[tuple[str, str], str] = {}
         self.lines: dict[tuple[str, str], Lines] = {}
@@ -81,7 +88,7 @@ class LogBook:
     def keep_plan(self, plan: dict[str, Any]) -> str:
         """Return why it is lost; "" where it is kept."""
         path = self.folder / "plan.json"
-        return self.keeping.surely(path, partial(write_json, path, masked(plan)))
+        return self.keeping.surely(path, partial(write_json, path, masked(plan, self.redaction)))
 
     def offsets(self, node: str) -> dict[str, int]:
         return {key: offset for (name, key), offset in self.seen.items() if name == node}
@@ -95,10 +102,22 @@ class LogBook:
             start = part["begin"] + part["gap"]
             text = part["text"] if start >= seen else last_bytes(part["text"], part["offset"] - seen)
             self.seen[node, key] = part["offset"]
-            self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
-            self.keep(node, key, text, max(0, start - seen))
-            if key != "agent":
-                self.hand_on(node, key, text)
+            gap = max(0, start - seen)
+            stream = self.streams.setdefault((node, key), self.redaction.stream())
+            if gap:
+                self.add(node, key, stream.gap())
+            self.add(node, key, stream.feed(text), gap)
+
+    def finish(self) -> None:
+        """Nothing more comes of any log: what was held back, since it might have been the beginning of a secret."""
+        for (node, key), stream in self.streams.items():
+            self.add(node, key, stream.gap())
+
+    def add(self, node: str, key: str, text: str, gap: int = 0) -> None:
+        self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
+        self.keep(node, key, text, gap)
+        if key != "agent":
+            self.hand_on(node, key, text)
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
         if self.others:
@@ -124,7 +143,7 @@ class LogBook:
         name = "torchrun" if key == "agent" else f"rank{self.rank(node, key)}.{key.partition('/')[2]}"
         return self.folder / "logs" / node / f"{name}.log"
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Have all of it in the files, and leave the folder to others."""
         for (node, key), file in self.files.items():
             if gap := self.not_taken.pop((node, key), 0):

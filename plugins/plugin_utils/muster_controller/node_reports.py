@@ -85,6 +85,7 @@ class NodeReports:
 
     def take_last_words(self) -> None:
         """Once all logs are here: the end of each, by which the first failure is found."""
+        self.logs.finish()
         for name, report in self.by_node.items():
             report.agent_log = self.logs.tail(name, "agent")
             report.stderr = self.logs.stderr_tails(name)

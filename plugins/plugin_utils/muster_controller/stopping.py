@@ -71,7 +71,8 @@ class Stopping:
             self.reports.by_node[name].unit = last["unit_before"]
         with self.reports.contained("logs"):
             self.drain(incomplete)
-        self.reports.take_last_words()
+        with self.reports.contained("logs"):
+            self.reports.take_last_words()
         return left
 
     def heed(self) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.verdict.masking import MASK
+from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
 from muster_controller.logs import MOST, TAIL, LogBook
 
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import LogPart
 
+GIVEN = "hf-314159"
 PLAN = {
+    "given": {"HF_TOKEN": "launch_env"},
     "nodes": [
         {"node": "node1", "ranks": [0], "argv": [], "env": {"HF_TOKEN": "hf_abc"}},
         {"node": "node2", "ranks": [1, 2], "argv": ["train.py", "--api-key", "abc"], "env": {}},
-    ]
+    ],
 }
 
 
@@ -29,7 +33,8 @@ class Books:
     def __init__(self, folder: Path, most: int = MOST) -> None:
         self.lines: list[tuple[int, str, str]] = []
         self.said: list[str] = []
-        self.book = LogBook(folder, PLAN, lambda *line: self.lines.append(line), Keeping(self.said.append), most)
+        keeping = Keeping(self.said.append)
+        self.book = LogBook(folder, PLAN, lambda *line: self.lines.append(line), Redaction([GIVEN]), keeping, most)
         self.sent: dict[tuple[str, str], int] = {}
 
     def send(self, node: str, key: str, text: str) -> None:
@@ -42,6 +47,7 @@ class Books:
     def kept(self) -> Path:
         """The folder of the logs, with all that is written."""
         self.book.finish()
+        self.book.close()
         return self.book.folder / "logs"
 
 
@@ -150,7 +156,7 @@ def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "launch").write_text("in the way")
     books = Books(tmp_path / "launch")
     books.send("node1", "0/stderr", "oh\n")
-    books.book.finish()
+    books.kept()
     assert books.lines == [(0, "stderr", "oh")]
     assert books.book.stderr_tails("node1") == {"0": "oh\n"}
     assert books.said
@@ -162,9 +168,29 @@ def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books:
     second = Books(books.book.folder)
     second.send("node1", "agent", "one\ntwo\n")
     books.send("node1", "agent", "two\n")
-    second.book.finish()
+    second.kept()
     assert second.said == [
         f"Another supervisor of this launch keeps its logs in {books.book.folder}; this one only watches"
     ]
     assert second.book.tail("node1", "agent") == "one\ntwo\n"
     assert (books.kept() / "node1/torchrun.log").read_text() == "one\ntwo\n"
+
+
+def test_a_secret_is_covered_before_it_is_kept_or_handed_on(books: Books) -> None:
+    for part in ("begin ", GIVEN[:5], f'{GIVEN[5:]}\n@muster {{"event": "{GIVEN}"}}\nend {GIVEN[:7]}'):
+        books.send("node2", "0/stdout", part)
+    books.send("node2", "0/stderr", f"no access: {GIVEN}\n")
+    logs = books.kept() / "node2"
+    kept = (logs / "rank1.stdout.log").read_text()
+    assert kept == f'begin {MASK}\n@muster {{"event": "{MASK}"}}\nend {MASK}'
+    assert books.book.stderr_tails("node2") == {"0": f"no access: {MASK}\n"}
+    assert [event["event"] for event in books.book.events.kept] == [MASK]
+    assert books.lines[0] == (1, "stdout", f"begin {MASK}")
+
+
+def test_what_a_gap_leaves_of_a_secret_is_covered(books: Books) -> None:
+    books.send("node1", "agent", f"begin {GIVEN[:6]}")
+    rest = f"{GIVEN[4:]} end\n"
+    part: LogPart = {"begin": 12, "gap": 9, "offset": 21 + len(rest), "text": rest, "more": False}
+    books.book.take("node1", {"agent": part})
+    assert books.book.tail("node1", "agent") == f"begin {MASK}{MASK} end\n"

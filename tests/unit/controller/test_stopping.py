@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.node_reports import NodeReports
@@ -46,7 +47,8 @@ def stopped(
 ) -> tuple[dict[str, str], NodeReports, AnsweringNodes]:
     nodes = AnsweringNodes(answers)
     said: list[str] = []
-    reports = NodeReports(PLAN, LogBook(folder, PLAN, lambda *_line: None, Keeping(said.append)), said.append)
+    logs = LogBook(folder, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
+    reports = NodeReports(PLAN, logs, said.append)
     return Stopping(PLAN, nodes, reports, said.append).stop(dump=dump), reports, nodes
 
 

@@ -11,6 +11,7 @@ import pytest
 from answering_nodes import AnsweringNodes
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
+from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.settings import Settings
@@ -96,7 +97,7 @@ class Supervised:
         self.said: list[str] = []
         self.lines: list[tuple[Any, ...]] = []
         self.keeping = Keeping(self.said.append)
-        self.logs = LogBook(folder / "launch", PLAN, self.hand_on, self.keeping)
+        self.logs = LogBook(folder / "launch", PLAN, self.hand_on, Redaction([]), self.keeping)
         self.supervisor = Begun(PLAN, {}, Settings(**SETTINGS, detached=detached), self.logs, self.said.append)
         self.nodes = AnsweringNodes(table, reader(PLAN))
         self.supervisor.messages = self.nodes
@@ -173,7 +174,7 @@ def test_a_watcher_that_fails_ends_a_leased_launch_and_no_detached_one(
     record = leased.supervisor.launch()
     assert record.decision is not None
     assert (record.decision.ending, leased.asked("stop")) == (Ending.INTERRUPTED, list(NODES))
-    leased.logs.finish()
+    leased.logs.close()
     watcher = attached(looks())
     record = watcher.supervisor.attach()
     assert record.decision is not None

@@ -15,6 +15,7 @@ def plan(nodes: int) -> dict[str, Any]:
         "world_size": 2 * nodes,
         "master_addr": "10.0.0.1",
         "master_port": 29500,
+        "given": {"HF_TOKEN": "launch_env_file"},
         "nodes": [
             {
                 "node": f"node{number}",
@@ -41,6 +42,7 @@ def test_a_plan_is_shown_as_it_could_be_typed() -> None:
     assert lines[2:] == [
         "node1  (node rank 0, ranks 0-1, unit muster-launch-x.service)",
         "  NAME='two words' \\",
+        "  HF_TOKEN=<from launch_env_file> \\",
         "  HOME=<home directory of muster> \\",
         "  torchrun \\",
         "    train.py \\",

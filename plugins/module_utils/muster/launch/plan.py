@@ -10,11 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.masking import masked_argv, masked_env
+from ..verdict.masking import masked_argv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..verdict.redaction import Redaction
     from .messages import Facts
 
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
@@ -71,6 +72,7 @@ class LaunchRequest:
     rendezvous_timeout: int
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    env_from: dict[str, str] = field(default_factory=dict)  # the option that gave a variable, by its name
     backend: str = "auto"
     nodes: list[str] = field(default_factory=list)
     script_is_sent: bool = False
@@ -110,7 +112,9 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
+
+    given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
     """
@@ -148,6 +152,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "master_addr": head.address,
         "master_port": request.port,
         "world_size": first_rank,
+        "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
     }
 
@@ -155,16 +160,22 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 def problems_of(request: LaunchRequest) -> list[str]:
     """What is wrong with the request itself, whatever the nodes are."""
     problems = [
-        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
+        f"{source_of(request, name)} sets {name}, which is the launcher's own."
+        for name in request.env
+        if FORBIDDEN_ENV.match(name)
     ]
     problems += [
-        f"launch_env: {name!r} is no name of an environment variable."
+        f"{source_of(request, name)}: {name!r} is no name of an environment variable."
         for name in request.env
         if not ENV_NAME.match(name)
     ]
     if not request.script:
         problems.append("There is no script to launch: set launch_script.")
     return problems
+
+
+def source_of(request: LaunchRequest, name: str) -> str:
+    return request.env_from.get(name, "launch_env")
 
 
 def torchrun_argv(
@@ -231,11 +242,21 @@ def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
     return {**entry, "interface": interface, "env": env, "from_node": {}}
 
 
-def masked(plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan as it may be shown and kept: values of variables that look like secrets are covered."""
+def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """The plan as it may be shown and kept: of variables that somebody gave, only what `given` says.
+
+    A plan that an earlier release kept says nothing of them.
+    """
     return {
         **plan,
         "nodes": [
-            {**entry, "env": masked_env(entry["env"]), "argv": masked_argv(entry["argv"])} for entry in plan["nodes"]
+            {
+                **entry,
+                "env": {
+                    name: value for name, value in entry["env"].items() if name not in plan.get("given", entry["env"])
+                },
+                "argv": [redaction.text(word) for word in masked_argv(entry["argv"])],
+            }
+            for entry in plan["nodes"]
         ],
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
+from ..verdict.masking import masked_command
 
 if TYPE_CHECKING:
     from ..verdict.finding import Finding
@@ -282,6 +283,5 @@ def describe_holder(holder: ProcessFacts) -> str:
     if holder["pid"] is None:
         return "a process in another container or namespace"
     unit = f", unit {holder['unit']}" if holder["unit"] else ""
-    return (
-        f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({holder['command'] or 'no command line'}{unit})"
-    )
+    command = masked_command(holder["command"]) or "no command line"
+    return f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({command}{unit})"

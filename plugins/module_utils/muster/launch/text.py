@@ -29,15 +29,19 @@ def rank_range(ranks: list[int]) -> str:
 
 
 def describe(plan: dict[str, Any]) -> str:
-    """The plan for people: each node's environment and command, as they could be typed there."""
+    """The plan for people: each node's environment and command, as they could be typed there.
+
+    plan: as it may be shown; see masked in plan.py.
+    """
     lines = [headline(plan)]
+    given = {name: f"from {option}" for name, option in plan["given"].items()}
     for entry in plan["nodes"]:
         lines += [
             "",
             f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
         ]
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
-        lines += [f"  {name}=<{how}> \\" for name, how in sorted(entry["from_node"].items())]
+        lines += [f"  {name}=<{how}> \\" for name, how in sorted({**entry["from_node"], **given}.items())]
         lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
     return "\n".join(lines) + "\n"
 
