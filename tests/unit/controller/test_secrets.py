@@ -22,13 +22,17 @@ FILE, TYPED, ARGUMENT, SPLIT, URL, GROUP, HARMLESS = (f"{way}-31415-926535" for 
 SECRETS = [FILE, TYPED, ARGUMENT, SPLIT, URL, GROUP, HARMLESS]
 
 
+def opened_by(folder: Path) -> list[str]:
+    return ["--vault-password-file", str(folder / "password")]
+
+
 def lab(folder: Path, port: int) -> Path:
     nodes = {"node1": {"ansible_host": "127.0.0.1", "ansible_port": port, "cluster_address": "10.1.2.3"}}
     (folder / "lab").mkdir()
     (folder / "lab/hosts.yml").write_text(json.dumps({"gpu_nodes": {"hosts": nodes}}))
     (folder / "password").write_text(OPENS)
-    program = Path(sys.executable).with_name("ansible-vault")
-    options = ["--vault-password-file", str(folder / "password")]
+    program = str(Path(sys.executable).with_name("ansible-vault"))
+    options = opened_by(folder)
     inline = subprocess.run(
         [program, "encrypt_string", *options, "--name", "HF_HUB_TOKEN", GROUP],
         check=True,
@@ -38,7 +42,7 @@ def lab(folder: Path, port: int) -> Path:
     (folder / "lab/group_vars").mkdir()
     (folder / "lab/group_vars/all.yml").write_text(f"group_env:\n  {inline.stdout.replace(chr(10), chr(10) + '  ')}")
     (folder / "tokens.env").write_text(f"HF_TOKEN={FILE}\nREMARK='{HARMLESS}'\n")
-    subprocess.run([program, "encrypt", *options, folder / "tokens.env"], check=True, capture_output=True)
+    subprocess.run([program, "encrypt", *options, str(folder / "tokens.env")], check=True, capture_output=True)
     return folder / "lab"
 
 
@@ -51,17 +55,9 @@ def played(folder: Path, book: str, inventory: Path) -> subprocess.CompletedProc
         "launch_env_file": str(folder / "tokens.env"),
         "cluster_artifacts_dir": str(folder / "kept"),
     }
-    command = [
-        Path(sys.executable).with_name("ansible-playbook"),
-        book,
-        "-i",
-        inventory,
-        "-e",
-        json.dumps(given),
-        "-vvv",
-    ]
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
     return subprocess.run(
-        [*command, "--vault-password-file", str(folder / "password")],
+        [*(program, book, "-i", str(inventory), "-vvv", "-e", json.dumps(given)), *opened_by(folder)],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HOME": str(folder)},
         stdin=subprocess.DEVNULL,
