@@ -79,6 +79,21 @@ options:
     description: Seconds after which the launch is ended wherever it is. 0 means never. A detached launch needs one.
     type: int
     default: 0
+  wait:
+    description:
+      - Whether to wait while another launch, or a process outside of launches, has the GPUs, the processors or the port
+        that this one needs. It holds nothing of them meanwhile.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds after which a launch that waits gives up. 0 means never.
+    type: float
+    default: 0.0
+  shared:
+    description:
+      - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
+    type: bool
+    default: false
   attach:
     description:
       - Id of a detached launch that was begun from here, to be watched to its end. Its logs are fetched whole.

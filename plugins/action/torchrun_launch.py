@@ -37,8 +37,14 @@ if TYPE_CHECKING:
     from muster_controller.given import Given
 
 
+# How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
+MOST_VERBOSE = 2
+
+
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
+        # For this process alone, which Ansible has made for this task.
+        Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
@@ -166,6 +172,10 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         chdir=options["chdir"],
         script_name=source.name if source else "",
         script_body=source.read_bytes() if source else b"",
+        wait=options["wait"],
+        wait_timeout=options["wait_timeout"],
+        shared=options["shared"],
+        begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
     )
 
 

@@ -1,4 +1,4 @@
-"""A controller that fails while a launch runs: its disk is full, its copy breaks, it is interrupted twice, it has company.
+"""A controller that fails while a launch runs: a full disk, a copy that breaks, Ctrl-C twice, and company.
 
 The nodes have a stand-in of torchrun. Until the gate is open, a launch goes on for as long as it takes.
 """
@@ -6,10 +6,11 @@ The nodes have a stand-in of torchrun. Until the gate is open, a launch goes on 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +76,7 @@ def test_a_full_disk_of_the_controller_ends_nothing(drill: Drill, nodes: tuple[M
     with small_disk(drill.folder / "kept", "400k"):
         drill.begin().in_step()
         fill(drill.folder / "kept/ballast")
+        assert shutil.disk_usage(drill.folder / "kept").free == 0
         goes_on_for_longer_than_a_lease(drill)
         drill.open_gate(nodes[0])
         drill.open_gate(nodes[1])
@@ -88,7 +90,7 @@ def test_a_full_disk_of_the_controller_ends_nothing(drill: Drill, nodes: tuple[M
 
 
 def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+    with path.open("wb", buffering=0) as stream, suppress(OSError):
         while True:
             stream.write(bytes(4096))
 

@@ -39,6 +39,7 @@ SETTINGS = Settings(
     chdir="",
     script_name="",
     script_body=b"",
+    shared=True,
 )
 
 
@@ -53,7 +54,16 @@ class Started(Supervisor):
 
 def plan_of(nodes: int) -> dict[str, Any]:
     entries = [
-        {"node": f"node{rank}", "ranks": [rank], "nproc": 1, "run_dir": "/x", "argv": [], "env": {}, "unit": "x"}
+        {
+            "node": f"node{rank}",
+            "ranks": [rank],
+            "nproc": 1,
+            "run_dir": "/x",
+            "argv": [],
+            "env": {},
+            "unit": "x",
+            "seats": [],
+        }
         for rank in range(nodes)
     ]
     return {"launch_id": "20260101-120000-abcd", "world_size": nodes, "backend": "gloo", "nodes": entries}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here."""
 
     user: str
     stop_timeout: int
@@ -20,3 +20,7 @@ class Settings:
     chdir: str
     script_name: str
     script_body: bytes
+    wait: bool = False
+    wait_timeout: float = 0.0
+    shared: bool = False
+    begun_here: frozenset[str] = frozenset()

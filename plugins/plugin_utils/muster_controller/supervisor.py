@@ -24,6 +24,7 @@ from .messages import Messages
 from .node_reports import NodeReports
 from .preparation import Prepared, prepare
 from .program import Program
+from .reserving import RESERVE_LEASE, Reserving
 from .stopping import Stopping
 from .watching import Watching
 
@@ -58,6 +59,7 @@ class Supervisor:
         self.reports = NodeReports(plan, logs, say)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
+        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
 
@@ -89,7 +91,9 @@ class Supervisor:
 
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
-        prepared = prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        prepared = self.reserving.prepared(
+            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
@@ -105,8 +109,9 @@ class Supervisor:
         Never raises for what happens on a node.
         """
         self.reports.reached(set(self.reports.by_node))
-        record = Record(self.plan, None, self.prepared.findings, self.reports.all(), began=time.monotonic())
+        record = Record(self.plan, None, [], self.reports.all(), began=time.monotonic())
         record.decision = decision = self.decided(work)
+        record.preflight = [*self.prepared.findings, *self.reserving.findings]
         if decision.ending is Ending.DETACHED:
             return record
         record.stop_began = time.monotonic()
@@ -149,7 +154,7 @@ class Supervisor:
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
-        return None
+        return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
     def start_request(self, entry: dict[str, Any]) -> StartRequest:
         settings = self.settings
@@ -160,7 +165,10 @@ class Supervisor:
             "argv": entry["argv"],
             "env": entry["env"],
             "run_dir": entry["run_dir"],
-            "lease": self.lease,
+            "lease": RESERVE_LEASE,
+            "seats": entry["seats"],
+            "shared": settings.shared,
+            "waits": settings.wait,
             "time_limit": settings.time_limit,
             "properties": unit_properties(settings.user, settings.chdir or entry["run_dir"], settings.stop_timeout),
             "keep": settings.keep,

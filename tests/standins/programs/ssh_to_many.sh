@@ -8,7 +8,7 @@ log='"logs": {"agent": {"begin": 0, "gap": 0, "offset": 6, "text": "agent\n", "m
 rest="\"ranks\": [], \"errors\": {}, \"notes\": [], $log, \"clock\": 5.0, \"disk\": {\"path\": \"/\", \"free\": 9, \"total\": 9}"
 case "${command##* }" in
     identity) printf '%s\n' '{"uid": 1000, "gid": 1000}' ;;
-    start) printf '%s\n' '{"started": true, "error": "", "time": 5.0}' ;;
+    start) printf '%s\n' '{"started": true, "error": "", "time": 5.0, "reserved": null}' ;;
     look)
         echo >>"$MUSTER_STANDIN/looks"
         [ -e "$MUSTER_STANDIN/end-of-launch" ] || sleep "$MUSTER_STANDIN_WAIT"

@@ -34,7 +34,7 @@ def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
 
 def test_what_a_user_should_know() -> None:
     args = ["--hf_token=a-1234", "--lr", "0.1", "--password", "b-1234", "--db=postgres://ada:c-1234@db/x"]
-    given, _ = read_given({**OPTIONS, "script_args": args, "env": {"DB_PWD": "abc", "API_KEY": "test"}})
+    given, _ = read_given({**OPTIONS, "script_args": args, "env": {"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}})
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"
     arguments, common = given.warnings({})
     assert "sees the value of --hf_token, --password, --db in the list of processes. Put it into" in arguments

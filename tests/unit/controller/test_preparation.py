@@ -22,7 +22,7 @@ FACTS: dict[str, Any] = {
     "interfaces": ["eth0", "lo"],
     "interface_of_address": "eth0",
     "port": None,
-    "launches": [],
+    "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
 }
 PLAN: dict[str, Any] = {
     "backend": "gloo",

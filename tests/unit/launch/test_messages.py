@@ -6,8 +6,8 @@ import os
 import pwd
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import messages
-from muster_node.launch import facts, looking
+from muster.launch import messages, reservation
+from muster_node.launch import facts, looking, ports, seats
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def test_prepare(tmp_path: Path) -> None:
         "run_root": str(tmp_path / "launches"),
         "address": "127.0.0.1",
         "port": 29500,
+        "gpus": False,
     }
     seen = facts.prepare({**request})
     assert set(seen) == keys(messages.Facts)
@@ -39,6 +40,8 @@ def test_prepare(tmp_path: Path) -> None:
     assert set(seen["disk"]) == keys(messages.DiskFacts)
     assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
+    assert set(seen["occupied"]) == keys(reservation.Occupied)
+    assert set(seats.holder(os.getpid())) == set(ports.NOT_SEEN) == keys(reservation.Holder)
 
 
 def test_look(tmp_path: Path) -> None:

@@ -25,7 +25,14 @@ REQUEST: dict[str, Any] = {
     "run_root": "/var/lib/muster/launches",
     "rendezvous_timeout": 120,
 }
-LOOKED_AT: Any = {"user": {"home": "/home/muster"}, "interface_of_address": "eth0", "cpus": 8}
+NOBODY: Any = {"held": {}, "computing": {}, "uuids": [], "why": ""}
+LOOKED_AT: Any = {
+    "user": {"home": "/home/muster"},
+    "interface_of_address": "eth0",
+    "cpus": 8,
+    "gpus": 0,
+    "occupied": NOBODY,
+}
 
 
 def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +65,9 @@ def test_plan(case: dict[str, Any]) -> None:
 
 
 def test_complete_fills_in_what_only_the_node_knows() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT)
+    entry = planning.complete(
+        planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT, "gloo"
+    )
     assert entry["from_node"] == {}
     assert entry["interface"] == "eth0"
     wanted = {"HOME": "/data", "OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
@@ -66,7 +75,7 @@ def test_complete_fills_in_what_only_the_node_knows() -> None:
 
 
 def test_every_rank_has_a_thread() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT)
+    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT, "gloo")
     assert entry["env"]["OMP_NUM_THREADS"] == "1"
 
 

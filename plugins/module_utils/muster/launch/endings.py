@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from ..verdict.check import Check
 from ..verdict.commands import playbook
+from .occupied import TAKEN
 
 
 class Ending(Enum):
@@ -57,6 +58,7 @@ class Ending(Enum):
         fires="systemd or the kernel ended the unit from outside (fail)",
         fix="Look at journalctl -u with the name of the unit",
     )
+    TAKEN = TAKEN
     LEASE = Check(
         "launch.lease",
         reads="the lease that the supervisor renews",
@@ -103,7 +105,9 @@ class Ending(Enum):
 
 CHECKS = tuple(ending.check for ending in Ending)
 # What a supervisor can decide; the other endings are read from the reports of the nodes afterwards.
-Decided = Literal[Ending.FINISHED, Ending.FAILED, Ending.NODE, Ending.STALLED, Ending.INTERRUPTED, Ending.DETACHED]
+Decided = Literal[
+    Ending.FINISHED, Ending.FAILED, Ending.NODE, Ending.STALLED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN
+]
 
 
 class NodeEnd(NamedTuple):

@@ -5,7 +5,10 @@ Times in seconds; those of a node on its own clock, as they are called.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from .reservation import Holder, Occupied, Reserved
 
 
 class Identity(TypedDict):
@@ -19,7 +22,7 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir: None where there is none to look for. port: of the head node alone."""
+    """script, chdir: None where there is none to look for. port: of the head node alone. gpus: whether it uses them."""
 
     user: str
     executable: str
@@ -28,6 +31,7 @@ class PrepareRequest(TypedDict):
     run_root: str
     address: str
     port: int | None
+    gpus: bool
 
 
 class UserFacts(TypedDict):
@@ -68,11 +72,7 @@ class PortFacts(TypedDict):
 
     port: int
     free: bool
-    holders: list[ProcessFacts]
-
-
-class RunningLaunch(TypedDict):
-    launch_id: str
+    holders: list[Holder]
 
 
 class Facts(TypedDict):
@@ -92,14 +92,16 @@ class Facts(TypedDict):
     interfaces: list[str]
     interface_of_address: str | None
     port: PortFacts | None
-    launches: list[RunningLaunch]
+    occupied: Occupied
 
 
 # ---------------------------------------------------------------- start
 
 
 class StartRequest(TypedDict):
-    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none.
+    """reader: who will look. lease: seconds until the first look. time_limit: seconds, 0 for none.
+
+    seats: what is the launch's alone, unless it is shared. waits: for them, as long as it takes.
 
     script_name, script_body (base64): a script that is sent, else empty. keep: run directories of earlier launches.
     """
@@ -112,6 +114,9 @@ class StartRequest(TypedDict):
     run_dir: str
     lease: float
     time_limit: int
+    seats: list[str]
+    shared: bool
+    waits: bool
     properties: dict[str, str]
     keep: int
     script_name: str
@@ -119,9 +124,12 @@ class StartRequest(TypedDict):
 
 
 class Started(TypedDict):
+    """reserved: how far the launch has come with its seats; None where it was not started."""
+
     started: bool
     error: str
     time: float
+    reserved: Reserved | None
 
 
 # ---------------------------------------------------------------- look, logs, stop

@@ -83,6 +83,8 @@ def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Findin
             found = [interrupted(record, decision)]
         case Ending.DETACHED:
             found = [detached(record)]
+        case Ending.TAKEN:
+            found = [finding for finding in record.preflight if finding.status == "fail"]
         case Ending.STALLED:
             found = standstill.findings(record.head, decision.text, record.stuck, record.reports, log_dir)
         case Ending.FAILED | Ending.NODE:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
+from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -229,8 +230,13 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 
-def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """A node's entry with `from_node` filled in from what `prepare` saw on it."""
+def seats(entry: dict[str, Any], facts: Facts, backend: str) -> list[str]:
+    """What of the node is the launch's alone."""
+    return seats_of(backend, entry["nproc"], entry["env"], facts["gpus"], facts["occupied"]["uuids"])
+
+
+def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any]:
+    """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats."""
     interface = entry["interface"] or facts["interface_of_address"]
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
@@ -239,7 +245,7 @@ def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
         "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
-    return {**entry, "interface": interface, "env": env, "from_node": {}}
+    return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
 
 
 def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:

@@ -23,6 +23,7 @@ SHORTEST_NUMBER = 10
 LONGEST_WORD = 11  # letters of a word that logs may hold for another reason
 LONGEST_EDGE = 6  # characters of a secret that a cut may leave of it: at most a third
 WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
+SWITCH = re.compile(r"\d?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
 
 
@@ -34,8 +35,12 @@ def secrets_of(file_env: Mapping[str, str], env: Mapping[str, str], args: list[s
 
 
 def too_common(env: Mapping[str, str]) -> list[str]:
-    """The variables that are called as secrets are, and whose values are not covered."""
-    return [name for name, value in env.items() if SECRET_NAME.search(name) and not is_covered(value, named=True)]
+    """The variables that are called as secrets are, and whose values are not covered; a switch is no secret."""
+    return [
+        name
+        for name, value in env.items()
+        if SECRET_NAME.search(name) and not is_covered(value, named=True) and not SWITCH.fullmatch(value)
+    ]
 
 
 def is_covered(value: str, *, named: bool) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pwd
 import socket
 import sys
 from typing import Any
 
-from . import state
 from .addresses import interface_of
+from .computing import computing
 from .ports import port_facts
+from .seats import held
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def prepare(request: Json) -> Json:
         "interfaces": sorted(name for _, name in socket.if_nameindex()),
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
-        "launches": active_launches(),
+        "occupied": {"held": held(), **computing(gpus=request["gpus"])},
     }
 
 
@@ -90,13 +90,3 @@ def disk_facts(path: str) -> Json:
         "inodes_free": usage.f_favail if usage.f_files else None,
         "read_only": bool(usage.f_flag & os.ST_RDONLY),
     }
-
-
-def active_launches() -> list[Json]:
-    """Launches of this project that run on this node now: [{launch_id, port, user}]."""
-    found = []
-    for path in sorted(glob.glob(state.STATE_ROOT + "/*/spec.json")):
-        launch_id = os.path.basename(os.path.dirname(path))
-        if state.unit_state(state.unit_name(launch_id))["ActiveState"] in ("active", "activating", "deactivating"):
-            found.append({"launch_id": launch_id})
-    return found

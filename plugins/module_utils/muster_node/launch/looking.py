@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 def look(request: Json) -> Json:
-    """Renew the lease, wait up to `wait` seconds for news, and report.
+    """Renew the lease, wait up to `wait` seconds for news, and report. The first look begins the launch's work.
 
     request: {launch_id, run_dir, lease, wait, offsets: {log: bytes seen}, limit: bytes to send at most}
     """

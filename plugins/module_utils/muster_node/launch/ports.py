@@ -7,9 +7,15 @@ import socket
 from typing import Any
 
 from ..tools import files, process
+from .seats import holder
 
 Json = dict[str, Any]
 
+NOT_SEEN: Json = {
+    **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
+    **dict.fromkeys(("pid", "seconds")),
+    **dict.fromkeys(("begun", "detached"), False),
+}
 MOST_SOCKETS = 64_000_000  # bytes of the kernel's list of sockets
 
 
@@ -33,10 +39,7 @@ def can_listen(port: int) -> bool:
 
 
 def port_holders(port: int) -> list[Json]:
-    """Processes that listen on the port, or else talk from it: [{pid, command, user, unit}].
-
-    pid is null when it cannot be seen.
-    """
+    """Processes that listen on the port, or else talk from it."""
     listening: set[str] = set()
     talking: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -47,5 +50,4 @@ def port_holders(port: int) -> list[Json]:
     inodes = listening or talking
     if not inodes:
         return []
-    holders = [process.who(pid) for pid in process.ids() if inodes & process.opened(pid)]
-    return holders or [{"pid": None, "command": "", "user": "", "unit": ""}]
+    return [holder(pid) for pid in process.ids() if inodes & process.opened(pid)] or [NOT_SEEN]

@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 from ..tools import files, process
-from .state import lease_is_held, replace_json
+from .seats import Seats
+from .state import BEGIN, LET_GO, lease, lease_is_held, replace_json
 
 Json = dict[str, Any]
 
@@ -28,6 +29,11 @@ def run(state: str) -> None:
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
+    seats = Seats(state, shared=spec["shared"])
+    over = wait_for_the_word(state, seats, signalled)
+    if over:
+        write_result(state, over)
+        return
     log = open_agent_log(spec["run_dir"])
     try:
         agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -38,6 +44,7 @@ def run(state: str) -> None:
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
+        seats.take()  # a shared launch has those that became free
         open_log_folder(spec["run_dir"])
         if watch_ranks(agent.pid, ranks):
             replace_json(state + "/unit/ranks.json", {"agent": agent.pid, "ranks": list(ranks.values())})
@@ -51,6 +58,26 @@ def run(state: str) -> None:
             write_result(state, "limit")
             return
         time.sleep(0.1)
+
+
+def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
+    """Take the seats, and begin nothing before the supervisor has seen that this succeeded on every node.
+
+    Return why it ended, or nothing when it is to begin.
+    """
+    while not signalled:
+        until, word = lease(folder)
+        if time.monotonic() > until:
+            return "lease"
+        if word == LET_GO:
+            seats.let_go()
+        else:
+            seats.take()
+        # Who attaches to a launch that still waits says so too: it does not begin on somebody else's seats.
+        if word == BEGIN and (seats.shared or not seats.missing):
+            return ""
+        time.sleep(0.05)
+    return "stopped"
 
 
 def open_agent_log(run_dir: str) -> int:

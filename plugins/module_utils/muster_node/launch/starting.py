@@ -16,17 +16,27 @@ from ..tools import files, process
 from ..tools.program import own_text
 from ..tools.run import run as command
 from . import state
+from .seats import alone, offer, reserved
 
 Json = dict[str, Any]
 
 # Only the training user and the group of the one who looks come past these two directories; what is inside is readable
 # to whoever got that far. (A set-group-ID bit instead would be lost: the training user is not in that group.)
 OUTER_MODE = 0o750
+RESERVE_SECONDS = 1.0  # then the supervisor is told who has the seats
 LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 
 
 def start(spec: Json) -> Json:
-    """Make the two directories and the unit. spec: see roles/launch."""
+    """Make the two directories and the unit, and wait a moment for its seats. spec: see roles/launch."""
+    with alone():
+        error = make(spec)
+    taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
+    return {"started": not error, "error": error, "time": time.time(), "reserved": taken}
+
+
+def make(spec: Json) -> str:
+    """Return why the unit could not be made, or nothing."""
     launch_id = spec["launch_id"]
     entry = pwd.getpwnam(spec["user"])
     reader_uid, reader_gid = spec["reader"]["uid"], spec["reader"]["gid"]
@@ -45,16 +55,17 @@ def start(spec: Json) -> Json:
     # Written by the training user, readable by the user who looks (without sudo: a look each second must not fill the
     # journal), and by nobody else.
     files.give_folder(run_dir, mode=OUTER_MODE, owner=(entry.pw_uid, reader_gid))
+    offer(folder, spec["seats"], entry.pw_gid)
     files.make_folder(folder + "/unit", mode=OUTER_MODE, owner=(entry.pw_uid, reader_gid))
     program = folder + "/node.py"
     files.replace(program, own_text().encode(), mode=0o644)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
     files.replace(folder + "/spec.json", json.dumps(spec).encode(), mode=0o640, owner=(0, entry.pw_gid))
-    lease = state.LEASE_FORMAT.format(time.monotonic() + spec["lease"])
-    files.replace(folder + "/lease", lease.encode(), mode=0o644, owner=(reader_uid, reader_gid))
+    lease = state.new_lease(spec["lease"], state.TAKE)
+    files.replace(folder + "/lease", lease, mode=0o644, owner=(reader_uid, reader_gid))
     # Every process of the launch carries the mark by which `stop` looks for what is left.
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
-    if spec["time_limit"]:
+    if spec["time_limit"] and not spec["waits"]:
         properties["RuntimeMaxSec"] = f"{spec['time_limit'] + LIMIT_SLACK}s"
     argv = [
         "systemd-run",
@@ -67,7 +78,7 @@ def start(spec: Json) -> Json:
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
     argv += ["--", sys.executable, "-I", "-S", program, "run", folder]
     done = command(*argv, seconds=state.SYSTEMCTL_SECONDS)
-    return {"started": done.code == 0, "error": done.aside.strip() or done.why, "time": time.time()}
+    return "" if done.code == 0 else done.aside.strip() or done.why
 
 
 def forget_ended_launches() -> None:

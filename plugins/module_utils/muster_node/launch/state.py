@@ -14,7 +14,9 @@ from ..tools import files, process
 from ..tools.run import run as command
 
 STATE_ROOT = "/run/muster/launches"
-LEASE_FORMAT = "{:>20.3f}\n"  # of one width, so that it is overwritten in place by a single write
+# Until when, and what the launch does until then; of one width, so that it is overwritten in place by a single write.
+LEASE_FORMAT = "{:>20.3f} {:<6}\n"
+TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # its seats; and: start the ranks, once for all
 SYSTEMCTL_SECONDS = 30
 
 
@@ -48,16 +50,25 @@ def replace_json(path: str, value: Any) -> None:
     files.replace(path, json.dumps(value).encode())
 
 
-def lease_is_held(state: str) -> bool:
-    """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch."""
+def lease(state: str) -> tuple[float, str]:
+    """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch. And what to do."""
+    until, _, word = (files.text(state + "/lease") or "").strip().partition(" ")
     try:
-        return time.monotonic() < float(files.text(state + "/lease") or "0")
+        return float(until), word
     except ValueError:
-        return False
+        return 0.0, ""
 
 
-def renew_lease(state: str, seconds: float) -> None:
+def lease_is_held(state: str) -> bool:
+    return time.monotonic() < lease(state)[0]
+
+
+def new_lease(seconds: float, word: str) -> bytes:
+    return LEASE_FORMAT.format(time.monotonic() + seconds, word).encode()
+
+
+def renew_lease(state: str, seconds: float, word: str = BEGIN) -> None:
     try:
-        files.overwrite(state + "/lease", LEASE_FORMAT.format(time.monotonic() + seconds).encode())
+        files.overwrite(state + "/lease", new_lease(seconds, word))
     except OSError:
         return  # ended and cleared away meanwhile: the report says so

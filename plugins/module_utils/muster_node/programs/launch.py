@@ -5,7 +5,8 @@ standard input. Every verb prints one JSON object.
 
     identity  user   says who looks
     prepare   root   reads what a start depends on; writes nothing
-    start     root   makes the run directory, the state directory and the unit
+    start     root   makes the run directory, the state directory and the unit, which takes its seats
+    reserve   root   has the unit take its seats or let them go; returns who has them
     run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
     look      user   renews the lease; returns the unit, the ranks and what was logged since the last look
     logs      user   returns what was logged since the last look, after the end
@@ -20,6 +21,7 @@ import sys
 from ..launch.facts import identity, prepare
 from ..launch.looking import logs, look
 from ..launch.running import run
+from ..launch.seats import reserve
 from ..launch.starting import start
 from ..launch.stopping import freeze, stop
 from ..tools.program import answer
@@ -34,6 +36,7 @@ def main() -> None:
             "identity": identity,
             "prepare": prepare,
             "start": start,
+            "reserve": reserve,
             "look": look,
             "logs": logs,
             "freeze": freeze,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any, NamedTuple
 
 from . import files
@@ -70,9 +71,22 @@ def unit(pid: int) -> str:
 
 
 def launch_of(pid: int) -> str:
-    """Return the id of the launch whose unit it belongs to, or nothing."""
-    found = IN_LAUNCH_UNIT.search(read(pid, "cgroup"))
-    return found[1] if found else ""
+    """Return the id of the launch whose unit it belongs to, or nothing.
+
+    Its outermost unit is what counts: below it, in a user's own manager, units have whatever name that user likes.
+    """
+    for line in reversed(read(pid, "cgroup").splitlines()):
+        outer = next((part for part in line.split("/")[1:] if part.endswith((".service", ".scope"))), "")
+        if outer:
+            found = IN_LAUNCH_UNIT.fullmatch(outer)
+            return found[1] if found else ""
+    return ""
+
+
+def age(pid: int) -> float | None:
+    """Return the seconds since it began, asleep or not; nothing of one that is gone."""
+    seen = status(pid)
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started / TICKS) if seen else None
 
 
 def environment(pid: int) -> dict[str, str]:

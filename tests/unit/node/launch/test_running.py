@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import running, state
+from muster_node.launch import running, seats, state
 from muster_node.programs import launch as node
 from muster_node.tools import process as processes
 from muster_node.tools.pack import pack
@@ -67,7 +67,13 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        script: str, *, lease: float = 60.0, time_limit: float = 0, argv: list[str] | None = None
+        script: str = "",
+        *,
+        lease: float = 60.0,
+        time_limit: float = 0,
+        argv: list[str] | None = None,
+        word: str = state.BEGIN,
+        shared: bool = False,
     ) -> subprocess.Popen[bytes]:
         (tmp_path / "unit").mkdir()
         (tmp_path / "run").mkdir()
@@ -76,9 +82,12 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             "env": {"PATH": os.environ["PATH"]},
             "time_limit": time_limit,
             "run_dir": str(tmp_path / "run"),
+            "shared": shared,
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
-        (tmp_path / "lease").write_text(state.LEASE_FORMAT.format(time.monotonic() + lease))
+        (tmp_path / "lease").write_bytes(state.new_lease(lease, word))
+        (tmp_path / "seats").mkdir(exist_ok=True)
+        (tmp_path / "seats/cpu").touch()
         (tmp_path / "node.py").write_text(pack(node.__name__))
         command = [sys.executable, "-I", "-S", str(tmp_path / "node.py"), "run", str(tmp_path)]
         child = subprocess.Popen(command, start_new_session=True)
@@ -163,6 +172,62 @@ def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
     assert (tmp_path / "run/torchrun/job").stat().st_mode & 0o777 == 0o755
 
 
+def held(tmp_path: Path) -> list[int]:
+    return seats.locks().get(seats.name_of((tmp_path / "seats/cpu").stat()), [])
+
+
+def test_nothing_begins_before_the_seats_are_had_everywhere(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; time.sleep(60)", word=state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
+    until(lambda: not held(tmp_path), 60)
+    state.renew_lease(str(tmp_path), 60.0, state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    assert not (tmp_path / "run/agent.log").exists()
+    state.renew_lease(str(tmp_path), 60.0)
+    until(lambda: processes.children(child.pid), 60)
+    agent = processes.children(child.pid)[0]
+    os.kill(child.pid, signal.SIGKILL)
+    until(lambda: not held(tmp_path), 60)  # although the agent lives
+    os.kill(agent, signal.SIGKILL)
+
+
+def test_nothing_begins_on_somebody_elses_seats(launch: Any, tmp_path: Path) -> None:
+    (tmp_path / "seats").mkdir()
+    (tmp_path / "seats/cpu").touch()
+    other = seats.Seats(str(tmp_path), shared=False)
+    other.take()
+    launch(lease=0.5).wait(60)
+    assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_a_launch_whose_supervisor_is_gone_begins_nothing(launch: Any, tmp_path: Path) -> None:
+    assert launch("raise SystemExit(3)", word=state.TAKE, lease=0.1).wait(60) == 0
+    assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_a_launch_that_is_stopped_before_it_begins(launch: Any, tmp_path: Path) -> None:
+    child = launch(word=state.TAKE)
+    until(lambda: held(tmp_path), 60)
+    os.killpg(child.pid, signal.SIGTERM)
+    assert child.wait(60) == 0
+    assert result(tmp_path) == {"reason": "stopped"}
+
+
+def test_a_shared_launch_minds_nobody_and_has_what_became_free(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; time.sleep(60)", shared=True, word=state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
+    until(lambda: not held(tmp_path), 60)
+    first = seats.Seats(str(tmp_path), shared=False)
+    first.take()
+    state.renew_lease(str(tmp_path), 60.0)
+    until(lambda: processes.children(child.pid), 60)
+    assert held(tmp_path) == [os.getpid()]
+    first.let_go()
+    until(lambda: held(tmp_path) == [child.pid], 60)
+
+
 @pytest.mark.parametrize(
     ("content", "held"), [("", False), ("nonsense\n", False), ("0.0\n", False), ("inf\n", True), ("1e18\n", True)]
 )
@@ -178,7 +243,7 @@ def test_without_a_lease_nothing_is_held(tmp_path: Path) -> None:
 
 
 def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
-    (tmp_path / "lease").write_text(state.LEASE_FORMAT.format(float("inf")))
+    (tmp_path / "lease").write_bytes(state.new_lease(float("inf"), state.BEGIN))
     assert state.lease_is_held(str(tmp_path))
     state.renew_lease(str(tmp_path), -1.0)
     assert not state.lease_is_held(str(tmp_path))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from muster_node.launch import starting, state
+from muster_node.launch import seats, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import Answer
 
@@ -58,6 +58,8 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
     replace = files.replace
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(starting, "command", systemd)
+    monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
     monkeypatch.setattr(starting, "own_text", lambda: "the program")
     monkeypatch.setattr(files, "replace", seen)
     spec = {
@@ -68,12 +70,16 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         "lease": 10.0,
         "time_limit": 60,
         "keep": 10,
+        "seats": ["gpu-0"],
+        "shared": False,
+        "waits": False,
         "properties": {"User": "nobody"},
         "env": {"HF_TOKEN": "secret"},
         "script_name": "train.py",
         "script_body": base64.b64encode(b"import torch").decode(),
     }
-    assert starting.start(spec)["started"]
+    began_at = starting.start(spec)
+    assert (began_at["started"], began_at["reserved"]["held"]) == (True, {"gpu-0": []})
     assert at_the_time == [(0, 0)] * 4
 
     folder = tmp_path / "state" / LAUNCH_ID
@@ -82,6 +88,9 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         run_dir / "train.py": (nobody.pw_uid, nobody.pw_gid, 0o644),
         folder: (0, 0, 0o755),
         folder / "unit": (nobody.pw_uid, 2345, 0o750),
+        folder / "seats": (0, nobody.pw_gid, 0o750),
+        folder / "seats/gpu-0": (0, 0, 0o644),
+        tmp_path / "reservations": (0, 0, 0o700),
         folder / "node.py": (0, 0, 0o644),
         folder / "spec.json": (0, nobody.pw_gid, 0o640),
         folder / "lease": (1234, 2345, 0o644),

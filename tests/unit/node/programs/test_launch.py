@@ -21,7 +21,14 @@ LAUNCH_ID = "20260101-120000-abcd"
 
 def test_prepare_and_look_speak_json(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
-    request = {"user": me, "executable": sys.executable, "run_root": str(tmp_path), "address": "127.0.0.1", "port": 0}
+    request = {
+        "user": me,
+        "executable": sys.executable,
+        "run_root": str(tmp_path),
+        "address": "127.0.0.1",
+        "port": 0,
+        "gpus": False,
+    }
     command = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "prepare"]
     done = subprocess.run(command, input=sent(node.__name__, request), capture_output=True, check=True)
     facts = json.loads(done.stdout)

@@ -88,6 +88,13 @@ def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) ->
         (f"0::/system.slice/muster-launch-{LAUNCH}.service\n", f"muster-launch-{LAUNCH}.service", LAUNCH),
         (f"0::/system.slice/muster-launch-{LAUNCH}.service/inner\n", "", LAUNCH),
         ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope", ""),
+        # In a user's own manager a unit has whatever name that user gives it.
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/muster-launch-{LAUNCH}.service\n",
+            f"muster-launch-{LAUNCH}.service",
+            "",
+        ),
+        (f"0::/system.slice/muster-launch-{LAUNCH}.service/x.service\n", "x.service", LAUNCH),
         ("", "", ""),
     ],
 )
