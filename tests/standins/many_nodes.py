@@ -13,6 +13,7 @@ import resource
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 
 SSH = Path(__file__).parent / "programs/ssh_to_many.sh"
+PATIENCE = 300.0
 SETTINGS = Settings(
     user="muster",
     stop_timeout=5,
@@ -85,6 +87,8 @@ def main() -> None:
     supervisor = Started(
         plan, {entry["node"]: connect(entry["node"]) for entry in plan["nodes"]}, SETTINGS, logs, said.append
     )
+    # A busy machine is no silent node.
+    supervisor.pace = replace(supervisor.pace, notice=PATIENCE, patience=PATIENCE, lease=PATIENCE)
     threading.Timer(seconds, (folder / "end-of-launch").touch).start()
     began = time.monotonic()
     record = supervisor.launch()

@@ -130,7 +130,7 @@ def test_a_healthy_launch(leased: Supervised) -> None:
     assert record.decision is not None
     assert record.decision.ending is Ending.FINISHED
     assert leased.asked("stop") == list(NODES)
-    assert {payload["lease"] for _, verb, payload in leased.nodes.asked if verb == "look"} == {10.0}
+    assert {payload["lease"] for _, verb, payload in leased.nodes.asked if verb == "look"} == {11.0}
     assert leased.said == []
 
 

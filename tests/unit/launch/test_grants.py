@@ -26,4 +26,4 @@ def test_a_pace_keeps_its_promises(nodes: int) -> None:
 
 
 def test_the_pace_of_the_drills() -> None:
-    assert (pace(2).notice, pace(2).patience, pace(2).lease) == (5.0, 8.0, 10.0)
+    assert (pace(2).notice, pace(2).patience, pace(2).lease) == (5.0, 9.0, 11.0)

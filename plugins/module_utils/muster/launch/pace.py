@@ -29,7 +29,7 @@ def pace(nodes: int) -> Pace:
     """That of a launch on so many nodes: at most some 80 looks a second."""
     wait = min(max(2.0, nodes / 80), 4.0)
     pause = min(max(0.25, nodes / 80), 4.0)
-    patience = max(8.0, wait + pause + 5.0)
+    patience = max(9.0, wait + pause + 6.75)
     return Pace(
         wait=wait,
         pause=pause,

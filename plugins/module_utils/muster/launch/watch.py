@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..verdict.words import few
 from .agent_log import agent_closes
 from .endings import EXIT, Decided, Ending
 
@@ -29,7 +30,7 @@ class Limits:
     stall: float = 0.0
     start: float = 0.0
     notice: float = 5.0
-    patience: float = 8.0
+    patience: float = 9.0
     until_running: bool = False
 
     @property
@@ -108,15 +109,20 @@ class Watch:
         self.nodes[name].why_silent = why
 
     def notices(self, now: float) -> list[str]:
-        """Sentences about nodes that have just become silent, each once."""
-        found = []
-        for name, node in self.nodes.items():
-            silent = now - node.last_answer
-            if not node.over and not node.silence_said and silent > self.limits.notice:
-                node.silence_said = True
-                end = f"; the launch is ended if it stays silent for {self.limits.patience:.0f} s"
-                found.append(f"{name} has not answered for {silent:.0f} s{'' if self.limits.attached else end}")
-        return found
+        """A sentence about the nodes that have just become silent, each once."""
+        silent = {
+            name: now - node.last_answer
+            for name, node in self.nodes.items()
+            if not node.over and not node.silence_said and now - node.last_answer > self.limits.notice
+        }
+        if not silent:
+            return []
+        for name in silent:
+            self.nodes[name].silence_said = True
+        who = f"{few(list(silent))} {'has' if len(silent) == 1 else 'have'}"
+        said = f"{who} not answered for {max(silent.values()):.0f} s"
+        end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
+        return [said if self.limits.attached else said + end]
 
     def decide(self, now: float) -> Decision | None:
         """None as long as the launch should go on."""
