@@ -29,6 +29,7 @@ LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a uni
 
 def start(spec: Json) -> Json:
     """Make the two directories and the unit, and wait a moment for its seats. spec: see roles/launch."""
+    os.umask(0o022)  # whatever the one says who logs in
     with alone():
         error = make(spec)
     taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
@@ -41,7 +42,6 @@ def make(spec: Json) -> str:
     entry = pwd.getpwnam(spec["user"])
     reader_uid, reader_gid = spec["reader"]["uid"], spec["reader"]["gid"]
     folder, run_dir = state.state_dir(launch_id), spec["run_dir"]
-    os.umask(0o022)  # whatever the one says who logs in
     os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
     forget_ended_launches()
     drop_old_runs(os.path.dirname(run_dir), spec["keep"])

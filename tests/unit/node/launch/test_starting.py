@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pwd
@@ -53,13 +54,16 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
 
     def systemd(*argv: str, **_how: Any) -> Answer:
         began.append(argv)
+        # Another start would take this one, whose unit is not there yet, for a launch that has ended.
+        with pytest.raises(BlockingIOError), files.folder(seats.ROOT) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return Answer("", code=0)
 
     replace = files.replace
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(starting, "command", systemd)
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
-    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
     monkeypatch.setattr(starting, "own_text", lambda: "the program")
     monkeypatch.setattr(files, "replace", seen)
     spec = {
@@ -78,6 +82,7 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         "script_name": "train.py",
         "script_body": base64.b64encode(b"import torch").decode(),
     }
+    os.umask(0o077)
     began_at = starting.start(spec)
     assert (began_at["started"], began_at["reserved"]["held"]) == (True, {"gpu-0": []})
     assert at_the_time == [(0, 0)] * 4
@@ -90,7 +95,8 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         folder / "unit": (nobody.pw_uid, 2345, 0o750),
         folder / "seats": (0, nobody.pw_gid, 0o750),
         folder / "seats/gpu-0": (0, 0, 0o644),
-        tmp_path / "reservations": (0, 0, 0o700),
+        tmp_path / "run/reservations": (0, 0, 0o700),
+        tmp_path / "run": (0, 0, 0o755),
         folder / "node.py": (0, 0, 0o644),
         folder / "spec.json": (0, nobody.pw_gid, 0o640),
         folder / "lease": (1234, 2345, 0o644),
