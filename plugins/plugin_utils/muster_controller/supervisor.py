@@ -15,6 +15,7 @@ from muster.launch.endings import Ending
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
 from muster.launch.standstill import standing_still
+from muster.launch.text import pruned
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 
@@ -154,6 +155,9 @@ class Supervisor:
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
+        removed = pruned({name: answer.data for name, answer in answers.items()})
+        if removed:
+            self.say(removed)
         return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
     def start_request(self, entry: dict[str, Any]) -> StartRequest:

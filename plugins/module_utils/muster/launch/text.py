@@ -6,9 +6,11 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import Finding, as_lines
-from ..verdict.words import plural
+from ..verdict.words import few, gigabytes, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..verdict.finding import Verdict
 
 NODES_SHOWN = 8  # in one line
@@ -26,6 +28,17 @@ def headline(plan: dict[str, Any]) -> str:
 
 def rank_range(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+
+
+def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what the nodes removed for this start, by their answers; nothing where that was nothing."""
+    gone = {name: answer for name, answer in starts.items() if answer.get("pruned")}
+    if not gone:
+        return ""
+    launches = sorted({launch_id for answer in gone.values() for launch_id in answer["pruned"]})
+    size = gigabytes(sum(answer["bytes"] for answer in gone.values()))
+    limits = "cluster_run_keep, cluster_run_keep_mb"
+    return f"logs of {few(launches)} were removed on {few(list(gone))}: {size} ({limits})"
 
 
 def describe(plan: dict[str, Any]) -> str:
