@@ -3,7 +3,7 @@
     hostile_user.py SEED SECRET_FILE SECRET_FOLDER VICTIM_PID FOLDER...
 
 FOLDER: patterns, from the root on, of folders that the user may write, as they come and go. It goes on until it is
-ended, and then prints how often it exchanged something.
+ended, and prints now and then how often it has exchanged something.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import sys
 import time
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import FrameType
+from typing import Any
 
 NAMES = (
     *("result.json", "ranks.json", "agent.log", "torchrun", "logs", "unit", "script"),
     *("job", "attempt_0", "0", "1", "99999999999", "x", "stdout.log", "stderr.log", "error.json"),
 )
 DEEP = ("[" * 200_000, '{"a":' * 5000, "9" * 100_000, "\0" * 9, '"\\ud800"')
+SAID = 50
 MOST = 300  # folders that are known at a time
 
 
@@ -47,6 +44,8 @@ class Attacker:
                 path.rename(folder / f".{random.random()}")  # a folder does not give way to a file
             fresh.rename(path)
             self.swaps += 1
+            if self.swaps % SAID == 0:
+                print(self.swaps, flush=True)
 
     def link(self, path: Path) -> None:
         targets = (*self.secrets, self.secret_folder, "/proc/1/environ", "/dev/zero", "..", path)
@@ -102,11 +101,6 @@ def main() -> None:
     random.seed(int(seed))
     attacker = Attacker(Path(secret_file), Path(secret_folder), int(victim))
 
-    def end(_number: int, _frame: FrameType | None) -> Any:
-        print(attacker.swaps, flush=True)
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
     print("at it", flush=True)
     while True:
         here = folders(patterns)
