@@ -66,7 +66,7 @@ class Launch:
             subprocess.run([program, "encrypt", "--vault-password-file", opens, str(path)], check=True)
         return path
 
-    def variables(self) -> Path:
+    def variables(self, more: dict[str, Any]) -> Path:
         """Everything that is given, in a file: what is typed, all users of this machine can read."""
         given: dict[str, Any] = {
             "launch_script_src": str(ROOT / "tests/integration/payloads/careless.py"),
@@ -78,14 +78,15 @@ class Launch:
             "cluster_nproc_per_node": 1,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
+            **more,
         }
         path = self.folder / "given.json"
         path.write_text(json.dumps(given))
         return path
 
-    def begin(self) -> subprocess.Popen[bytes]:
+    def begin(self, **more: Any) -> subprocess.Popen[bytes]:
         argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY), "-vvv"]
-        argv += ["-e", f"@{self.variables()}", "--vault-password-file", str(self.folder / "password")]
+        argv += ["-e", f"@{self.variables(more)}", "--vault-password-file", str(self.folder / "password")]
         with (self.folder / "shown").open("ab") as shown:
             return subprocess.Popen(
                 argv,
@@ -95,6 +96,12 @@ class Launch:
                 stdout=shown,
                 stderr=shown,
             )
+
+    def kept(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.run.rglob("*") if path.is_file()}
+
+    def shown(self) -> str:
+        return (self.folder / "shown").read_text()
 
     @property
     def run(self) -> Path:
@@ -130,7 +137,7 @@ def found(text: str, secrets: Iterable[str] = SECRETS) -> list[str]:
 def test_no_secret_is_where_it_must_not_be(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
     with launch.begin() as playing:
         until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
-        assert playing.poll() is None, (launch.folder / "shown").read_text()
+        assert playing.poll() is None, launch.shown()
         not_typed = [secret for secret in SECRETS if secret not in IN_ARGUMENTS]
         assert found("".join(read_proc(pid, "environ") for pid in all_pids())), "the ranks have them"
         assert found("".join(read_proc(pid, "cmdline") for pid in all_pids()), not_typed) == []
@@ -143,13 +150,26 @@ def test_no_secret_is_where_it_must_not_be(launch: Launch, nodes: tuple[Machine,
         nodes[0].inside("touch", launch.gate)
         nodes[1].inside("touch", launch.gate)
         playing.wait(PATIENCE)
-    shown = (launch.folder / "shown").read_text()
     assert "no access with" in json.loads((launch.run / "verdict.json").read_text())["summary"]
-    kept = {path.name: path.read_text() for path in launch.run.rglob("*") if path.is_file()}
+    kept = launch.kept()
     assert {"run.json", "report.html", "plan.json", "rank0.stderr.log", "rank1.stdout.log"} <= kept.keys()
-    assert found(shown) == []
+    assert found(launch.shown()) == []
     assert {name: found(text) for name, text in kept.items() if found(text)} == {}
     for machine in nodes:
         assert found(machine.inside("journalctl", "--quiet", "--all").stdout) == []
     readable = subprocess.run([*AS_ANOTHER, "cat", str(launch.run / "plan.json")], check=False, capture_output=True)
     assert b"Permission denied" in readable.stderr
+
+
+@pytest.mark.parametrize("launch", ["lines"], indirect=True)
+def test_logs_that_are_fetched_later_are_covered(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+    with launch.begin(launch_detached=True, launch_time_limit=600) as playing:
+        assert playing.wait(PATIENCE) == 0, launch.shown()
+    with launch.begin(launch_attach=launch.run.name) as playing:
+        until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
+        assert playing.poll() is None, launch.shown()
+        for machine in nodes:
+            machine.inside("touch", launch.gate)
+        playing.wait(PATIENCE)
+    assert "no access with" in launch.kept()["verdict.json"]
+    assert found(launch.shown() + "".join(launch.kept().values())) == []

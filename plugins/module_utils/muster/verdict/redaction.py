@@ -23,6 +23,7 @@ SHORTEST_NUMBER = 10
 LONGEST_WORD = 11  # letters of a word that logs may hold for another reason
 LONGEST_EDGE = 6  # characters of a secret that a cut may leave of it: at most a third
 WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
+HEAD = 3  # characters of a form by which places where it may begin are found quickly
 SWITCH = re.compile(r"\d?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
 
@@ -77,7 +78,7 @@ class Redaction:
         found = {form for value in values if len(value) >= SHORTEST for form in forms_of(value)}
         self.forms = sorted(found, key=lambda form: (-len(form), form))
         self.longest = len(self.forms[0]) if self.forms else 0
-        self.firsts = {form[0] for form in self.forms}
+        self.heads = {form[:HEAD] for form in self.forms}
 
     def text(self, text: str) -> str:
         stream = Stream(self)
@@ -108,10 +109,11 @@ class Redaction:
 
     def beginning(self, text: str) -> int:
         """Where the end of the text may be the beginning of a form: the length of the text where it cannot."""
-        for place in range(max(0, len(text) - self.longest + 1), len(text)):
-            if text[place] in self.firsts and self.begins(text[place:]):
-                return place
-        return len(text)
+        before = max(0, len(text) - self.longest + 1)
+        end = text[before:]
+        likely = {place for head in self.heads for place, _ in places(head, end)}
+        likely.update(range(max(0, len(end) - HEAD + 1), len(end)))
+        return before + next((place for place in sorted(likely) if self.begins(end[place:])), len(end))
 
     def begins(self, text: str) -> bool:
         return any(form.startswith(text) for form in self.forms)
