@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
+SEATS = "/run/muster/reservations"
 NVIDIA_SMI = """#!/bin/sh
 # Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
 case $1 in
@@ -113,8 +114,18 @@ def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Ma
     finish(winner, nodes)
 
 
-def test_of_two_in_the_same_instant_one_begins(launches: Any, nodes: tuple[Machine, Machine]) -> None:
-    in_the_same_instant(launches, nodes)
+def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    nodes[1].inside("sh", "-ec", f"mkdir -p {SEATS}; touch {SEATS}/cpu")
+    code = f"import fcntl, sys; f = open('{SEATS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
+    argv = ["podman", "exec", "--interactive", nodes[1].container, "python3", "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline()
+        said = refusals(launches())
+        holder.communicate()
+    assert said.keys() == {"node2"}
+    assert "of root (python3 -c import fcntl" in said["node2"]
+    assert said["node2"].endswith("has its processors")
 
 
 @pytest.mark.slow
