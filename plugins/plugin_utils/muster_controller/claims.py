@@ -8,8 +8,10 @@ ansible-playbook renews it (keeper.py).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import secrets
 import select
 import tempfile
@@ -36,6 +38,10 @@ Json = dict[str, Any]
 Answers = dict[str, Json | NodeError]
 
 RESULT = "result"  # the file in which ansible-playbook says how it ended
+RUNS = (
+    "muster-claims"  # the folder, beside Ansible's own, with a file for each run, locked while a process of it is left
+)
+RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class ClaimError(Exception):
@@ -48,6 +54,7 @@ class Claims:
     def __init__(self) -> None:
         self.process = 0
         self.token = ""
+        self.run = -1
         self.folder = Path()
         self.alive = self.kept = (-1, -1)
 
@@ -56,7 +63,11 @@ class Claims:
             return
         self.folder = Path(tempfile.mkdtemp(prefix="claims-", dir=constants.DEFAULT_LOCAL_TMP))
         self.alive, self.kept = os.pipe(), os.pipe()
-        self.process, self.token = os.getpid(), secrets.token_hex(16)
+        runs_folder().mkdir(mode=0o700, exist_ok=True)
+        token = secrets.token_hex(16)
+        self.run = os.open(runs_folder() / token, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.run, fcntl.LOCK_EX)
+        self.process, self.token = os.getpid(), token
 
     def end(self, result: str) -> None:
         """Let the keepers free what they have, and wait for it: the next run is typed at once. result: for journals."""
@@ -70,6 +81,8 @@ class Claims:
         if kept:
             select.select([self.kept[0]], [], [], FREED + 5)
         os.close(self.kept[0])
+        (runs_folder() / self.token).unlink(missing_ok=True)
+        os.close(self.run)
 
     def known(self) -> dict[str, float]:
         """Of each node that this run has claimed, when it was renewed last, by the monotonic clock."""
@@ -99,6 +112,8 @@ class Claims:
             raise ClaimError(loss(holders))
         for some in (fresh[:1], fresh[1:]):
             answers.update(ask_all(some, "take", request))
+            left = [one for one in some if one.name in holders_in(answers) and is_gone(answers[one.name])]
+            answers.update(ask_all(left, "take", {**request, "take_over": True}))
             if holders := holders_in(answers):
                 taken = [one for one in fresh if one.name in answers and one.name not in holders]
                 ask_all(taken, "free", {**request, "result": "refused"})
@@ -116,6 +131,24 @@ class Claims:
         with contextlib.suppress(OSError):
             return files.read(str(self.folder / RESULT)).decode()
         return ""
+
+
+def runs_folder() -> Path:
+    return Path(constants.DEFAULT_LOCAL_TMP).parent / RUNS
+
+
+def is_gone(answer: Json | NodeError) -> bool:
+    """Whether the holder is a run of this user on this machine that was killed to its last process."""
+    holder = answer.get("holder") if isinstance(answer, dict) else None
+    if not isinstance(holder, dict) or holder.get("who") != operator() or not RUN_ID.match(str(holder.get("token"))):
+        return False
+    path = runs_folder() / str(holder["token"])
+    try:
+        with files.opened(str(path), owner=os.geteuid()) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is locked, or is none of this machine's
+        return False
+    return True
 
 
 def holders_in(answers: Answers) -> dict[str, Any]:

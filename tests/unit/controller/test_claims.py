@@ -59,7 +59,8 @@ class Node(NodeConnection):
 
 @pytest.fixture
 def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
-    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path / "tmp"))
     for module in (claims, keeper):
         monkeypatch.setattr(module, "FREED", PATIENCE)
     names = ("node1", "node2", "node3")
@@ -121,6 +122,21 @@ def test_a_run_that_is_killed_frees_them_too(nodes: list[Node]) -> None:
     os.waitpid(pid, 0)
     until(lambda: [journal(node)[-1].endswith(f"frees the claim: site.yml: {GONE}") for node in nodes] == [True] * 3)
     assert [claim_of(node)["freed"] for node in nodes] == [True] * 3
+
+
+def test_what_a_run_had_that_was_killed_with_its_keeper_is_taken_at_once(nodes: list[Node]) -> None:
+    pid = os.fork()
+    if not pid:
+        keeper.begin = lambda *_: None
+        killed = Claims()
+        killed.begin()
+        killed.claim(nodes, "site.yml", take_over=False)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert [claim_of(node)["freed"] for node in nodes] == [False] * 3
+    with run() as ours:
+        assert ours.claim(nodes, "site.yml", take_over=False) == []
+        assert [claim_of(node)["token"] for node in nodes] == [ours.token] * 3
 
 
 def test_the_second_run_is_refused_and_keeps_nothing(nodes: list[Node]) -> None:

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 FOLDER = "/run/muster/claim"
 TAG = "muster"
 PATIENCE = 20  # seconds for the others who look at it in this moment; one that is stuck shall not hold us as well
-SHOWN = ("who", "doing", "since")
+SHOWN = ("who", "doing", "since", "token")
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def alone(verb: Callable[[Json, Json], Json], request: Json) -> Json:
 
 
 def look(_request: Json, claim: Json) -> Json:
-    """Return {holder: {who, doing, since}}, or None for it."""
+    """Return {holder: {who, doing, since, token}}, or None for it."""
     return {"holder": shown(claim) if lives(claim) else None}
 
 

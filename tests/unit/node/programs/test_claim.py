@@ -58,7 +58,7 @@ take, renew, free = (partial(ask, verb) for verb in (claim.take, claim.renew, cl
 def test_who_comes_second_is_told_of_the_first(clock: Clock, tmp_path: Path) -> None:
     assert take("ann")["held"]
     holder = take("bob", who="bob@laptop")["holder"]
-    assert {**HOLDER, "since": holder["since"]} == holder
+    assert {**HOLDER, "since": holder["since"], "token": "ann"} == holder
     assert claim.alone(claim.look, {}) == {"holder": holder}
     assert take("ann")["held"]
     assert take("bob")["holder"] == holder, "it has not begun anew"
