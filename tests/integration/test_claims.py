@@ -16,6 +16,7 @@ from muster_controller.keeper import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from machines import Machine
 
 NAMES = ("node1", "node2")
