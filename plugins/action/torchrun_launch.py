@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.given import read_given
+from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
 from muster_controller.runs import add_verdict, launch_id, open_run
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.launch.outcome import Record
+    from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
 
@@ -81,11 +84,17 @@ class ActionModule(ControllerAction):
         task_vars: Mapping[str, Any],
     ) -> dict[str, Any]:
         folder = cluster_folder(cluster) / plan["launch_id"]
-        open_run(folder)
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
-        logs = LogBook(folder, plan, progress.on_line, redaction)
-        logs.keep_plan(plan)
+        keeping = Keeping(progress.say)
+        keeping.surely(folder, lambda: open_run(folder))
+        logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
+        lost = logs.keep_plan(plan)
+        if lost and options["detached"]:
+            raise AnsibleActionFail(
+                f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
+            )
         settings = settings_of(options, cluster)
+        epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
         supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
@@ -95,26 +104,30 @@ class ActionModule(ControllerAction):
             record = supervisor.attach()
         else:
             record = supervisor.launch()
-        progress.clear()
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
-        add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
+        logs.close()
+        keep_verdict(folder, verdict, keeping)
+        progress.finish()
         result = {
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
             "plan": masked(record.plan, redaction),
-            "events": logs.events,
+            "events": logs.events.kept,
             "artifacts": str(folder),
-            "timing": {
-                "began": record.began,
-                "notices": record.notices,
-                "noticed": record.noticed,
-                "cleaned": record.cleaned,
-            },
+            "timing": record.timing(epoch),
         }
         if result["failed"]:
             result["msg"] = failure_text(verdict)
         return result
+
+
+def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
+    """Keep it, or say that it is lost, where it was to go, and what it is."""
+    path = folder / "verdict.json"
+    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
+    if lost:
+        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
 
 
 def cluster_folder(cluster: dict[str, Any]) -> Path:

@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from muster.verdict.printable import printable
 from muster_node.tools import files
 
 from .terminal import terminal
@@ -23,9 +24,9 @@ FILE = 0o600
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value, with the commands of its findings as they can be typed; see write_text."""
-    shape = terminal().shapes(value)
-    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n")
+    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
+    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
+    write_text(path, printable(text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -34,12 +35,15 @@ def write_text(path: Path, text: str) -> None:
     files.replace(str(path), text.encode("utf-8", "replace"), mode=FILE)
 
 
-def append_text(path: Path, text: str) -> None:
+def append(path: Path, data: bytes) -> int:
+    """Append what the file system takes at once, and return how many bytes those are."""
     make_folder(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
-    with os.fdopen(handle, "a", encoding="utf-8") as stream:
+    try:
         os.fchmod(handle, FILE)
-        stream.write(text)
+        return os.write(handle, data)
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

@@ -60,9 +60,13 @@ def prepare(plan: dict[str, Any], settings: Settings, messages: Messages, give_u
         if answer is None or answer.data is None:
             prepared.findings.append(unanswered(name, answer))
             continue
-        prepared.reached.add(name)
-        seen[name] = answer.data
-        prepared.findings += preflight.judge(entry, seen[name], requested)
+        try:
+            prepared.findings += preflight.judge(entry, answer.data, requested)
+            prepared.reached.add(name)
+            seen[name] = answer.data
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
+            prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
     if not prepared.refused:
         completed = [planning.complete(entry, seen[entry["node"]], plan["backend"]) for entry in plan["nodes"]]
         prepared.plan = {**plan, "nodes": completed}

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.launch.watch import FOREVER
-
-LEASE = 10.0  # seconds that a node goes on without having been looked at
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -28,8 +24,3 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
-
-    @property
-    def lease(self) -> float:
-        """Detached, a launch is ended by its time limit instead."""
-        return FOREVER if self.detached else LEASE

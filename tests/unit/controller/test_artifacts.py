@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_controller.artifacts import append_text, write_json
+from muster_controller.artifacts import append, write_json
 from muster_controller.page import write_page
 from muster_controller.runs import open_run
 
@@ -42,7 +42,7 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
         write_json(folder / "health/node1.json", {})
         write_page(folder, {"id": folder.name, "cluster": "rack"})
         for _ in range(2):
-            append_text(folder / "logs/node1/rank0.stdout.log", "line\n")
+            append(folder / "logs/node1/rank0.stdout.log", b"line\n")
     finally:
         os.umask(before)
     found = modes(tmp_path)

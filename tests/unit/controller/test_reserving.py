@@ -103,7 +103,7 @@ def test_waiting_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ctrl_c_ends_it() -> None:
     reserve = Reserve(wait=True)
-    reserve.interruption.signalled = True
+    reserve.interruption.signals = 1
     decision = reserve(seen(OLDER))
     assert decision is not None
     assert decision.ending is Ending.INTERRUPTED

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
 from muster.verdict.redaction import Redaction
+from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.node_reports import NodeReports
 from muster_controller.stopping import Stopping
@@ -31,6 +32,7 @@ def last(**differing: Any) -> dict[str, Any]:
         "ranks": [],
         "errors": {},
         "disk": {"path": "/run", "free": 1, "total": 2, "inodes_free": 3, "read_only": False},
+        "notes": [],
         "clock": 3.0,
         "error": "",
         "leftovers": [],
@@ -44,8 +46,10 @@ def stopped(
     folder: Path, answers: dict[tuple[str, str], list[Any]], *, dump: bool = False
 ) -> tuple[dict[str, str], NodeReports, AnsweringNodes]:
     nodes = AnsweringNodes(answers)
-    reports = NodeReports(PLAN, LogBook(folder, PLAN, lambda *_line: None, Redaction([])))
-    return Stopping(PLAN, nodes, reports, lambda _sentence: None).stop(dump=dump), reports, nodes
+    said: list[str] = []
+    logs = LogBook(folder, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
+    reports = NodeReports(PLAN, logs, said.append)
+    return Stopping(PLAN, nodes, reports, said.append).stop(dump=dump), reports, nodes
 
 
 def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
