@@ -86,10 +86,13 @@ def standing(machine: Machine) -> str:
     return machine.inside("stat", "--format=%n %i %U %G %a %s %y", *FOREIGN).stdout
 
 
-def test_a_hostile_training_user_gains_nothing_and_ends_nothing(attack: Attack, tmp_path: Path) -> None:
+def test_a_hostile_training_user_gains_nothing_and_ends_nothing(
+    attack: Attack, nodes: tuple[Machine, Machine], tmp_path: Path
+) -> None:
     before = standing(attack.machine)
     for number in range(LAUNCHES):
         folder = tmp_path / str(number)
+        folder.mkdir()
         drill = Drill(
             folder,
             {
@@ -105,7 +108,8 @@ def test_a_hostile_training_user_gains_nothing_and_ends_nothing(attack: Attack, 
         assert drill.goes_on(), "it was ended because of what it wrote"
         assert len(processes(drill.launch_id)) >= 4 + 2 + 2
         began = time.monotonic()
-        attack.machine.inside("touch", drill.gate)
+        for machine in nodes:
+            machine.inside("touch", drill.gate)
         assert drill.thread
         drill.thread.join(PATIENCE)
         assert not drill.goes_on(), "it has ended"
@@ -114,7 +118,8 @@ def test_a_hostile_training_user_gains_nothing_and_ends_nothing(attack: Attack, 
         kept = "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
         assert CANARY not in kept
         assert "root:" not in kept, "nor is anything of /etc/shadow there"
-        attack.machine.inside("rm", "--force", drill.gate)
+        for machine in nodes:
+            machine.inside("rm", "--force", drill.gate)
         # Named as left behind: it is the training user's, and no launch is there any more.
         assert "hostile_user.py" in kept
     assert standing(attack.machine) == before
