@@ -39,12 +39,22 @@ def tags_of(options: Mapping[str, Any]) -> list[str]:
     return [tag for tag in options.get("tags") or () if tag != "all"]
 
 
+def doing(options: Mapping[str, Any]) -> str:
+    """What this run is about, in a few words for other administrators: site.yml --tags network."""
+    words = [*(Path(book).name for book in playbooks(options)), *_selection(options)]
+    return " ".join(words)[:200]
+
+
 def other_options(options: Mapping[str, Any]) -> tuple[str, ...]:
     """What was typed behind the inventory, as far as it says what the run was about."""
+    more = (part for word in options.get("extra_vars") or () for part in extra_word(str(word)))
+    return (*_selection(options), *more)
+
+
+def _selection(options: Mapping[str, Any]) -> list[str]:
     words = ["--tags", ",".join(tags)] if (tags := tags_of(options)) else []
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    words += ["--check"] if options.get("check") else []
-    return (*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word))))
+    return words + (["--check"] if options.get("check") else [])
 
 
 def extra_word(word: str) -> list[str]:
