@@ -8,7 +8,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from .artifacts import append_text
+from .artifacts import append
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,4 +32,4 @@ def add(cluster_folder: Path, entry: Mapping[str, Any]) -> None:
     line = json.dumps({**entry, "who": operator()})
     if len(line) > MOST:
         line = json.dumps({"time": entry["time"], "who": operator(), "playbook": entry["playbook"], "cut": True})
-    append_text(cluster_folder / NAME, f"{line}\n")
+    append(cluster_folder / NAME, f"{line}\n".encode())
