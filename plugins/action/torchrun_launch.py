@@ -106,7 +106,8 @@ class ActionModule(ControllerAction):
             record = supervisor.launch()
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
         logs.close()
-        keep_verdict(folder, verdict, keeping)
+        if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
+            keep_verdict(folder, verdict, keeping)
         progress.finish()
         result = {
             "changed": False,
