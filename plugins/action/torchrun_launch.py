@@ -89,7 +89,7 @@ class ActionModule(ControllerAction):
         keeping.surely(folder, lambda: open_run(folder))
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
         lost = logs.keep_plan(plan)
-        if lost and options["detached"]:
+        if lost and options["detached"] and not options["attach"] and not options["stop"]:
             raise AnsibleActionFail(
                 f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
             )
