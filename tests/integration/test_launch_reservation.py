@@ -6,6 +6,7 @@ once their ranks run, nothing ends them but their gate, however busy this machin
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
+SEATS = "/run/muster/reservations"
 NVIDIA_SMI = """#!/bin/sh
 # Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
 case $1 in
@@ -43,7 +45,7 @@ def launches(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callabl
     """Begins a launch whose ranks wait for its gate; whatever is left of it is ended with the test."""
     made: list[Drill] = []
 
-    def begin(**variables: Any) -> Drill:
+    def begin(*, in_terminal: bool = False, **variables: Any) -> Drill:
         folder = tmp_path / f"launch{len(made)}"
         folder.mkdir()
         given = {
@@ -53,8 +55,13 @@ def launches(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callabl
             "launch_time_limit": 3600,
             **variables,
         }
-        made.append(Drill(folder, given))
-        return made[-1].begin()
+        drill = Drill(folder, given)
+        made.append(drill)
+        if in_terminal:
+            drill.begin_in_terminal()
+        else:
+            drill.begin()
+        return drill
 
     yield begin
     for drill in made:
@@ -107,8 +114,18 @@ def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Ma
     finish(winner, nodes)
 
 
-def test_of_two_in_the_same_instant_one_begins(launches: Any, nodes: tuple[Machine, Machine]) -> None:
-    in_the_same_instant(launches, nodes)
+def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    nodes[1].inside("sh", "-ec", f"mkdir -p {SEATS}; touch {SEATS}/cpu")
+    code = f"import fcntl, sys; f = open('{SEATS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
+    argv = ["podman", "exec", "--interactive", nodes[1].container, "python3", "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline()
+        said = refusals(launches())
+        holder.communicate()
+    assert said.keys() == {"node2"}
+    assert "of root (python3 -c import fcntl" in said["node2"]
+    assert said["node2"].endswith("has its processors")
 
 
 @pytest.mark.slow
@@ -147,6 +164,18 @@ def test_who_waits_begins_when_the_other_has_ended(launches: Any, nodes: tuple[M
 def test_waiting_ends_with_its_time(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     assert f"launch {first.launch_id}" in refusals(launches(launch_wait=True, launch_wait_timeout=5))["node2"]
+    finish(first, nodes)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_wait(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    waiting = launches(in_terminal=True, launch_wait=True)
+    until(lambda: first.launch_id.encode() in waiting.shown, PATIENCE, "it says for whom it waits")
+    os.write(waiting.terminal, b"\x03")
+    waiting.process.wait(PATIENCE)
+    assert "interrupted" in waiting.verdict()["summary"]
+    assert len(ranks(first)) == 4
     finish(first, nodes)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 RESERVE_LEASE = 60.0  # seconds that a node keeps its seats for a launch that has not begun, without hearing of it
-ANSWER_TIMEOUT = 20.0
+ANSWER_TIMEOUT = 40.0  # nothing runs yet that a slow node could hold up
 TRIES_FOR = 60.0  # seconds for units to come up, and for whoever has to give way
 WAIT = 0.5  # seconds that a node waits for the seats, before it says who has them
 # Seconds between two looks at whether what is waited for has become free: more and more, since each is one of root's.

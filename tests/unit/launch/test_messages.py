@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import messages, reservation
-from muster_node.launch import facts, looking, ports, seats
+from muster_node.launch import facts, looking, seats
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_prepare(tmp_path: Path) -> None:
     assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
     assert set(seen["occupied"]) == keys(reservation.Occupied)
-    assert set(seats.holder(os.getpid())) == set(ports.NOT_SEEN) == keys(reservation.Holder)
+    assert set(seats.holder(os.getpid())) == set(seats.NOT_SEEN) == keys(reservation.Holder)
 
 
 def test_look(tmp_path: Path) -> None:

@@ -101,4 +101,6 @@ def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
         return playbook("playbooks/launch.yml", launch_attach=holder["launch_id"])
     if holder["launch_id"]:
         return on_node(node, f"systemctl status {LAUNCH_UNIT.format(holder['launch_id'])}")
+    if holder["pid"] is None:
+        return on_node(node, "ps -ef")
     return on_node(node, f"ps -fp {holder['pid']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..tools.run import run
-from .seats import holder
+from .seats import NOT_SEEN, holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,9 @@ def computing(*, gpus: bool) -> Json:
         return {**nothing, "uuids": uuids, "why": apps.why}
     found: dict[str, list[Json]] = {}
     for uuid, pid in rows(apps.text):
-        if uuid in names and pid.isdecimal():
-            found.setdefault(GPU.format(names[uuid]), []).append(holder(int(pid)))
+        if uuid in names:
+            who = holder(int(pid)) if pid.isdecimal() else NOT_SEEN
+            found.setdefault(GPU.format(names[uuid]), []).append(who)
     return {"computing": found, "uuids": uuids, "why": ""}
 
 

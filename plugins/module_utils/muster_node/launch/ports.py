@@ -7,15 +7,10 @@ import socket
 from typing import Any
 
 from ..tools import files, process
-from .seats import holder
+from .seats import NOT_SEEN, holder
 
 Json = dict[str, Any]
 
-NOT_SEEN: Json = {
-    **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
-    **dict.fromkeys(("pid", "seconds")),
-    **dict.fromkeys(("begun", "detached"), False),
-}
 MOST_SOCKETS = 64_000_000  # bytes of the kernel's list of sockets
 
 

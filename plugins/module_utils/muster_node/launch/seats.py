@@ -26,6 +26,12 @@ Json = dict[str, Any]
 ROOT = "/run/muster/reservations"
 FOLDER = "seats"
 MODE = 0o750
+# A holder in another container or namespace.
+NOT_SEEN: Json = {
+    **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
+    **dict.fromkeys(("pid", "seconds")),
+    **dict.fromkeys(("begun", "detached"), False),
+}
 
 
 @contextmanager

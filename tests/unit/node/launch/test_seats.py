@@ -192,7 +192,7 @@ def test_who_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     smi(monkeypatch, gpus=GPUS, apps=Answer(f"GPU-bb, {os.getpid()}\nGPU-bb, [N/A]\nGPU-cc, 1\n", code=0))
     found = computing.computing(gpus=True)
     assert (pids(found["computing"]), found["uuids"], found["why"]) == (
-        {"gpu-1": [os.getpid()]},
+        {"gpu-1": [os.getpid(), None]},
         ["GPU-aa", "GPU-bb"],
         "",
     )
