@@ -89,7 +89,7 @@ class ActionModule(ControllerAction):
         keeping.surely(folder, lambda: open_run(folder))
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
         lost = logs.keep_plan(plan)
-        if lost and options["detached"]:
+        if lost and options["detached"] and not options["attach"] and not options["stop"]:
             raise AnsibleActionFail(
                 f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
             )
@@ -106,7 +106,8 @@ class ActionModule(ControllerAction):
             record = supervisor.launch()
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
         logs.close()
-        keep_verdict(folder, verdict, keeping)
+        if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
+            keep_verdict(folder, verdict, keeping)
         progress.finish()
         result = {
             "changed": False,

@@ -1,6 +1,6 @@
 """What the controller pays for watching a quiet launch: processor seconds of the supervisor's own process, and looks.
 
-    PYTHONPATH=plugins/module_utils:plugins/plugin_utils:tests/standins .venv/bin/python tests/bench/watching.py 8 64
+    .venv/bin/python tests/bench/watching.py 8 64
 
 The nodes are stand-ins behind Ansible's own ssh connections (tests/standins/many_nodes.py): what ssh itself and the
 program on a node take is not in it. The longer of two launches is compared with the shorter one, so that neither its
@@ -10,22 +10,24 @@ begin nor its end counts.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from muster.launch.pace import pace
-
-STANDIN = Path(__file__).parents[1] / "standins/many_nodes.py"
+ROOT = Path(__file__).parents[2]
+STANDIN = ROOT / "tests/standins/many_nodes.py"
+ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests/standins")
 SHORT, LONG = 10, 70  # seconds
 
 
 def launch(nodes: int, seconds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        argv = [sys.executable, str(STANDIN), folder, str(nodes), str(seconds), str(pace(nodes).wait)]
-        done = subprocess.run(argv, check=True, capture_output=True, text=True)
+        argv = [sys.executable, str(STANDIN), folder, str(nodes), str(seconds)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / room) for room in ROOMS)}
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, env=env)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

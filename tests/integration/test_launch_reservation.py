@@ -76,8 +76,10 @@ def ranks(drill: Drill) -> list[int]:
 
 
 def running(*drills: Drill, count: int = 4) -> Drill:
-    """Wait until the ranks of one of them run: that one."""
+    """Wait until the ranks of one of them run, and nobody watches them any more: that one."""
     found: Drill = until(lambda: [one for one in drills if len(ranks(one)) == count], PATIENCE, "ranks run")[0]
+    said = [finding["id"] for finding in found.end()["findings"]]
+    assert "launch.detached" in said, f"{said}: it was given up, as a launch is whose nodes do not answer for seconds"
     return found
 
 

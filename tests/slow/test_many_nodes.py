@@ -24,8 +24,8 @@ ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests/standins")
 
 
 def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:
-    """What came of the launch; its nodes end it 20 s after its begin, and a look at them takes 3 s."""
-    program = [sys.executable, str(ROOT / "tests/standins/many_nodes.py"), str(folder), str(NODES), "20", "3"]
+    """What came of the launch; its nodes end it 20 s after its begin, and are looked at until then."""
+    program = [sys.executable, str(ROOT / "tests/standins/many_nodes.py"), str(folder), str(NODES), "20"]
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard <= before[1], "this machine grants too few files for the test"
     done = subprocess.run(

@@ -2,7 +2,7 @@
 
 Run as a program it supervises a launch on so many of them, and prints what came of it and what it cost:
 
-    PYTHONPATH=... python tests/standins/many_nodes.py FOLDER NODES SECONDS WAIT
+    PYTHONPATH=... python tests/standins/many_nodes.py FOLDER NODES SECONDS
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
+from muster.launch.pace import pace
 from muster.verdict.redaction import Redaction
 from muster_controller.connection import NodeConnection
 from muster_controller.keeping import Keeping
@@ -81,8 +82,8 @@ def connect(name: str) -> NodeConnection:
 
 
 def main() -> None:
-    folder, nodes, seconds, wait = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
-    os.environ |= {"MUSTER_STANDIN": str(folder), "MUSTER_STANDIN_WAIT": wait}
+    folder, nodes, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    os.environ |= {"MUSTER_STANDIN": str(folder), "MUSTER_STANDIN_WAIT": str(pace(nodes).wait)}
     init_plugin_loader()
     said: list[str] = []
     plan = plan_of(nodes)

@@ -48,7 +48,7 @@ class LogBook:
     ) -> None:
         """redaction: covers what the logs hold before it is kept or handed on. most: bytes of each log that are kept.
 
-        on_line(rank, stream, line) is called for every line of every rank; events are kept and not handed on.
+        on_line(rank, stream, line) is called for the lines of every rank, but for empty ones and events.
         """
         self.folder = folder
         self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}

@@ -75,7 +75,7 @@ def test_a_vault_file_may_be_read_by_others(tmp_path: Path) -> None:
         (HIDDEN * MOST, f"it has more than {MOST} bytes."),
         (sealed("A=b", OTHERS), "no secret of this run decrypts it. Type the command with --ask-vault-pass, or with"),
         (f"A: 1\nB: {inline(sealed('x', OTHERS))}", "line 2: no secret of this run decrypts it."),
-        ("[" * 5000, "it is neither lines NAME=value nor YAML."),
+        ("[" * 1500, "it is neither lines NAME=value nor YAML."),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str | bytes, why: str) -> None:

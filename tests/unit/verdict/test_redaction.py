@@ -47,6 +47,13 @@ def test_secrets_that_overlap_are_covered_whole() -> None:
     assert redaction.text("abcdef-1234 abcdef-12345 xdef-1234") == f"{MASK} {MASK} x{MASK}"
 
 
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_what_a_cut_leaves_of_a_secret_in_a_sentence_is_covered(cut: int) -> None:
+    redaction = Redaction([OTHER])
+    texts = {redaction.text(f"node1: it said: {part} (code 1)") for part in (OTHER[:-cut], OTHER[cut:])}
+    assert (texts == {f"node1: it said: {MASK} (code 1)"}) is (len(OTHER) - cut >= 6)
+
+
 def test_shapes_are_covered_in_all_their_texts() -> None:
     shape = {"summary": f"no {OTHER}", OTHER: [1, None, (OTHER, True)]}
     assert Redaction([OTHER]).shape(shape) == {"summary": f"no {MASK}", MASK: [1, None, [MASK, True]]}
@@ -65,7 +72,7 @@ def test_a_text_in_pieces_is_covered_as_the_whole_is(seed: int) -> None:
         place += len(piece)
         out += stream.feed(piece)
         assert len(stream.held) < redaction.longest
-    assert out == redaction.text(text)
+    assert out == redaction.stream().feed(text)
     assert not any(form in out for form in redaction.forms)
 
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 import re
 
 MOST = 64 * 1024  # characters of a line; the rest is left out, which is said at its end
-END = re.compile(r"\r\n|\n|\r")  # a progress bar ends its lines with a carriage return alone
+# A progress bar ends its lines with a carriage return alone. Empty lines are of no use, and there may be millions.
+END = re.compile(r"[\r\n]+")
 
 
 class Lines:
     def __init__(self) -> None:
         self.begun = ""
         self.left_out = 0
-        self.returned = False  # the last piece ended with a carriage return, to which a newline may still belong
 
     def take(self, text: str) -> list[str]:
-        """The lines that end in this piece, without their ends."""
-        if self.returned and text.startswith("\n"):
-            text = text[1:]
-        self.returned = text.endswith("\r")
+        """The lines that end in this piece and are not empty, without their ends."""
         *ended, rest = END.split(text)
         found = []
-        for piece in ended:
-            self.grow(piece)
-            more = f" ... {self.left_out} characters left out" if self.left_out else ""
-            found.append(self.begun + more)
+        if ended:
+            self.grow(ended[0])
+            found = [shown(self.begun, self.left_out), *(shown(line, 0) for line in ended[1:])]
             self.begun, self.left_out = "", 0
         self.grow(rest)
-        return found
+        return [line for line in found if line]
 
     def grow(self, piece: str) -> None:
         taken = piece[: MOST - len(self.begun)]
         self.begun += taken
         self.left_out += len(piece) - len(taken)
+
+
+def shown(line: str, left_out: int) -> str:
+    left_out += max(0, len(line) - MOST)
+    return f"{line[:MOST]} ... {left_out} characters left out" if left_out else line
