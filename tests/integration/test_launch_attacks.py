@@ -29,9 +29,9 @@ LAUNCHES = int(os.environ.get("MUSTER_TEST_ATTACKS", "3"))
 CANARY = "canary-that-nobody-may-see"
 PAYLOADS = ROOT / "tests/integration/payloads"
 HOSTILE = "/usr/local/lib/muster-tests/hostile_user.py"
-SECRETS, PRIVATE = "/root/muster-test", "/home/admin/muster-test"  # root's, and of the one who looks
+SECRETS, PRIVATE = "/var/lib/muster-test", "/home/admin/muster-test"  # root's, and of the one who looks
 FOLDERS = ("/run/muster/launches/*/unit", "/var/lib/muster/launches/*/logs", "/var/lib/muster/work/*")
-FOREIGN = (SECRETS, f"{SECRETS}/secret", PRIVATE, "/etc/shadow", "/etc/passwd", "/root", "/home/admin")
+FOREIGN = (SECRETS, f"{SECRETS}/secret", PRIVATE, "/etc/shadow", "/etc/passwd", "/home/admin")
 
 
 class Attack(NamedTuple):

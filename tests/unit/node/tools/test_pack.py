@@ -19,6 +19,7 @@ SSHD = "muster_node.programs.sshd"
 
 
 TOOLS = {
+    "claim": {"files"},
     "collective_ranks": {"files"},
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
