@@ -29,6 +29,10 @@ requests:
     inventory. A quarantined node has none.
   returned: always
   type: dict
+sources:
+  description: What the inventory says of where each node takes packages from.
+  returned: always
+  type: dict
 quarantined:
   description: Names of the nodes that are left out of every launch.
   returned: always

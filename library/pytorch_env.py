@@ -87,6 +87,13 @@ options:
     type: list
     elements: str
     default: []
+  source_builds:
+    description:
+      - Names of packages that may be built from source when the lock is first written, as a user that exists for that
+        long. Of all others only wheels are taken.
+    type: list
+    elements: str
+    default: []
   extra_ca:
     description: File on the node with certificates that pip trusts besides the system's.
     type: path
@@ -136,10 +143,19 @@ options:
     elements: str
     default: []
   locked:
-    description: Sections of the lock; set by the controller's part of the module, as the next two are.
+    description: Sections of the lock; set by the controller's part of the module, as the next three are.
     type: list
     elements: dict
     default: []
+  reviewed:
+    description: Sections of the locks that come with Muster, for what O(locked) lacks; set likewise.
+    type: list
+    elements: dict
+    default: []
+  reviewed_lock:
+    description: Whether the controller's part of the module hands them over.
+    type: bool
+    default: false
   peers:
     description: Nodes that may have the wheels.
     type: list
@@ -283,7 +299,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.packages.peer_files import PeerFilesError
+from ansible.module_utils.muster.pytorch.lock import LockError
 from ansible.module_utils.muster.pytorch.request import RequestError
+from ansible.module_utils.muster.pytorch.wheels import WheelError
 from ansible.module_utils.muster_node.pytorch.manager import Manager, verify
 from ansible.module_utils.muster_node.pytorch.root import LookedAs, PytorchRoot
 from ansible.module_utils.muster_node.tools.result import one_sentence
@@ -303,6 +321,7 @@ SPEC = {
     "index_url": {"type": "str", "default": "auto"},
     "extra_index_urls": SEVERAL,
     "find_links": SEVERAL,
+    "source_builds": SEVERAL,
     "extra_ca": {"type": "path", "default": ""},
     "offline_dir": {"type": "path", "default": ""},
     "mirror": {"type": "dict", "default": {}},
@@ -314,6 +333,8 @@ SPEC = {
     "looks": {"type": "str", "default": ""},
     "fetched": SEVERAL,
     "locked": {"type": "list", "elements": "dict", "default": []},
+    "reviewed": {"type": "list", "elements": "dict", "default": []},
+    "reviewed_lock": {"type": "bool", "default": False},
     "peers": SEVERAL,
     "keep_wheels": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 900},
@@ -327,7 +348,7 @@ def main() -> None:
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    with one_sentence(module, params["root"], (RequestError, PeerFilesError)):
+    with one_sentence(module, params["root"], (RequestError, PeerFilesError, LockError, WheelError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":
             module.exit_json(**verify(root, params))

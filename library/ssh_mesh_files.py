@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAMES = ("authorized_keys", "config", ssh_mesh.KNOWN_HOSTS)
+MOST = 4_000_000  # bytes of a file
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ class Folder:
         """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
         path = str(self.path / name)
         try:
-            content: bytes = files.read(path, links=True, owner=self.entry.pw_uid)
+            content: bytes = files.read(path, most=MOST, links=True, owner=self.entry.pw_uid)
         except FileNotFoundError:
             return ""
         except files.ForeignError as foreign:

@@ -23,18 +23,28 @@ options:
     type: path
     default: ""
   script_args:
-    description: Arguments of the script.
+    description:
+      - Arguments of the script. Every user of the nodes sees them in the list of processes, so that a secret does not
+        belong there but into O(env_file).
     type: list
     elements: str
     default: []
   env:
     description:
-      - Environment variables of the ranks. They travel in a file that only root and the training user read.
-      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in plans and messages.
+      - Environment variables of the ranks. They travel in a file that only root and the training user read, and of them
+        plans, messages and artifacts hold the names alone.
+      - Values of names that look like secrets (TOKEN, SECRET, PASSWORD, API_KEY) are covered in logs, too.
     type: dict
     default: {}
+  env_file:
+    description:
+      - File on the controller with more of them, which come before those of O(env) - lines NAME=value, or a mapping in
+        YAML or JSON, taken as they are written. It may be a vault file; any other must not be readable by other users.
+      - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
+    type: path
+    default: ""
   chdir:
-    description: Working directory of the ranks, there on every node. Default, the launch's own run directory.
+    description: Working directory of the ranks, there on every node. Default, a new one of the launch, which is kept.
     type: path
     default: ""
   stall_timeout:
@@ -55,6 +65,12 @@ options:
     description: Megabytes that must be free where the run directory will be.
     type: int
     default: 64
+  log_max_mb:
+    description:
+      - Megabytes that each rank's stdout and stderr, and torchrun's own output, may have on a node. 0 means no limit.
+      - Of a longer one, the beginning and the end are kept.
+    type: int
+    default: 256
   show_rank:
     description: Rank whose output is shown as it comes. -1 means none; the logs hold all of it anyway.
     type: int
@@ -69,6 +85,21 @@ options:
     description: Seconds after which the launch is ended wherever it is. 0 means never. A detached launch needs one.
     type: int
     default: 0
+  wait:
+    description:
+      - Whether to wait while another launch, or a process outside of launches, has the GPUs, the processors or the port
+        that this one needs. It holds nothing of them meanwhile.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds after which a launch that waits gives up. 0 means never.
+    type: float
+    default: 0.0
+  shared:
+    description:
+      - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
+    type: bool
+    default: false
   attach:
     description:
       - Id of a detached launch that was begun from here, to be watched to its end. Its logs are fetched whole.
@@ -97,6 +128,7 @@ EXAMPLES = r"""
     script_args: [--epochs, "3"]
     env:
       NCCL_DEBUG: WARN
+    env_file: ~/tokens.env
     chdir: /srv/project
     stall_timeout: 600
     show_rank: 0
@@ -132,7 +164,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan, as in C(plan.json); secrets covered.
+  description: The plan, as in C(plan.json), without the values of the environment.
   returned: always
   type: dict
 verdict:

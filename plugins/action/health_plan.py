@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
+from muster.packages import unencrypted
 from muster_controller.action import ControllerAction
 from muster_controller.variables import load_roles, read_node
 
@@ -21,6 +22,7 @@ REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
     *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
     *("cluster_launch_nodes", "firewall_allow"),
+    *unencrypted.OPTIONS,
 )
 
 
@@ -51,6 +53,11 @@ class ActionModule(ControllerAction):
             "backend": backend,
             "port": cluster["cluster_master_port"],
             "folder": str(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
+            "sources": {
+                name: {option: own[option] for option in unencrypted.OPTIONS}
+                for name, own in nodes.items()
+                if not own["cluster_quarantined"]
+            },
             "quarantined": [name for name, own in nodes.items() if own["cluster_quarantined"]],
             "requests": {
                 name: {

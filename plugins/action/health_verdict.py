@@ -41,7 +41,7 @@ class ActionModule(ControllerAction):
             own = [finding.as_dict() for finding in health.findings if finding.node == name]
             kept = {"schema": 1, "node": name, "facts": look["facts"], "traits": look["traits"], "findings": own}
             kept.update(look["verdict"]["coverage"])
-            write_json(folder / "health" / f"{name}.json", kept, private=True)
+            write_json(folder / "health" / f"{name}.json", kept)
         write_json(folder / "network.json", network)
         return {
             "msg": table.report(health, network, len(nodes.looks)),

@@ -36,9 +36,7 @@ class ActionModule(ControllerAction):
         request = next(iter(plan["requests"].values()))
         folder = Path(request["cluster_artifacts_dir"]) / request["cluster_name"]
         verdict = add_up(findings, skipped=skipped)
-        write_json(
-            folder / "inspect.json", {**verdict, "nodes": {node.name: node.facts for node in nodes}}, private=True
-        )
+        write_json(folder / "inspect.json", {**verdict, "nodes": {node.name: node.facts for node in nodes}})
         refusals: dict[str, list[str]] = {}
         for finding in findings:
             if finding.status == "fail":

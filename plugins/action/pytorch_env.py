@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from muster.pytorch.choice import Ask
 from muster.pytorch.downloads import Need, downloader, holders
-from muster.pytorch.lock import LockError, section_of
-from muster_controller.lock_file import LockFile
+from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster_controller.lock_file import REVIEWED, LockFile, reviewed
 from muster_controller.sources import node_environment, pip_mirror
 from muster_controller.variables import load_roles, read_node, registered
 
@@ -60,7 +61,14 @@ class ActionModule(ActionBase):
     def _look(self) -> dict[str, Any]:
         if self.lock is None or self.arguments.get("mode") == "verify":
             return self._node("look")
-        return self._node("look", locked=[section.as_dict() for section in self.lock.read()])
+        shipped = reviewed() if self._may_be_reviewed() else ()
+        locked, known = ([section.as_dict() for section in each] for each in (self.lock.read(), shipped))
+        return self._node("look", locked=locked, reviewed=known)
+
+    def _may_be_reviewed(self) -> bool:
+        """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
+        asked, index = self.arguments.get("reviewed_lock"), self.arguments.get("index_url", "auto")
+        return boolean(asked or False) and index in ("", "auto") and not self.arguments.get("offline_dir")
 
     def _fetch(self) -> dict[str, Any]:
         """Get the wheels here, if it is this node's turn, and write them down."""
@@ -71,10 +79,22 @@ class ActionModule(ActionBase):
         known = [mine.section] if mine.section else []
         peers = holders(self.node, mine.key, needs, self.vars["groups"]["gpu_nodes"]) if known else []
         fetched = self._node("fetch", locked=known, peers=self._askable(peers))
-        if not known and self.lock is not None and "section" in fetched:
-            fetched.update(self.lock.take(section_of(fetched["section"]), self._asks()))
-            self._say(fetched["locked"])
+        if self.lock is not None and "section" in fetched:
+            fetched.update(self._written_down(self.lock, section_of(fetched["section"])))
         return fetched
+
+    def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
+        """Have what a node has got in the lock, unless it is there; an environment that is there stays."""
+        there = lock.read()
+        if section in there:
+            return {}
+        if any(same_place(section, one) and section.asked == one.asked for one in there):
+            raise LockError(f"the node answered with another environment for {section.title} than is there")
+        done = lock.take(section, self._asks())
+        self._say(done["locked"])
+        whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, and not reviewed"
+        self._display.display(f"  {lock}: {section.title}: {whence}")
+        return done
 
     def _provide(self) -> dict[str, Any]:
         needs = self._needs()
@@ -87,8 +107,9 @@ class ActionModule(ActionBase):
                 f"{self.node}: nobody downloaded the wheels, and it was not tried here. {self._failures(mine.key)}"
             )
         name, news = fetched
-        keep = name == self.node and name in news["holders"]
-        peers = [holder for holder in news["holders"] if holder != self.node]
+        nodes = [node for node in self.vars["groups"]["gpu_nodes"] if node in news["holders"]]
+        keep = name == self.node and name in nodes
+        peers = [node for node in nodes if node != self.node]
         result = self._node("provide", locked=[news["section"]], peers=self._askable(peers), keep_wheels=keep)
         if name == self.node and "wheels" in result:
             result["wheels"].update(news["wheels"])

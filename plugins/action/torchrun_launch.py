@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import point_latest
 from muster_controller.connection import connect
+from muster_controller.given import read_given
+from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.progress import Progress
-from muster_controller.runs import add_verdict, launch_id
+from muster_controller.runs import add_verdict, launch_id, open_run
 from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
@@ -30,20 +32,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.launch.outcome import Record
+    from muster.verdict.finding import Verdict
+    from muster.verdict.redaction import Redaction
+    from muster_controller.given import Given
+
+
+# How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
+MOST_VERBOSE = 2
 
 
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
+        # For this process alone, which Ansible has made for this task.
+        Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         try:
-            plan, cluster = self.plan(self.options, self.task_vars)
+            given, warnings = read_given(self.options)
+            plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
+        for warning in (*warnings, *given.warnings(plan)):
+            Display().warning(warning)
         if self._task.check_mode:
-            Display().display(describe(masked(plan)))
-            return {"plan": masked(plan)}
-        return self.launch(plan, cluster, self.options, self.task_vars)
+            shown = masked(plan, given.redaction)
+            Display().display(describe(shown))
+            return {"plan": shown}
+        return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
-    def plan(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def plan(
+        self, given: Given, options: dict[str, Any], task_vars: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
@@ -56,46 +73,62 @@ class ActionModule(ControllerAction):
         if known:
             return kept_plan(cluster_folder(cluster), known, names), cluster
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        return build_plan(request_of(options, cluster), inventory), cluster
+        return build_plan(request_of(given, options, cluster), inventory), cluster
 
     def launch(
-        self, plan: dict[str, Any], cluster: dict[str, Any], options: dict[str, Any], task_vars: Mapping[str, Any]
+        self,
+        plan: dict[str, Any],
+        redaction: Redaction,
+        cluster: dict[str, Any],
+        options: dict[str, Any],
+        task_vars: Mapping[str, Any],
     ) -> dict[str, Any]:
         folder = cluster_folder(cluster) / plan["launch_id"]
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
-        logs = LogBook(folder, plan, progress.on_line)
-        logs.keep_plan(plan)
-        point_latest(folder)
+        keeping = Keeping(progress.say)
+        keeping.surely(folder, lambda: open_run(folder))
+        logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
+        lost = logs.keep_plan(plan)
+        if lost and options["detached"] and not options["attach"] and not options["stop"]:
+            raise AnsibleActionFail(
+                f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
+            )
         settings = settings_of(options, cluster)
+        epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
-        supervisor = Supervisor(plan, connections, settings, logs, progress.say)
+        supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
             record = supervisor.attach()
         else:
             record = supervisor.launch()
-        progress.clear()
-        verdict = outcome.judge(record, str(folder / "logs"))
-        add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
+        verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
+        logs.close()
+        if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
+            keep_verdict(folder, verdict, keeping)
+        progress.finish()
         result = {
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
             "verdict": verdict,
-            "plan": masked(record.plan),
-            "events": logs.events,
+            "plan": masked(record.plan, redaction),
+            "events": logs.events.kept,
             "artifacts": str(folder),
-            "timing": {
-                "began": record.began,
-                "notices": record.notices,
-                "noticed": record.noticed,
-                "cleaned": record.cleaned,
-            },
+            "timing": record.timing(epoch),
         }
         if result["failed"]:
             result["msg"] = failure_text(verdict)
         return result
+
+
+def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
+    """Keep it, or say that it is lost, where it was to go, and what it is."""
+    path = folder / "verdict.json"
+    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
+    if lost:
+        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
 
 
 def cluster_folder(cluster: dict[str, Any]) -> Path:
@@ -103,7 +136,7 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
     return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
 
 
-def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
     if source and not Path(source).is_file():
@@ -114,13 +147,15 @@ def request_of(options: dict[str, Any], cluster: dict[str, Any]) -> LaunchReques
         user=cluster["cluster_user"],
         script=source or options["script"],
         script_is_sent=bool(source),
-        args=options["script_args"],
-        env={name: str(value) for name, value in options["env"].items()},
+        args=given.args,
+        env=given.env,
+        env_from=given.env_from,
         backend=cluster["cluster_backend"],
         port=cluster["cluster_master_port"],
         nodes=cluster["cluster_launch_nodes"],
         chdir=options["chdir"],
         run_root=cluster["cluster_run_root"],
+        work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
     )
 
@@ -134,11 +169,17 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         rendezvous_timeout=options["rendezvous_timeout"],
         min_free_bytes=options["min_free_mb"] * 1_000_000,
         keep=cluster["cluster_run_keep"],
+        keep_bytes=cluster["cluster_run_keep_mb"] * 1_000_000,
+        log_max=options["log_max_mb"] * 1_000_000,
         detached=options["detached"] or bool(options["attach"]),
         time_limit=options["time_limit"],
         chdir=options["chdir"],
         script_name=source.name if source else "",
         script_body=source.read_bytes() if source else b"",
+        wait=options["wait"],
+        wait_timeout=options["wait_timeout"],
+        shared=options["shared"],
+        begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
     )
 
 

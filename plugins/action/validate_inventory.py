@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.release import __version__ as ansible_version
 
-from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems
+from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems, warnings
 from muster_controller.action import ControllerAction
 from muster_controller.origin import clear_secrets
 from muster_controller.variables import controller_file, load_roles, project_root, read_node
@@ -47,6 +47,7 @@ class ActionModule(ControllerAction):
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             found = problems(inventory)
             result.update(cluster_of(inventory))
+            result["warnings"] = warnings(inventory)
         if found:
             count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
             lines = [f"The inventory has {count}, and no node was contacted."]

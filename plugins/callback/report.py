@@ -12,6 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from muster_controller.claims import CLAIMS
 from muster_controller.reporter import REPORTER
 
 if TYPE_CHECKING:
@@ -52,7 +53,14 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self._pass_on(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
-        atexit.register(self._pass_on, REPORTER.interrupted)
+        atexit.register(self._interrupted)
+        CLAIMS.begin()
+
+    def _interrupted(self) -> None:
+        if not REPORTER.ended:
+            self._pass_on(REPORTER.interrupted)
+            self._pass_on(lambda: REPORTER.record("interrupted", None))
+        CLAIMS.end("interrupted")
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._pass_on(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))
@@ -81,4 +89,7 @@ class CallbackModule(CallbackBase):
         )
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        self._pass_on(lambda: REPORTER.end({*stats.failures, *stats.dark}))
+        failed = {*stats.failures, *stats.dark}
+        self._pass_on(lambda: REPORTER.end(failed))
+        self._pass_on(lambda: REPORTER.record("failed" if failed else "ok", [*stats.changed]))
+        CLAIMS.end("failed" if failed else "ok")

@@ -50,6 +50,7 @@ SPEAKING_ACTIONS = (
     "torchrun_launch",
     "ddp_smoke_verdict",
     "validate_inventory",
+    "claim_nodes",
     "pytorch_env",
     "host_keys",
     "ssh_mesh_key",

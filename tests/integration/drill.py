@@ -268,11 +268,15 @@ class Drill:
 
     # ------------------------------------------------------------ afterwards
 
-    def end(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        """The verdict, once the play has ended."""
+    def wait(self, seconds: float = PATIENCE) -> None:
+        """Wait for the play to end."""
         assert self.thread is not None
         self.thread.join(seconds)
         assert not self.thread.is_alive(), "the play goes on"
+
+    def end(self, seconds: float = PATIENCE) -> dict[str, Any]:
+        """The verdict, once the play has ended."""
+        self.wait(seconds)
         return self.verdict()
 
     def verdict(self) -> dict[str, Any]:

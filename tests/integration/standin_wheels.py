@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import tarfile
+import textwrap
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -67,6 +70,29 @@ def torch_wheel(
         "torch/distributed.py": DISTRIBUTED,
     }
     wheel(folder, "torch", version, files, requires=requires)
+
+
+def source_package(folder: Path, backend: str) -> None:
+    """Package sourced 1.0, which is there as source alone, and builds itself with this text of a program."""
+    project = """
+    [build-system]
+    requires = []
+    build-backend = "backend"
+    backend-path = ["."]
+    [project]
+    name = "sourced"
+    version = "1.0"
+    """
+    files = {
+        "pyproject.toml": textwrap.dedent(project),
+        "backend.py": backend,
+        "PKG-INFO": "Metadata-Version: 2.1\nName: sourced\nVersion: 1.0\n",
+    }
+    with tarfile.open(folder / "sourced-1.0.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"sourced-1.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
 
 
 def make_wheels(folder: Path) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from outside import PAYLOADS
-from standin_wheels import make_wheels
+from standin_wheels import make_wheels, source_package, wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -21,6 +22,7 @@ ROOT = "/opt/muster-test"
 WHEELS = "/srv/muster-test-wheels"
 # One of the files that every pip reads its settings from, and that no node has.
 SETTINGS = "/etc/xdg/pip/pip.conf"
+OWNED = "/opt/muster-test-owned"  # what payloads/build_backend.py tries to write
 LOOK = "Look at PyTorch"
 FETCH = "Get the wheels on one node, for all that need the same"
 TASK = "Provide PyTorch (half a minute for a new environment, some minutes with CUDA)"
@@ -209,3 +211,62 @@ def test_verify_looks_and_changes_nothing(provide: Any, machine: Machine, built:
     assert result.rc != 0
     assert seen["msg"].startswith("node1: torch is 2.0.0+cpu, and 2.1.0+cpu is wanted. ")
     assert machine.inside("ls", "-lR", "--full-time", ROOT).stdout == before
+
+
+@pytest.fixture
+def sourced(machine: Machine, tmp_path: Path, clean: None) -> Iterator[str]:
+    """Offer a package that is there as source alone, and a wheel that requires it by its address; return that wheel."""
+    source_package(tmp_path, (PAYLOADS / "build_backend.py").read_text())
+    wheel(tmp_path, "direct", "1.0", {}, requires=f"sourced @ file://{WHEELS}/sourced-1.0.tar.gz")
+    for path in tmp_path.iterdir():
+        subprocess.run(["podman", "cp", str(path), f"{machine.container}:{WHEELS}/{path.name}"], check=True)
+    machine.inside("chmod", "-R", "a+rX", WHEELS)
+    yield "direct==1.0"
+    machine.inside("sh", "-c", f"rm -f {OWNED} {WHEELS}/sourced* {WHEELS}/direct*")
+
+
+def owned(machine: Machine) -> str:
+    """What a build has written as root, outside of its own folder."""
+    return machine.inside("sh", "-c", f"cat {OWNED} 2>/dev/null || true").stdout
+
+
+@pytest.mark.slow
+def test_source_is_not_built_unless_that_is_requested_and_never_as_root(
+    provide: Any, machine: Machine, sourced: str
+) -> None:
+    result, refused = provide(pytorch_packages=["sourced==1.0"], pytorch_lock="")
+    assert result.rc != 0
+    assert "pip finds no sourced==1.0" in refused["msg"]
+
+    result, _ = provide(pytorch_packages=["sourced==1.0"], pytorch_source_builds=["sourced"], pytorch_lock="")
+    assert result.rc == 0, result.stdout
+    command = f"{ROOT}/current/bin/python -c 'import sourced; print(sourced.BUILT_BY)'"
+    assert int(machine.ssh(command).stdout) > 1000
+    assert owned(machine) == ""
+    left = machine.inside(
+        "sh", "-c", "ls -d /var/cache/muster-wheels-* /var/cache/private/muster-wheels-* 2>/dev/null || true"
+    )
+    assert left.stdout == ""
+
+
+@pytest.mark.slow
+def test_what_a_package_requires_by_its_address_is_refused_and_root_runs_nothing_of_it(
+    provide: Any, machine: Machine, sourced: str
+) -> None:
+    result, refused = provide(pytorch_packages=[sourced], pytorch_lock="")
+    assert result.rc != 0
+    assert "only what an index or a folder has is installed" in refused["msg"]
+    assert owned(machine) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("folder", [WHEELS, ROOT])
+def test_folders_that_others_may_write_are_refused(provide: Any, machine: Machine, folder: str) -> None:
+    machine.inside("sh", "-ec", f"mkdir -p {folder}; chmod o+w {folder}")
+    try:
+        result, refused = provide(check=True)
+        assert result.rc != 0
+        assert f"is not safe to use: everybody may write in {folder}" in refused["msg"]
+    finally:
+        machine.inside("chmod", "o-w", folder)

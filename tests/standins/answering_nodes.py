@@ -5,10 +5,13 @@ from __future__ import annotations
 import queue
 from typing import TYPE_CHECKING, Any
 
-from muster_controller.messages import Answer, Messages
+from muster.launch.answers import UnusableError
+from muster_controller.messages import Answer, Messages, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    from muster.launch.answers import Reader
 
 
 class AnsweringNodes(Messages):
@@ -17,8 +20,10 @@ class AnsweringNodes(Messages):
     A verb that has no answer left is not answered.
     """
 
-    def __init__(self, table: dict[tuple[str, str], list[Any]]) -> None:
+    def __init__(self, table: dict[tuple[str, str], list[Any]], read: Reader = as_it_is) -> None:
         self.answers = queue.Queue()
+        self.threads = {}
+        self.read = read
         self.table = table
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
 
@@ -27,8 +32,16 @@ class AnsweringNodes(Messages):
         left = self.table.get((node, verb), [])
         if left:
             given = left.pop(0)
-            data, error = (None, given) if isinstance(given, str) else (given, "")
-            self.answers.put(Answer(node, verb, 0.0, 1.0, data, error))
+            self.answers.put(self.answer(node, verb, given))
+
+    def answer(self, node: str, verb: str, given: Any) -> Answer:
+        if isinstance(given, str):
+            return Answer(node, verb, 0.0, 1.0, None, given)
+        try:
+            data, dropped = self.read(node, verb, given)
+        except UnusableError as exc:
+            return Answer(node, verb, 0.0, 1.0, None, str(exc))
+        return Answer(node, verb, 0.0, 1.0, data, dropped=dropped)
 
     def gather(
         self,

@@ -39,7 +39,9 @@ ON_NODES = {
     "grep": "every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
     "ping": "iputils-ping, of every Ubuntu and Debian server",
+    "ps": "procps, of every Ubuntu and Debian server",
     "ss": "iproute2, of every Ubuntu and Debian server",
+    "systemctl": "systemd, without which nothing is launched",
     "tc": "iproute2, of every Ubuntu and Debian server",
     "tracepath": "iputils-tracepath, of Ubuntu servers",
 }

@@ -1,10 +1,17 @@
-"""Files that the controller keeps of a run: artifacts/<cluster>/<run>/."""
+"""Files that the controller keeps of a run, artifacts/<cluster>/<run>/: for the eyes of the one who ran it alone.
+
+They hold what nodes and training scripts said. So whatever the umask, folders are 0700 and files 0600, also the folders
+above them that are missing.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from muster.verdict.printable import printable
 from muster_node.tools import files
 
 from .terminal import terminal
@@ -12,17 +19,38 @@ from .terminal import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-def write_json(path: Path, value: Any, *, private: bool = False) -> None:
-    """Write a value, with the commands of its findings as they can be typed; see write_text."""
-    shape = terminal().shapes(value)
-    write_text(path, json.dumps(shape, indent=2, sort_keys=False, ensure_ascii=False) + "\n", private=private)
+FOLDER = 0o700
+FILE = 0o600
 
 
-def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Write atomically: a reader never meets half a file. A private one can be read by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(str(path), text.encode("utf-8", "replace"), mode=0o600 if private else None)
+def write_json(path: Path, value: Any) -> None:
+    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
+    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
+    write_text(path, printable(text) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write atomically: a reader never meets half a file."""
+    make_folder(path.parent)
+    files.replace(str(path), text.encode("utf-8", "replace"), mode=FILE)
+
+
+def append(path: Path, data: bytes) -> int:
+    """Append what the file system takes at once, and return how many bytes those are."""
+    make_folder(path.parent)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+    try:
+        os.fchmod(handle, FILE)
+        return os.write(handle, data)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        with suppress(FileExistsError):  # another process of this run was first
+            files.make_folder(str(folder), mode=FOLDER)
 
 
 def point_latest(folder: Path) -> None:

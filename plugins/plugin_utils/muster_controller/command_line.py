@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.inventory.secrets import is_secret
-from muster.verdict.masking import MASK, SECRET_NAME, masked_url
+from muster.verdict.masking import MASK, SECRET_NAME, masked_argv, masked_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,12 +39,22 @@ def tags_of(options: Mapping[str, Any]) -> list[str]:
     return [tag for tag in options.get("tags") or () if tag != "all"]
 
 
+def doing(options: Mapping[str, Any]) -> str:
+    """What this run is about, in a few words for other administrators: site.yml --tags network."""
+    words = [*(Path(book).name for book in playbooks(options)), *_selection(options)]
+    return " ".join(words)[:200]
+
+
 def other_options(options: Mapping[str, Any]) -> tuple[str, ...]:
     """What was typed behind the inventory, as far as it says what the run was about."""
+    more = (part for word in options.get("extra_vars") or () for part in extra_word(str(word)))
+    return (*_selection(options), *more)
+
+
+def _selection(options: Mapping[str, Any]) -> list[str]:
     words = ["--tags", ",".join(tags)] if (tags := tags_of(options)) else []
     words += ["--limit", str(options["subset"])] if options.get("subset") else []
-    words += ["--check"] if options.get("check") else []
-    return (*words, *(part for word in options.get("extra_vars") or () for part in extra_word(str(word))))
+    return words + (["--check"] if options.get("check") else [])
 
 
 def extra_word(word: str) -> list[str]:
@@ -65,6 +75,11 @@ def shown(name: str, value: Any) -> Any:
     # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
     if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
         return MASK
+    if name == "launch_env":
+        return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+    if name == "launch_args":
+        words = value if isinstance(value, (list, tuple)) else re.split(r"[\s,]+", str(value))
+        return masked_argv([str(word) for word in words])
     if isinstance(value, dict):
         return {str(key): shown(str(key), entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -72,4 +87,4 @@ def shown(name: str, value: Any) -> Any:
     if isinstance(value, (int, float)):
         return value
     text = re.sub(r"\s+", " ", str(value))
-    return MASK if is_secret(name, text) else masked_url(text)[:200]
+    return MASK if is_secret(name, text) else masked_text(text)[:200]

@@ -15,6 +15,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from muster.verdict.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,9 +59,9 @@ class NodeConnection:
 
 
 def one_line(text: str) -> str:
-    """The last lines of a message on one line, without Ansible's preamble: ssh and Python put the reason last."""
+    """The last lines of a message on one printable line, without Ansible's preamble: the reason comes last."""
     reason = text.rpartition("can be reached over ssh: ")[2]
-    return " ".join(" ".join(line.split()) for line in reason.strip().splitlines()[-3:])[-400:]
+    return " ".join(" ".join(printable(line).split()) for line in reason.strip().splitlines()[-3:])[-400:]
 
 
 def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fresh: bool = False) -> NodeConnection:

@@ -19,7 +19,8 @@ class Interruption:
     """Notes, while it is entered, that somebody asked to stop, or that ansible-playbook itself is gone."""
 
     def __init__(self) -> None:
-        self.signalled = False
+        self.signals = 0
+        self.answered = 0  # of the signals
         self.parent = os.getppid()
         self.previous: dict[signal.Signals, Any] = {}
 
@@ -31,13 +32,20 @@ class Interruption:
             signal.signal(number, handler)
 
     def on_signal(self, _number: int, _frame: Any) -> None:
-        self.signalled = True
+        self.signals += 1
 
     @property
     def came(self) -> bool:
         """A killed ansible-playbook leaves this process behind, and nobody reads the result any more."""
-        return self.signalled or os.getppid() != self.parent
+        return self.signals > 0 or os.getppid() != self.parent
+
+    @property
+    def again(self) -> bool:
+        """Whether somebody has asked since this was read last."""
+        more = self.signals > self.answered
+        self.answered = self.signals
+        return more
 
     def decision(self) -> Decision:
-        how = "interrupted" if self.signalled else "killed"
+        how = "interrupted" if self.signals else "killed"
         return Decision(Ending.INTERRUPTED, f"ansible-playbook was {how}")

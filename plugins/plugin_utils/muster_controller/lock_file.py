@@ -5,16 +5,28 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import lock
-from muster.pytorch.choice import Ask, updated
+from muster.pytorch.choice import Ask, still_asked, updated
 from muster.pytorch.lock import LockError, Section
 from muster_node.tools import files
 
+from .variables import project_root
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+REVIEWED = "roles/pytorch/files/locks"
+
+
+def reviewed() -> tuple[Section, ...]:
+    """Return what the locks hold that come with Muster."""
+    files_of = (project_root() / REVIEWED).glob("*.txt")
+    return tuple(section for path in sorted(files_of) for section in lock.parse(path.read_text()))
 
 
 class LockFile:
@@ -31,7 +43,9 @@ class LockFile:
         return self._parse(self._text())
 
     def take(self, section: Section, asks: list[Ask]) -> dict[str, Any]:
-        """Write the section into it. Return what is different then."""
+        """Write the section, which a node has sent, into it. Return what is different then."""
+        if not still_asked(section, asks):
+            raise LockError(f"the node sent an environment for {section.title}, which the inventory does not ask for")
         with self._alone():
             before = self._text()
             sections = self._parse(before)
@@ -46,12 +60,27 @@ class LockFile:
         }
 
     def _text(self) -> str:
+        self._refuse_strangers()
         try:
-            return files.read(str(self.path)).decode("utf-8")
+            return files.read(str(self.path), most=lock.MOST).decode("utf-8")
         except FileNotFoundError:
             return ""
         except (OSError, UnicodeDecodeError) as problem:
             raise LockError(f"it cannot be read ({problem}). See pytorch_lock") from None
+
+    def _refuse_strangers(self) -> None:
+        """Who may change the lock chooses what runs on all nodes, as with the playbooks: their owner is trusted."""
+        trusted = {0, os.geteuid(), project_root().stat().st_uid}
+        for path in (self.path.parent, self.path):
+            with contextlib.suppress(FileNotFoundError):
+                seen = path.stat()
+                if seen.st_mode & stat.S_IWOTH:
+                    raise LockError(
+                        f"everybody may write to {path}, and so choose what runs on the nodes: chmod o-w it"
+                    )
+                if seen.st_uid not in trusted:
+                    owner = files.user_name(seen.st_uid)
+                    raise LockError(f"{path} belongs to {owner}, who may so choose what runs on the nodes: chown it")
 
     def _parse(self, text: str) -> tuple[Section, ...]:
         try:

@@ -1,4 +1,7 @@
-"""Messages to the nodes of a launch and their answers: one thread per node, so that one that hangs delays nobody."""
+"""Messages to the nodes of a launch and their answers: one thread per node, so that one that hangs delays nobody.
+
+All times are on the monotonic clock: no step of the wall clock ends a wait, or makes it longer.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,31 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .connection import NodeConnection, NodeError
+from muster.launch.answers import UnusableError
+
+from .connection import NodeConnection, NodeError, one_line
+from .own_limits import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from muster.launch.answers import Reader
+
     from .program import Program
+
+OPENED_AT_ONCE = 32  # connections: each begins processes here and a login there
+OPENING = 3.0  # seconds that one waits for others to be open; those may be to nodes that hang
+
+
+def as_it_is(_node: str, _verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
+    return data, ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one message; `sent` and `received` in controller time. Without data, `error` says why.
+    """What came of one message; `sent` and `received` on the monotonic clock. Without data, `error` says why.
 
-    data: what the program's verb returns, such as those in muster/launch/messages.py.
+    data: what the program's verb returns, such as those in muster/launch/messages.py. dropped: what was no use in it.
     """
 
     node: str
@@ -31,15 +46,17 @@ class Answer:
     data: Any = None
     error: str = ""
     reachable: bool = True
+    dropped: tuple[str, ...] = ()
 
 
 class NodeThread(threading.Thread):
     """Carries one message at a time to one node. A daemon: a hung connection must not hold up the end."""
 
-    def __init__(self, connection: NodeConnection, answers: queue.Queue[Answer]) -> None:
+    def __init__(self, connection: NodeConnection, messages: Messages) -> None:
         super().__init__(daemon=True, name=connection.name)
         self.connection = connection
-        self.answers = answers
+        self.messages = messages
+        self.opened = False
         self.inbox: queue.Queue[tuple[Program, str, dict[str, Any], bool, float]] = queue.Queue()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
         self.context = contextvars.copy_context()
@@ -47,27 +64,42 @@ class NodeThread(threading.Thread):
     def run(self) -> None:
         while True:
             program, verb, payload, privileged, not_before = self.inbox.get()
-            time.sleep(max(0.0, not_before - time.time()))
-            self.answers.put(self.context.run(self.carry, program, verb, payload, privileged))
+            time.sleep(max(0.0, not_before - time.monotonic()))
+            slot = not self.opened and self.messages.opening.acquire(timeout=OPENING)
+            self.opened = True
+            answer = self.context.run(self.carry, program, verb, payload, privileged)
+            if slot:
+                self.messages.opening.release()
+            self.messages.answers.put(answer)
 
     def carry(self, program: Program, verb: str, payload: dict[str, Any], privileged: bool) -> Answer:
-        sent = time.time()
+        sent = time.monotonic()
         try:
             data = program.call(self.connection, verb, payload, privileged=privileged)
+            received = time.monotonic()
+            data, dropped = self.messages.read(self.name, verb, data)
         except NodeError as exc:
-            return Answer(self.name, verb, sent, time.time(), None, str(exc), exc.reachable)
+            return Answer(self.name, verb, sent, time.monotonic(), None, explained(str(exc)), exc.reachable)
+        except UnusableError as exc:
+            return Answer(self.name, verb, sent, received, None, f"its answer to {verb} is of no use: {exc}")
         except Exception as exc:  # whatever a connection plugin may raise is news about this node
-            return Answer(self.name, verb, sent, time.time(), None, f"{type(exc).__name__}: {exc}")
-        return Answer(self.name, verb, sent, time.time(), data)
+            why = explained(one_line(f"{type(exc).__name__}: {exc}"))
+            return Answer(self.name, verb, sent, time.monotonic(), None, why)
+        return Answer(self.name, verb, sent, received, data, dropped=dropped)
 
 
 class Messages:
-    """Messages to several nodes. program: the one whose verbs are sent, where a message names no other."""
+    """Messages to several nodes.
 
-    def __init__(self, connections: dict[str, NodeConnection], program: Program) -> None:
+    program: the one whose verbs are sent, where a message names no other. read: what is made of each answer.
+    """
+
+    def __init__(self, connections: dict[str, NodeConnection], program: Program, read: Reader = as_it_is) -> None:
         self.program = program
+        self.read = read
+        self.opening = threading.BoundedSemaphore(OPENED_AT_ONCE)
         self.answers: queue.Queue[Answer] = queue.Queue()
-        self.threads = {name: NodeThread(connection, self.answers) for name, connection in connections.items()}
+        self.threads = {name: NodeThread(connection, self) for name, connection in connections.items()}
 
     def open(self) -> None:
         for thread in self.threads.values():
@@ -84,7 +116,7 @@ class Messages:
         program: Program | None = None,
     ) -> None:
         """Send behind what is already under way to this node, and not before `delay` seconds from now."""
-        self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.time() + delay))
+        self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.monotonic() + delay))
 
     def next(self, timeout: float) -> Answer | None:
         try:
@@ -102,8 +134,8 @@ class Messages:
     ) -> dict[str, Answer]:
         """The answers of these nodes to one verb; a node that does not answer in time is missing."""
         found: dict[str, Answer] = {}
-        deadline = time.time() + timeout
-        while len(found) < len(nodes) and time.time() < deadline and not give_up():
+        deadline = time.monotonic() + timeout
+        while len(found) < len(nodes) and time.monotonic() < deadline and not give_up():
             answer = self.next(0.2)
             if answer is not None and answer.verb == verb:
                 found[answer.node] = answer

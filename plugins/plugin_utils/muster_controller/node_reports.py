@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.failure import NodeReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from muster.launch.messages import Look
 
     from .logs import LogBook
     from .messages import Answer
 
+MOST_NOTES = 200  # of all nodes, that are said
+
 
 class NodeReports:
     """by_node: the report of each node, in the order of the plan."""
 
-    def __init__(self, plan: dict[str, Any], logs: LogBook) -> None:
+    def __init__(self, plan: dict[str, Any], logs: LogBook, say: Callable[[str], None]) -> None:
         self.logs = logs
+        self.say = say
+        self.said: set[str] = set()
         self.offsets: dict[str, float] = {}
         self.by_node = {
             entry["node"]: NodeReport(entry["node"], reached=False, first_rank=entry["ranks"][0])
@@ -45,7 +52,27 @@ class NodeReports:
         report.ranks = look["ranks"] or report.ranks
         report.errors.update(look["errors"])
         report.disk = look["disk"]
-        self.logs.take(answer.node, look["logs"])
+        for note in look["notes"]:
+            self.note(f"{answer.node}: {note}")
+        self.take_logs(answer)
+
+    @contextmanager
+    def contained(self, about: str) -> Iterator[None]:
+        """What goes wrong here with one answer ends nothing: it is said, and the next answer may be fine."""
+        try:
+            yield
+        except Exception as exc:  # short memory, or a fault of this program's own
+            self.note(f"{about}: what it reports could not be taken over here ({type(exc).__name__}: {exc})")
+
+    def take_logs(self, answer: Answer) -> None:
+        for what in answer.dropped:
+            self.note(f"{answer.node}: {what} that it reports is of no use, and left out")
+        self.logs.take(answer.node, answer.data["logs"])
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.said and len(self.said) < MOST_NOTES:
+            self.said.add(sentence)
+            self.say(sentence)
 
     def late(self, answer: Answer) -> None:
         """Keep a look that was under way when something else was asked."""
@@ -58,6 +85,7 @@ class NodeReports:
 
     def take_last_words(self) -> None:
         """Once all logs are here: the end of each, by which the first failure is found."""
+        self.logs.finish()
         for name, report in self.by_node.items():
             report.agent_log = self.logs.tail(name, "agent")
             report.stderr = self.logs.stderr_tails(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from muster import report
+from muster.verdict.printable import printable
 
 from .artifacts import write_json, write_text
 from .runs import history, read_json
@@ -37,10 +38,10 @@ def rewrite_page(folder: Path) -> Path:
 
 
 def render(page: dict[str, Any]) -> str:
-    """The page as HTML. Not Ansible's templating: what machines said is text here, and never a template."""
+    """The page as HTML. Not Ansible's templating: what machines said is printable text here, and never a template."""
     templates = FileSystemLoader(project_root() / "roles/report/templates")
     environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("report.html.j2").render(page)
+    return printable(environment.get_template("report.html.j2").render(page))
 
 
 def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:

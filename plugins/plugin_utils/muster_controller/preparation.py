@@ -48,18 +48,27 @@ def prepare(plan: dict[str, Any], settings: Settings, messages: Messages, give_u
     answers = messages.gather("prepare", prepared.readers, PREPARE_TIMEOUT, too_late, give_up)
     seen: dict[str, Facts] = {}
     requested = preflight.Requested(
-        settings.user, plan["backend"], settings.min_free_bytes, script_is_sent=bool(settings.script_name)
+        settings.user,
+        plan["backend"],
+        settings.min_free_bytes,
+        bool(settings.script_name),
+        settings.shared,
+        settings.begun_here,
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
         if answer is None or answer.data is None:
             prepared.findings.append(unanswered(name, answer))
             continue
-        prepared.reached.add(name)
-        seen[name] = answer.data
-        prepared.findings += preflight.judge(entry, seen[name], requested)
+        try:
+            prepared.findings += preflight.judge(entry, answer.data, requested)
+            prepared.reached.add(name)
+            seen[name] = answer.data
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
+            prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
     if not prepared.refused:
-        completed = [planning.complete(entry, seen[entry["node"]]) for entry in plan["nodes"]]
+        completed = [planning.complete(entry, seen[entry["node"]], plan["backend"]) for entry in plan["nodes"]]
         prepared.plan = {**plan, "nodes": completed}
     return prepared
 
@@ -71,8 +80,10 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "script": None if settings.script_name else script_of(entry),
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
+        "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
+        "gpus": plan["backend"] == "nccl",
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.verdict.commands import Terminal, playbook
-from muster_controller import runs
+from muster_controller import record, runs
 from muster_node.tools.process import LAUNCH_ID
 
 from .command_line import short, shown, tags_of
@@ -23,13 +23,14 @@ from .page import PAGE, write_page
 from .terminal import terminal, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
 # What ssh says where the host key is not the one that is known, or none is.
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
 # They look at nothing that a report could show, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
+CONTACT_NO_NODE = ("plan", "validate", "report")
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
 WORKERS_END = 20.0  # seconds; a supervisor that is interrupted ends its launch everywhere first
@@ -143,6 +144,15 @@ class Reporter:
             earlier = {} if folder.name == self.run["id"] else runs.read_json(folder / "run.json")
             self.page = write_page(folder, earlier or {**self.run, "id": folder.name})
         return self.page
+
+    def record(self, result: str, changed: Sequence[str] | None) -> None:
+        """Add how the playbook ended to the record. changed: nodes on which something was, or None: it is not known."""
+        if self.cluster_folder and Path(self.playbooks[-1]).stem not in CONTACT_NO_NODE:
+            about = {name: self.run[name] for name in ("id", "tags", "limit", "check")}
+            book = short(self.playbooks[-1])
+            record.add(
+                self.cluster_folder, {"time": now(), "playbook": book, **about, "result": result, "changed": changed}
+            )
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
         """The folders that have a page: of a run that looked at something, launched something, or failed."""

@@ -16,7 +16,7 @@ from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
-from .artifacts import point_latest, write_json
+from .artifacts import FOLDER, make_folder, point_latest, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,9 +48,17 @@ def run_folder(cluster_folder: Path) -> Path:
     """The folder of this run, made where it is not there yet; `latest` points to it."""
     folder = cluster_folder / run_id()
     if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        point_latest(folder)
+        open_run(folder)
     return folder
+
+
+def open_run(folder: Path) -> None:
+    """Begin or go on with the run of this folder. What earlier runs left open to other users is closed."""
+    make_folder(folder)
+    for path in (folder.parent, *history(folder.parent)):
+        if path.stat().st_mode & 0o077 and path.stat().st_uid == os.geteuid():
+            path.chmod(FOLDER)
+    point_latest(folder)
 
 
 def launch_id(cluster_folder: Path) -> str:
@@ -78,7 +86,11 @@ def read_json(path: Path) -> dict[str, Any]:
 def history(cluster_folder: Path) -> Iterator[Path]:
     """The folders of all runs, the newest first."""
     try:
-        names = [entry.name for entry in os.scandir(cluster_folder) if LAUNCH_ID.match(entry.name) and entry.is_dir()]
+        names = [
+            entry.name
+            for entry in os.scandir(cluster_folder)
+            if LAUNCH_ID.match(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
     except OSError:
         return
     for name in sorted(names, reverse=True):

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.launch.watch import FOREVER
-
-LEASE = 10.0  # seconds that a node goes on without having been looked at
-
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here."""
 
     user: str
     stop_timeout: int
@@ -19,13 +15,14 @@ class Settings:
     rendezvous_timeout: int
     min_free_bytes: int
     keep: int
+    keep_bytes: int
+    log_max: int
     detached: bool
     time_limit: int
     chdir: str
     script_name: str
     script_body: bytes
-
-    @property
-    def lease(self) -> float:
-        """Detached, a launch is ended by its time limit instead."""
-        return FOREVER if self.detached else LEASE
+    wait: bool = False
+    wait_timeout: float = 0.0
+    shared: bool = False
+    begun_here: frozenset[str] = frozenset()

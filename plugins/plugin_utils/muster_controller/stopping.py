@@ -22,13 +22,20 @@ DRAIN_TIMEOUT = 20.0
 
 class Stopping:
     def __init__(
-        self, plan: dict[str, Any], messages: Messages, reports: NodeReports, say: Callable[[str], None]
+        self,
+        plan: dict[str, Any],
+        messages: Messages,
+        reports: NodeReports,
+        say: Callable[[str], None],
+        asked_again: Callable[[], bool] = lambda: False,
     ) -> None:
+        """asked_again: whether somebody has interrupted once more. That is answered, and the stopping goes on."""
         self.launch_id = plan["launch_id"]
         self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
         self.messages = messages
         self.reports = reports
         self.say = say
+        self.asked_again = asked_again
 
     def stop(self, *, dump: bool) -> dict[str, str]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
@@ -46,7 +53,7 @@ class Stopping:
                 "limit": STOP_BYTES,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
-        answers = self.messages.gather("stop", self.run_dirs, STOP_TIMEOUT, self.reports.late)
+        answers = self.messages.gather("stop", self.run_dirs, STOP_TIMEOUT, self.reports.late, self.heed)
         left: dict[str, str] = {}
         incomplete: set[str] = set()
         for name in self.run_dirs:
@@ -55,33 +62,46 @@ class Stopping:
                 self.reports.lost(name, answer.error if answer else "")
                 continue
             last: LastLook = answer.data
-            self.reports.keep(answer)
-            self.reports.by_node[name].unit = last["unit_before"]
             if not last["clean"]:
                 left[name] = last["error"] or str(last["leftovers"])
             if more_logs(last):
                 incomplete.add(name)
-        self.drain(incomplete)
-        self.reports.take_last_words()
+            with self.reports.contained(name):
+                self.reports.keep(answer)
+            self.reports.by_node[name].unit = last["unit_before"]
+        with self.reports.contained("logs"):
+            self.drain(incomplete)
+        with self.reports.contained("logs"):
+            self.reports.take_last_words()
         return left
+
+    def heed(self) -> bool:
+        """Answer whoever interrupts once more; never a reason to leave off."""
+        if self.asked_again():
+            self.say(
+                f"Still ending {self.launch_id} on its nodes, for {STOP_TIMEOUT + DRAIN_TIMEOUT:.0f} s at most; its"
+                " verdict comes then. What this cannot end is ended by its lease, or by its time limit"
+            )
+        return False
 
     def freeze(self) -> None:
         request: FreezeRequest = {"launch_id": self.launch_id}
         for name in self.run_dirs:
             self.messages.ask(name, "freeze", {**request}, privileged=True)
-        self.messages.gather("freeze", self.run_dirs, FREEZE_TIMEOUT, self.reports.late)
+        self.messages.gather("freeze", self.run_dirs, FREEZE_TIMEOUT, self.reports.late, self.heed)
 
     def drain(self, nodes: set[str]) -> None:
         """Fetch what is still missing of the logs."""
-        deadline = time.time() + DRAIN_TIMEOUT
+        deadline = time.monotonic() + DRAIN_TIMEOUT
         for name in nodes:
             self.ask_for_logs(name)
-        while nodes and time.time() < deadline:
+        while nodes and time.monotonic() < deadline:
+            self.heed()
             answer = self.messages.next(0.2)
             if answer is None or answer.verb != "logs" or answer.node not in nodes:
                 continue
             if answer.data is not None:
-                self.reports.logs.take(answer.node, answer.data["logs"])
+                self.reports.take_logs(answer)
             if answer.data is not None and more_logs(answer.data):
                 self.ask_for_logs(answer.node)
             else:

@@ -1,6 +1,6 @@
 """The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
 
-When a launch is over, and why, is decided by module_utils/muster/launch/watch.py, in the one thread that calls it.
+All times are on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -9,34 +9,37 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
+from muster.launch import grants
+from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.outcome import Record
+from muster.launch.pace import pace
 from muster.launch.standstill import standing_still
+from muster.launch.text import pruned
 from muster.launch.unit import unit_properties
-from muster.launch.watch import FOREVER, Decision, Limits, Watch
+from muster.launch.watch import FOREVER, Decision, Limits
 
+from . import own_limits
 from .interruption import Interruption
-from .messages import Answer, Messages
+from .messages import Messages
 from .node_reports import NodeReports
 from .preparation import Prepared, prepare
 from .program import Program
+from .reserving import RESERVE_LEASE, Reserving
 from .stopping import Stopping
+from .watching import Watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.launch.messages import LookRequest, StartRequest
+    from muster.launch.messages import StartRequest
 
     from .connection import NodeConnection
     from .logs import LogBook
     from .settings import Settings
 
 PROGRAM = Program("launch")
-LOOK_WAIT = 0.8  # a look returns at once when there is news, else after this long
-LOOK_PAUSE = 0.25  # between two looks at one node
-LOOK_BYTES = 512 * 1024  # of logs, in one look
 START_TIMEOUT = 20.0
-GRACE = 1.5  # after the first failure, for the other ranks to write their last words
 
 
 class Supervisor:
@@ -52,18 +55,22 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.messages = Messages(connections, PROGRAM)
-        self.reports = NodeReports(plan, logs)
+        self.pace = pace(len(plan["nodes"]))
+        self.messages = Messages(connections, PROGRAM, reader(plan))
+        self.reports = NodeReports(plan, logs, say)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
+        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
-        self.noticed = 0.0
-        self.notices: list[float] = []
+        self.watching: Watching | None = None
 
     # ------------------------------------------------------------ the whole
 
     def launch(self) -> Record:
         """Start the launch and see it through; detached, until all of its ranks run."""
+        nodes = len(self.plan["nodes"])
+        if missing := grants.judge(own_limits.raise_for(nodes), nodes):
+            return Record(self.plan, None, missing)
         return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
 
     def attach(self) -> Record:
@@ -78,13 +85,16 @@ class Supervisor:
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
+        own_limits.raise_for(len(self.plan["nodes"]))
         with self.interruption:
             self.messages.open()
             return errand()
 
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
-        prepared = prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        prepared = self.reserving.prepared(
+            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+        )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
@@ -100,24 +110,32 @@ class Supervisor:
         Never raises for what happens on a node.
         """
         self.reports.reached(set(self.reports.by_node))
-        began = time.time()
-        try:
-            decision = work()
-        except BaseException as exc:  # whatever went wrong here, no node may go on unwatched
-            decision = Decision(Ending.INTERRUPTED, f"the supervisor failed: {type(exc).__name__}: {exc}")
-        record = Record(self.plan, decision, self.prepared.findings, self.reports.all(), began=began)
+        record = Record(self.plan, None, [], self.reports.all(), began=time.monotonic())
+        record.decision = decision = self.decided(work)
+        record.preflight = [*self.prepared.findings, *self.reserving.findings]
         if decision.ending is Ending.DETACHED:
             return record
-        record.stop_began = time.time()
-        record.noticed = self.noticed or record.stop_began
-        record.notices = self.notices
+        record.stop_began = time.monotonic()
+        record.noticed = (self.watching and self.watching.noticed) or record.stop_began
+        record.notices = self.watching.notices if self.watching else []
         stalled = decision.ending is Ending.STALLED
-        if stalled:
-            record.stuck = standing_still({report.node: report.ranks for report in record.reports})
-        record.leftovers = Stopping(self.plan, self.messages, self.reports, self.say).stop(dump=stalled)
+        self.interruption.answered = self.interruption.signals
+        with self.reports.contained("the end"):
+            if stalled:
+                record.stuck = standing_still({report.node: report.ranks for report in record.reports})
+            stopping = Stopping(self.plan, self.messages, self.reports, self.say, lambda: self.interruption.again)
+            record.leftovers = stopping.stop(dump=stalled)
         record.unseen = [report.node for report in record.reports if report.lost]
-        record.cleaned = time.time()
+        record.cleaned = time.monotonic()
         return record
+
+    def decided(self, work: Callable[[], Decision]) -> Decision:
+        try:
+            return work()
+        except BaseException as exc:  # whatever went wrong here, no node may go on unwatched but a detached launch
+            why = f"the supervisor failed: {type(exc).__name__}: {exc}"
+            self.say(why)
+            return Decision(Ending.DETACHED if self.started else Ending.INTERRUPTED, why)
 
     # ------------------------------------------------------------ the launch
 
@@ -137,7 +155,10 @@ class Supervisor:
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
-        return None
+        removed = pruned({name: answer.data for name, answer in answers.items()})
+        if removed:
+            self.say(removed)
+        return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
 
     def start_request(self, entry: dict[str, Any]) -> StartRequest:
         settings = self.settings
@@ -148,69 +169,41 @@ class Supervisor:
             "argv": entry["argv"],
             "env": entry["env"],
             "run_dir": entry["run_dir"],
-            "lease": settings.lease,
+            "work_dir": "" if settings.chdir else entry["work_dir"],
+            "earlier": [],
+            "lease": RESERVE_LEASE,
+            "seats": entry["seats"],
+            "shared": settings.shared,
+            "waits": settings.wait,
             "time_limit": settings.time_limit,
-            "properties": unit_properties(settings.user, settings.chdir or entry["run_dir"], settings.stop_timeout),
+            "properties": unit_properties(settings.user, settings.chdir or entry["work_dir"], settings.stop_timeout),
             "keep": settings.keep,
+            "keep_bytes": settings.keep_bytes,
+            "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
         }
 
     def watch(self) -> Decision:
         """Look at all nodes until the launch is over or must be ended."""
-        entries = {entry["node"]: entry for entry in self.plan["nodes"]}
-        watch = Watch({name: entry["nproc"] for name, entry in entries.items()}, time.time(), self.limits())
-        for entry in entries.values():
-            self.look(entry, 0.0)
-        decision: Decision | None = None
-        give_up_at = 0.0
-        while True:
-            answer = self.messages.next(0.2)
-            now = time.time()
-            if answer is not None and answer.verb == "look":
-                self.take_look(answer, watch, now)
-                if not watch.nodes[answer.node].over:
-                    self.look(entries[answer.node], LOOK_PAUSE)
-            for sentence in watch.notices(now):
-                self.notices.append(now)
-                self.say(sentence)
-            if self.interruption.came:
-                return Decision(Ending.DETACHED, "left running") if self.started else self.interruption.decision()
-            if decision is None:
-                decision = watch.decide(now)
-                if decision is not None:
-                    self.noticed = now
-                    if decision.ending is not Ending.FAILED:
-                        return decision
-                    # A victim is often seen before the culprit: let the others say theirs.
-                    give_up_at = now + GRACE
-            elif now > give_up_at or all(node.over for node in watch.nodes.values()):
-                return decision
+        self.watching = Watching(
+            self.plan, self.pace, self.limits(), self.lease, self.messages, self.reports, self.interruption, self.say
+        )
+        return self.watching.until_over()
+
+    @property
+    def lease(self) -> float:
+        """Detached, a launch is ended by its time limit instead."""
+        return FOREVER if self.settings.detached else self.pace.lease
 
     def limits(self) -> Limits:
+        stall = self.settings.stall_timeout
         if self.started:
-            # A launch that runs on its own is not ended because the controller cannot see a part of it for a while.
-            return Limits(stall=self.settings.stall_timeout, patience=FOREVER)
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER)
         return Limits(
-            stall=self.settings.stall_timeout,
+            stall=stall,
             start=self.settings.rendezvous_timeout,
+            notice=self.pace.notice,
+            patience=self.pace.patience,
             until_running=self.settings.detached,
         )
-
-    def look(self, entry: dict[str, Any], delay: float) -> None:
-        request: LookRequest = {
-            "launch_id": self.plan["launch_id"],
-            "run_dir": entry["run_dir"],
-            "lease": self.settings.lease,
-            "wait": LOOK_WAIT,
-            "offsets": self.logs.offsets(entry["node"]),
-            "limit": LOOK_BYTES,
-        }
-        self.messages.ask(entry["node"], "look", {**request}, delay=delay)
-
-    def take_look(self, answer: Answer, watch: Watch, now: float) -> None:
-        if answer.data is None:
-            watch.no_answer(answer.node, answer.error)
-            return
-        watch.saw(answer.node, answer.data, now)
-        self.reports.keep(answer)

@@ -61,7 +61,7 @@ def seen_of(given: dict[str, Any]) -> Seen:
         units=given.get("units", {}),
         manager=given.get("manager", {}),
         login=given.get("login", {}),
-        account=SeenAccount(account["uid"], account["gid"], tuple(account.get("groups", ()))) if account else None,
+        account=SeenAccount(**{**account, "groups": tuple(account.get("groups", ()))}) if account else None,
         owners=given.get("owners", {}),
         capabilities=given.get("capabilities", -1),
         driver=given.get("driver", False),

@@ -19,10 +19,11 @@ FACTS: dict[str, Any] = {
     "script": {"path": "/srv/train.py", "exists": True, "usable": True},
     "chdir": None,
     "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "foreign": [],
     "interfaces": ["eth0", "lo"],
     "interface_of_address": "eth0",
     "port": None,
-    "launches": [],
+    "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
 }
 PLAN: dict[str, Any] = {
     "backend": "gloo",
@@ -38,6 +39,7 @@ PLAN: dict[str, Any] = {
             "env": {},
             "from_node": {"HOME": "home"},
             "run_dir": "/var/lib/muster/launches/x",
+            "work_dir": "/var/lib/muster/work/x",
         }
         for number in (1, 2)
     ],
@@ -49,6 +51,8 @@ SETTINGS = Settings(
     rendezvous_timeout=120,
     min_free_bytes=1,
     keep=10,
+    keep_bytes=0,
+    log_max=0,
     detached=False,
     time_limit=0,
     chdir="",
@@ -80,6 +84,7 @@ def test_all_may_start() -> None:
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]
     assert requests["node1"]["script"] == "/srv/train.py"
     assert requests["node1"]["run_root"] == "/var/lib/muster/launches"
+    assert requests["node1"]["work_root"] == "/var/lib/muster/work"
 
 
 def test_one_that_is_unfit_refuses_all() -> None:
@@ -93,6 +98,10 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
     for given, said in (
         ({"identity": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
         ({"identity": ["Permission denied"]}, "launch.look: could not be looked at: Permission denied"),
+        (
+            {"prepare": [{**FACTS, "disk": 7}]},
+            "launch.look: could not be looked at: what it reports is of no use (Type",
+        ),
         ({"prepare": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
         ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be looked at: sudo: a password"),
     ):

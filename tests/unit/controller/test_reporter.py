@@ -201,13 +201,16 @@ def test_the_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: 
 
 def test_secrets_are_covered() -> None:
     options = {
-        "launch_env": {"HF_TOKEN": "a", "WANDB_API_KEY": "b", "EPOCHS": 3},
+        "launch_env": {"HF_TOKEN": "a", "EPOCHS": 3},
+        "launch_args": ["--pat", "abc", "--lr=1"],
         "ansible_become_password": "c",
         "mirror": "https://ada:secret@mirror.example/x",
         "words": ["one", "two"],
     }
     kept = {name: shown(name, value) for name, value in options.items()}
-    assert kept["launch_env"] == {"HF_TOKEN": MASK, "WANDB_API_KEY": MASK, "EPOCHS": 3}
+    assert kept["launch_env"] == {"HF_TOKEN": MASK, "EPOCHS": MASK}
+    assert kept["launch_args"] == shown("launch_args", "--pat abc,--lr=1") == ["--pat", MASK, "--lr=1"]
+    assert shown("launch_env", "HF_TOKEN=a") == MASK
     assert kept["ansible_become_password"] == MASK
     assert "secret" not in json.dumps(kept)
     assert kept["words"] == ["one", "two"]

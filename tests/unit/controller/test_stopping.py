@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from muster.verdict.redaction import Redaction
+from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
 from muster_controller.node_reports import NodeReports
 from muster_controller.stopping import Stopping
@@ -19,7 +21,7 @@ PLAN: dict[str, Any] = {
 
 
 def part(begin: int, text: str, *, more: bool = False) -> dict[str, Any]:
-    return {"logs": {"agent": {"begin": begin, "offset": begin + len(text), "text": text, "more": more}}}
+    return {"logs": {"agent": {"begin": begin, "gap": 0, "offset": begin + len(text), "text": text, "more": more}}}
 
 
 def last(**differing: Any) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def last(**differing: Any) -> dict[str, Any]:
         "ranks": [],
         "errors": {},
         "disk": {"path": "/run", "free": 1, "total": 2, "inodes_free": 3, "read_only": False},
+        "notes": [],
         "clock": 3.0,
         "error": "",
         "leftovers": [],
@@ -43,8 +46,10 @@ def stopped(
     folder: Path, answers: dict[tuple[str, str], list[Any]], *, dump: bool = False
 ) -> tuple[dict[str, str], NodeReports, AnsweringNodes]:
     nodes = AnsweringNodes(answers)
-    reports = NodeReports(PLAN, LogBook(folder, PLAN, lambda *_line: None))
-    return Stopping(PLAN, nodes, reports, lambda _sentence: None).stop(dump=dump), reports, nodes
+    said: list[str] = []
+    logs = LogBook(folder, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
+    reports = NodeReports(PLAN, logs, said.append)
+    return Stopping(PLAN, nodes, reports, said.append).stop(dump=dump), reports, nodes
 
 
 def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:

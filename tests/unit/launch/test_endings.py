@@ -15,7 +15,7 @@ from paths import ROOT
 if TYPE_CHECKING:
     from muster.launch.messages import Result
 
-PROGRAM = ROOT / "plugins/module_utils/muster_node/programs/launch.py"
+PROGRAM = ROOT / "plugins/module_utils/muster_node/launch/running.py"
 LATER = 1000.0  # a stop after everything else
 
 

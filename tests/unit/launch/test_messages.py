@@ -6,8 +6,8 @@ import os
 import pwd
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import messages
-from muster_node.programs import launch as node
+from muster.launch import messages, reservation
+from muster_node.launch import facts, looking, seats
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def keys(shape: Any) -> set[str]:
 
 
 def test_identity() -> None:
-    assert set(node.identity({})) == keys(messages.Identity)
+    assert set(facts.identity({})) == keys(messages.Identity)
 
 
 def test_prepare(tmp_path: Path) -> None:
@@ -29,20 +29,25 @@ def test_prepare(tmp_path: Path) -> None:
         "script": "/etc/hosts",
         "chdir": str(tmp_path),
         "run_root": str(tmp_path / "launches"),
+        "work_root": str(tmp_path / "work"),
         "address": "127.0.0.1",
         "port": 29500,
+        "gpus": False,
     }
-    facts = node.prepare({**request})
-    assert set(facts) == keys(messages.Facts)
-    assert set(facts["user"]) == keys(messages.UserFacts)
-    assert set(facts["script"]) == set(facts["executable"]) == set(facts["chdir"]) == keys(messages.FileFacts)
-    assert set(facts["disk"]) == keys(messages.DiskFacts)
-    assert set(facts["port"]) == keys(messages.PortFacts)
+    seen = facts.prepare({**request})
+    assert set(seen) == keys(messages.Facts)
+    assert set(seen["user"]) == keys(messages.UserFacts)
+    assert set(seen["script"]) == set(seen["executable"]) == set(seen["chdir"]) == keys(messages.FileFacts)
+    assert set(seen["disk"]) == keys(messages.DiskFacts)
+    assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
+    assert set(seen["occupied"]) == keys(reservation.Occupied)
+    assert set(seats.holder(os.getpid())) == set(seats.NOT_SEEN) == keys(reservation.Holder)
 
 
 def test_look(tmp_path: Path) -> None:
-    (tmp_path / "agent.log").write_text("agent\n")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/agent.log").write_text("agent\n")
     request: messages.LookRequest = {
         "launch_id": "20260101-120000-abcd",
         "run_dir": str(tmp_path),
@@ -51,7 +56,7 @@ def test_look(tmp_path: Path) -> None:
         "offsets": {},
         "limit": 100,
     }
-    look = node.look({**request})
+    look = looking.look({**request})
     assert set(look) == keys(messages.Look)
     assert set(look["logs"]["agent"]) == keys(messages.LogPart)
     assert set(look["disk"]) == keys(messages.DiskFacts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
+from muster.launch.occupied import TAKEN
 from muster.launch.outcome import Record
 from muster.launch.watch import Decision
 from muster.verdict.finding import Finding
@@ -46,6 +47,14 @@ def test_finished_with_a_warning_says_which() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"
     assert verdict["summary"].endswith("ran to their end (gloo); node2: idle GPUs")
+
+
+def test_what_it_needs_is_taken() -> None:
+    """The findings say by whom; what was found before and warns is said, too."""
+    found = [TAKEN.fail("node2", "launch x has GPU 0", "Wait", "look"), Finding("launch.gpus", "warn", "node1", "idle")]
+    verdict = judged(Ending.TAKEN, "launch x has GPU 0", "node2", preflight=found)
+    assert (verdict["status"], verdict["summary"]) == ("failed", "node2: launch x has GPU 0. Wait: look")
+    assert [finding["id"] for finding in verdict["findings"]] == ["launch.gpus", "launch.taken"]
 
 
 def test_finished_but_something_is_left() -> None:

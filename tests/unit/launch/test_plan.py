@@ -5,6 +5,7 @@ cases/plan: nodes and request as far as they differ from the plainest -> parts o
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from cases import cases
 from muster.launch import plan as planning
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
+from muster.launch.text import describe
+from muster.verdict.redaction import Redaction
 
 REQUEST: dict[str, Any] = {
     "cluster": "rack",
@@ -20,9 +23,17 @@ REQUEST: dict[str, Any] = {
     "script": "/srv/job/train.py",
     "port": 29500,
     "run_root": "/var/lib/muster/launches",
+    "work_root": "/var/lib/muster/work",
     "rendezvous_timeout": 120,
 }
-LOOKED_AT: Any = {"user": {"home": "/home/muster"}, "interface_of_address": "eth0", "cpus": 8}
+NOBODY: Any = {"held": {}, "computing": {}, "uuids": [], "why": ""}
+LOOKED_AT: Any = {
+    "user": {"home": "/home/muster"},
+    "interface_of_address": "eth0",
+    "cpus": 8,
+    "gpus": 0,
+    "occupied": NOBODY,
+}
 
 
 def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +66,9 @@ def test_plan(case: dict[str, Any]) -> None:
 
 
 def test_complete_fills_in_what_only_the_node_knows() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT)
+    entry = planning.complete(
+        planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}})["nodes"][0], LOOKED_AT, "gloo"
+    )
     assert entry["from_node"] == {}
     assert entry["interface"] == "eth0"
     wanted = {"HOME": "/data", "OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
@@ -63,43 +76,32 @@ def test_complete_fills_in_what_only_the_node_knows() -> None:
 
 
 def test_every_rank_has_a_thread() -> None:
-    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT)
+    entry = planning.complete(planned({"node1": {"nproc": 16}}, {})["nodes"][0], LOOKED_AT, "gloo")
     assert entry["env"]["OMP_NUM_THREADS"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "shown"),
-    [
-        ("HF_TOKEN", "hf_abc", "********"),
-        ("WANDB_API_KEY", "abc", "********"),
-        ("AWS_SECRET_ACCESS_KEY", "abc", "********"),
-        ("PGPASSWORD", "abc", "********"),
-        ("REDIS_PASS", "abc", "********"),
-        ("ssh_key", "abc", "********"),
-        ("TOKENIZERS_PARALLELISM", "false", "false"),
-        ("KEYBOARD", "de", "de"),
-        ("https_proxy", "http://ada:geheim@proxy:3128", "http://ada:********@proxy:3128"),
-        ("MLFLOW_TRACKING_URI", "http://mlflow:5000/x@y", "http://mlflow:5000/x@y"),
-    ],
-)
-def test_secrets_of_the_environment_are_covered(name: str, value: str, shown: str) -> None:
-    plan = planned({"node1": {}}, {"env": {name: value}})
-    assert planning.masked(plan)["nodes"][0]["env"][name] == shown
-    assert plan["nodes"][0]["env"][name] == value
+def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
+    given = {"FLAVOUR": "vanilla-2", "HF_TOKEN": "hf-1", "HOME": "/data"}
+    plan = planned({"node1": {}}, {"env": given, "env_from": {"HF_TOKEN": "launch_env_file"}})
+    kept = planning.masked(plan, Redaction([]))
+    assert kept["given"] == {"FLAVOUR": "launch_env", "HF_TOKEN": "launch_env_file", "HOME": "launch_env"}
+    assert not given.keys() & kept["nodes"][0]["env"].keys()
+    assert kept["nodes"][0]["env"]["MUSTER_NODE"] == "node1"
+    assert plan["nodes"][0]["env"].items() >= given.items()
+    shown = describe(kept)
+    assert "  FLAVOUR=<from launch_env> \\\n" in shown
+    assert "  HF_TOKEN=<from launch_env_file> \\\n" in shown
+    assert not [value for value in given.values() if value in json.dumps(kept) + shown]
 
 
-@pytest.mark.parametrize(
-    ("args", "shown"),
-    [
-        (["--api-key=abc", "--lr", "0.1"], ["--api-key=********", "--lr", "0.1"]),
-        (["--hf-token", "abc", "abc"], ["--hf-token", "********", "abc"]),
-        (["--max-tokens", "512", "--tokens=512"], ["--max-tokens", "512", "--tokens=512"]),
-        (["--use-auth", "--epochs", "3"], ["--use-auth", "--epochs", "3"]),
-        (["--db=postgres://ada:geheim@db/x"], ["--db=postgres://ada:********@db/x"]),
-        (["--tokenizer", "bert"], ["--tokenizer", "bert"]),
-    ],
-)
-def test_secrets_among_the_arguments_are_covered(args: list[str], shown: list[str]) -> None:
+def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:
+    plan = planned({"node1": {}}, {})
+    del plan["given"]
+    assert planning.masked(plan, Redaction([]))["nodes"][0]["env"] == {}
+
+
+def test_secrets_among_the_arguments_are_covered() -> None:
+    args = ["--api-key=abc", "--lr", "0.1"]
     plan = planned({"node1": {}}, {"args": args})
-    assert planning.masked(plan)["nodes"][0]["argv"][13:] == shown
+    assert planning.masked(plan, Redaction([]))["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
     assert plan["nodes"][0]["argv"][13:] == args

@@ -14,7 +14,15 @@ from cases import cases
 from muster.launch import preflight
 from muster.launch.preflight import Requested
 
-ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None}
+ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}}
+# Whoever holds something, as far as a case says nothing else.
+HOLDER: dict[str, Any] = {
+    **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
+    "pid": 441,
+    "seconds": None,
+    "begun": True,
+    "detached": False,
+}
 FACTS: dict[str, Any] = {
     "uid": 0,
     "python": [3, 10, 12],
@@ -26,10 +34,11 @@ FACTS: dict[str, Any] = {
     "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
     "chdir": None,
     "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+    "foreign": [],
     "interfaces": ["eth0", "lo"],
     "interface_of_address": "eth0",
     "port": {"port": 29500, "free": True, "holders": []},
-    "launches": [],
+    "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",
@@ -39,13 +48,25 @@ REQUESTED: dict[str, Any] = {
 }
 
 
+def occupied(given: dict[str, Any]) -> dict[str, Any]:
+    """held, computing: {seat: [holders as far as they differ]}."""
+    whole = {"uuids": ["GPU-aa", "GPU-bb"], "why": "", **given}
+    for name in ("held", "computing"):
+        whole[name] = {seat: [{**HOLDER, **one} for one in found] for seat, found in given.get(name, {}).items()}
+    return whole
+
+
 @cases(__file__, "preflight")
 def test_preflight(case: dict[str, Any]) -> None:
     facts: Any = {**FACTS, **case.get("facts", {})}
+    facts["occupied"] = occupied(case.get("occupied", {}))
+    facts["port"] = {**facts["port"], "holders": [{**HOLDER, **one} for one in facts["port"]["holders"]]}
     requested = Requested(**{**REQUESTED, **case.get("request", {})})
     findings = preflight.judge({**ENTRY, **case.get("entry", {})}, facts, requested)
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
     assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)
+    if "fix" in case:
+        assert findings[0].fix["text"] == case["fix"]
     if "command" in case:
         assert findings[0].fix["command"] == case["command"]
 

@@ -15,6 +15,7 @@ def plan(nodes: int) -> dict[str, Any]:
         "world_size": 2 * nodes,
         "master_addr": "10.0.0.1",
         "master_port": 29500,
+        "given": {"HF_TOKEN": "launch_env_file"},
         "nodes": [
             {
                 "node": f"node{number}",
@@ -36,11 +37,22 @@ def test_of_many_nodes_the_first_are_named() -> None:
     assert line.endswith("node8 ranks 14-15, and 2 nodes more), gloo, 10.0.0.1 port 29500")
 
 
+def test_what_was_removed_is_said_once_for_all_nodes() -> None:
+    earlier = "20260101-110000-abcd"
+    starts = {f"node{number}": {"pruned": [earlier], "bytes": 10**9} for number in range(1, 6)}
+    assert text.pruned({**starts, "node9": {"pruned": [], "bytes": 0}, "node10": {}}) == (
+        f"logs of {earlier} were removed on node1, node2, node3 and 2 more: 5 GB"
+        " (cluster_run_keep, cluster_run_keep_mb)"
+    )
+    assert text.pruned({"node1": {"pruned": [], "bytes": 0}}) == ""
+
+
 def test_a_plan_is_shown_as_it_could_be_typed() -> None:
     lines = text.describe(plan(1)).splitlines()
     assert lines[2:] == [
         "node1  (node rank 0, ranks 0-1, unit muster-launch-x.service)",
         "  NAME='two words' \\",
+        "  HF_TOKEN=<from launch_env_file> \\",
         "  HOME=<home directory of muster> \\",
         "  torchrun \\",
         "    train.py \\",

@@ -93,6 +93,22 @@ def test_pip_is_explained(case: dict[str, Any]) -> None:
     assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
+def test_wheels_alone_but_of_what_is_named() -> None:
+    assert pip.kinds([]) == ["--only-binary=:all:"]
+    assert pip.kinds(["flash-attn", "x"]) == ["--only-binary=:all:", "--no-binary=flash-attn,x"]
+    for name in (":all:", "x --pre", "", "x,:all:"):
+        with pytest.raises(request.RequestError):
+            pip.kinds([name])
+
+
+@pytest.mark.parametrize(
+    "text", ["x @ https://h/x.tar.gz", "x[a @ https://h/x.whl]==1", "file:///x.whl", "--pre", "x>=1"]
+)
+def test_only_exact_pins_are_requested(text: str) -> None:
+    with pytest.raises(request.RequestError, match="is not an exact pin"):
+        request.parse_requirement(text, "3.12")
+
+
 @pytest.mark.parametrize(
     ("installed", "wanted", "same"),
     [

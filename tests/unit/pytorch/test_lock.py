@@ -58,6 +58,22 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
+def test_what_was_reviewed_is_taken_where_the_lock_has_nothing_and_every_pin_is_the_same() -> None:
+    shipped = section_of({"variant": "cuda", "wheels": {"sympy": "1.13.0"}})
+    own = section_of({"variant": "cuda", "wheels": {"sympy": "1.14.0"}})
+    ask = {"gpus": 8}
+
+    def chosen(sections: list[Section], python: str = PYTHON, **changed: Any) -> Section | None:
+        return choosing.choose(sections, ask_of({**ask, **changed}), python, MACHINE, [shipped]).section
+
+    assert chosen([]) == chosen([], auto="cuda") == shipped
+    assert chosen([own]) == own
+    assert chosen([], auto="cu126") is None, "the GPUs need another build"
+    assert chosen([], gpus=0) is None
+    assert chosen([], packages=["numpy==2.3.4"]) is None
+    assert chosen([], "3.13") is None
+
+
 @cases(__file__, "refuse")
 def test_refuse(case: dict[str, Any]) -> None:
     text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])
@@ -86,6 +102,38 @@ def test_what_is_written_is_read_again_in_whatever_order() -> None:
     assert set(lock.parse(text)) == set(sections)
     assert lock.render(lock.parse(text)) == text
     assert [lock.section_of(section.as_dict()) for section in sections] == sections
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wheels": [{"name": "tiny", "version": "1.0", "sha256": "0" * 64, "file": "../../tiny-1.0-any.whl"}]},
+        {"wheels": [{"name": "tiny", "version": "1.0", "sha256": "0" * 64, "file": "tiny-1.0-any.whl\n--pre"}]},
+        {"wheels": [{"name": "tiny", "version": "1.0", "sha256": "0" * 64, "file": "torch-1.0-any.whl"}]},
+        {"wheels": [{"name": "tiny", "version": "1.0", "sha256": "0" * 63, "file": "tiny-1.0-any.whl"}]},
+        {"wheels": [{"name": "--pre", "version": "1.0", "sha256": "0" * 64, "file": "pre-1.0-any.whl"}]},
+        {"wheels": [{"name": "tiny", "version": "1 @ http://x", "sha256": "0" * 64, "file": "tiny-1.0-any.whl"}]},
+        {"wheels": [{"name": "tiny", "version": 1, "sha256": "0" * 64, "file": "tiny-1.0-any.whl"}]},
+        {"wheels": [{"name": "tiny", "url": "https://x/tiny-1.0-any.whl"}]},
+        {"wheels": 5000 * [{"name": "tiny", "version": "1.0", "sha256": "0" * 64, "file": "tiny-1.0-any.whl"}]},
+        {"asked": ["torch==2.13.0", "--index-url=http://x"]},
+        {"asked": [f"p{number}==1" for number in range(5000)]},
+        {"machine": "x86_64\n--extra-index-url http://x"},
+        {"variant": "../cpu"},
+        {"python": ["3.12"]},
+        {"asked": None},
+    ],
+)
+def test_what_another_machine_hands_over_is_read_by_the_rules_of_the_file(change: dict[str, Any]) -> None:
+    given = section_of({"variant": "cpu"}).as_dict()
+    assert lock.section_of(given)
+    with pytest.raises(LockError):
+        lock.section_of({**given, **change})
+
+
+def test_a_file_without_end_is_no_lock() -> None:
+    with pytest.raises(LockError):
+        lock.parse("# \n" * lock.MOST)
 
 
 def test_there_is_no_lock_yet() -> None:

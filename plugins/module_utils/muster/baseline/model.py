@@ -68,7 +68,7 @@ class Account:
     uid: str = ""
     gid: str = ""
     shell: str = "/bin/bash"
-    # Groups whose members can become root.
+    # Groups whose members can become root. Where there are any, sudo is asked as well.
     never_in: tuple[str, ...] = ()
 
 
@@ -104,9 +104,12 @@ class SeenFile:
 
 @dataclass(frozen=True)
 class SeenAccount:
+    """sudo: what `sudo -l -U` prints of it."""
+
     uid: int
     gid: int
     groups: tuple[str, ...] = ()
+    sudo: str = ""
 
 
 class UnitState(TypedDict, total=False):

@@ -6,6 +6,7 @@ about the kernel. So a run that was cut off between a file and its consequence i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .model import Account, File, Plan, Request, Seen, SeenAccount, may
@@ -15,6 +16,8 @@ from .units import plan_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_RULE = re.compile(r"\s+\(([^):]*)[^)]*\)\s*(.*)")
 
 
 def make_plan(request: Request, seen: Seen, *, verifies: bool = False) -> Plan:
@@ -80,11 +83,21 @@ def _user(plan: Plan, request: Request, seen: Seen) -> None:
     plan.differs(f"it has no user {user.name}", f"user {user.name}", "none", f"shell {user.shell}{ids}")
 
 
+def _is_everything(line: str) -> bool:
+    """Whether a line of `sudo -l` lets somebody be root with any command: `    (ALL : ALL) NOPASSWD: ALL`."""
+    found = _RULE.fullmatch(line)
+    if found is None or not {"ALL", "root", "#0"} & set(re.split(r"[,\s]+", found[1])):
+        return False
+    return any(re.sub(r"^([A-Z_]+:\s*)*", "", command.strip()) == "ALL" for command in found[2].split(","))
+
+
 def _refusals(user: Account, account: SeenAccount) -> Iterable[str]:
     """An account that exists is the site's own: it is judged, never altered."""
     admin = [group for group in account.groups if group in user.never_in]
-    if account.uid == 0 or admin:
-        what = "root" if account.uid == 0 else f"in {', '.join(admin)}"
+    sudo = any(map(_is_everything, account.sudo.splitlines())) if user.never_in else False
+    if account.uid == 0 or admin or sudo:
+        groups = f"in {', '.join(admin)}" if admin else "allowed every command by a line of sudoers"
+        what = "root" if account.uid == 0 else groups
         yield (f"{user.name} is {what}, and training code must not have such rights: set cluster_user to another name")
     if user.uid not in ("", str(account.uid)):
         yield f"{user.name} has the uid {account.uid}, and node_baseline_user_uid is {user.uid}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import UNREACHABLE
 from ..net_probe.reach import MASTER_PORT_FOREIGN
+from ..packages import unencrypted
 from ..verdict.commands import ping
 from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
@@ -86,6 +87,8 @@ def every_finding(nodes: Nodes) -> list[Finding]:
     ]
     for look in nodes.looks.values():
         found += [Finding(**finding) for finding in look["findings"]]
+    for name, values in nodes.plan.get("sources", {}).items():
+        found += unencrypted.judge(name, values)
     found += [Finding(**finding) for finding in nodes.network.get("findings", [])]
     return [*found, *consistency.judge({name: look["traits"] for name, look in nodes.looks.items()})]
 

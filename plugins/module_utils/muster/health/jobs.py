@@ -11,7 +11,7 @@ from ..network.listeners import parse_ss
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
-from ..verdict.masking import masked_argv
+from ..verdict.masking import masked_command
 from ..verdict.words import age, few, plural
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
 
 def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
     """A process, without the secrets in its command."""
-    return {**process, "command": " ".join(masked_argv(process["command"].split()))}
+    return {**process, "command": masked_command(process["command"])}
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:

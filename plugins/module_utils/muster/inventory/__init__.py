@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ..packages import unencrypted
 from . import addresses, controller, firewall, gpu_parts, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
@@ -16,7 +17,18 @@ from .values import CLUSTER_NAME, CLUSTER_WIDE
 if TYPE_CHECKING:
     from .model import Rule
 
-__all__ = ["CLUSTER_NAME", "CLUSTER_WIDE", "RULES", "Inventory", "Node", "Problem", "Secret", "controller", "problems"]
+__all__ = [
+    "CLUSTER_NAME",
+    "CLUSTER_WIDE",
+    "RULES",
+    "Inventory",
+    "Node",
+    "Problem",
+    "Secret",
+    "controller",
+    "problems",
+    "warnings",
+]
 
 RULES: tuple[Rule, ...] = (
     controller.versions_are_recent,
@@ -66,3 +78,12 @@ def problems(inventory: Inventory) -> list[Problem]:
             places[problem.what, problem.fix].append(problem.place)
     every_node = [node.name for node in inventory.nodes]
     return [Problem(join(where, every_node), what, fix) for (what, fix), where in places.items()]
+
+
+def warnings(inventory: Inventory) -> list[str]:
+    """Return what is allowed, and nobody should overlook: whole sentences."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for node in inventory.nodes:
+        places[unencrypted.warning(node.variables)].append(node.name)
+    every_node = [node.name for node in inventory.nodes]
+    return [f"{join(where, every_node)}: {what}." for what, where in places.items() if what]

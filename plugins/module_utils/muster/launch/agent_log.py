@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
-AGENT_FAILED = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)")
+AGENT_FAILED = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d{1,5})\) local_rank: (?P<local>\d{1,5}) \(pid: (?P<pid>\d+)\)"
+)
 AGENT_CLOSES = re.compile(r"Sending process \d+ closing signal|failed \(exitcode: ")
-SUMMARY_FAILURE = re.compile(r"rank\s+: \d+ \(local_rank: (?P<local>\d+)\)\s+exitcode\s+: (?P<code>-?\d+) \(pid: \d+\)")
+SUMMARY_FAILURE = re.compile(
+    r"rank\s+: \d+ \(local_rank: (?P<local>\d{1,5})\)\s+exitcode\s+: (?P<code>-?\d{1,5}) \(pid: \d+\)"
+)
 
 
 def agent_closes(agent_log: str) -> bool:

@@ -1,7 +1,7 @@
 """How a launch can end: the one table that the watch, the search for the first failure and the verdict share.
 
 A new way to end is a row here, and the place where it is seen: the watch, the reports of the nodes, or the program on a
-node (muster_node/programs/launch.py), which has a word for it in NODE_WORDS.
+node (muster_node/launch/running.py), which has a word for it in NODE_WORDS.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from ..verdict.check import Check
 from ..verdict.commands import playbook
+from .occupied import TAKEN
 
 
 class Ending(Enum):
@@ -57,6 +58,7 @@ class Ending(Enum):
         fires="systemd or the kernel ended the unit from outside (fail)",
         fix="Look at journalctl -u with the name of the unit",
     )
+    TAKEN = TAKEN
     LEASE = Check(
         "launch.lease",
         reads="the lease that the supervisor renews",
@@ -103,7 +105,9 @@ class Ending(Enum):
 
 CHECKS = tuple(ending.check for ending in Ending)
 # What a supervisor can decide; the other endings are read from the reports of the nodes afterwards.
-Decided = Literal[Ending.FINISHED, Ending.FAILED, Ending.NODE, Ending.STALLED, Ending.INTERRUPTED, Ending.DETACHED]
+Decided = Literal[
+    Ending.FINISHED, Ending.FAILED, Ending.NODE, Ending.STALLED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN
+]
 
 
 class NodeEnd(NamedTuple):

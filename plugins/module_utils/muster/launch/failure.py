@@ -40,9 +40,10 @@ NO_SPACE = re.compile(r"No space left on device|Errno 28")
 class NodeReport:
     """What is known of one node when a launch has ended.
 
-    clock_offset: the node's clock minus the controller's, seconds. last_answer: controller time. ended: what the unit's
-    main process wrote, or None when it could not. errors: torch's error.json by local rank. stderr: the end of each
-    rank's stderr by local rank. disk: None until it was looked at.
+    clock_offset: the node's clock minus the controller's monotonic one, by which all failures of a launch are put in
+    order; that is controller time, as in last_answer. ended: what the unit's main process wrote, or None when it could
+    not. errors: torch's error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until
+    it was looked at.
     """
 
     node: str

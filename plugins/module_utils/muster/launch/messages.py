@@ -5,7 +5,10 @@ Times in seconds; those of a node on its own clock, as they are called.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from .reservation import Holder, Occupied, Reserved
 
 
 class Identity(TypedDict):
@@ -19,15 +22,18 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir: None where there is none to look for. port: of the head node alone."""
+    """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
+    uses them."""
 
     user: str
     executable: str
     script: str | None
     chdir: str | None
     run_root: str
+    work_root: str | None
     address: str
     port: int | None
+    gpus: bool
 
 
 class UserFacts(TypedDict):
@@ -68,15 +74,12 @@ class PortFacts(TypedDict):
 
     port: int
     free: bool
-    holders: list[ProcessFacts]
-
-
-class RunningLaunch(TypedDict):
-    launch_id: str
+    holders: list[Holder]
 
 
 class Facts(TypedDict):
-    """prepare: what a start depends on. user, interface_of_address: None where there is none."""
+    """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
+    folders for launches that others than root may change."""
 
     hostname: str
     uid: int
@@ -89,19 +92,25 @@ class Facts(TypedDict):
     script: FileFacts | None
     chdir: FileFacts | None
     disk: DiskFacts
+    foreign: list[str]
     interfaces: list[str]
     interface_of_address: str | None
     port: PortFacts | None
-    launches: list[RunningLaunch]
+    occupied: Occupied
 
 
 # ---------------------------------------------------------------- start
 
 
 class StartRequest(TypedDict):
-    """reader: who will look. lease: seconds. time_limit: seconds, 0 for none.
+    """reader: who will look. lease: seconds until the first look. time_limit: seconds, 0 for none.
 
-    script_name, script_body (base64): a script that is sent, else empty. keep: run directories of earlier launches.
+    seats: what is the launch's alone, unless it is shared. waits: for them, as long as it takes.
+
+    run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
+    there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
+    of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
+    over here.
     """
 
     launch_id: str
@@ -110,18 +119,31 @@ class StartRequest(TypedDict):
     argv: list[str]
     env: dict[str, str]
     run_dir: str
+    work_dir: str
+    earlier: list[str]
     lease: float
     time_limit: int
+    seats: list[str]
+    shared: bool
+    waits: bool
     properties: dict[str, str]
     keep: int
+    keep_bytes: int
+    log_max: int
     script_name: str
     script_body: str
 
 
 class Started(TypedDict):
+    """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
+    whose logs were removed, and their bytes."""
+
     started: bool
     error: str
     time: float
+    reserved: Reserved | None
+    pruned: list[str]
+    bytes: int
 
 
 # ---------------------------------------------------------------- look, logs, stop
@@ -155,9 +177,11 @@ class StopRequest(LogsRequest):
 
 
 class LogPart(TypedDict):
-    """Bytes of a log from `begin` to `offset`. more: whether there is more behind it."""
+    """Bytes of a log from `begin` to `offset`: `gap` bytes that are left out, since the log had its limit, and then
+    those of `text`. more: whether there is more behind it."""
 
     begin: int
+    gap: int
     offset: int
     text: str
     more: bool
@@ -191,12 +215,16 @@ class RankState(TypedDict, total=False):
 
 
 class Look(Logs):
-    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all."""
+    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all.
+
+    notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
+    """
 
     unit: dict[str, str]
     result: Result | None
     ranks: list[RankState]
     errors: dict[str, Any]
+    notes: list[str]
     disk: DiskFacts
     clock: float
 

@@ -33,8 +33,9 @@ class Record:
     """What the supervisor saw of a launch.
 
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
-    began, noticed (its end), notices (of silent nodes), stop_began, cleaned: controller times. leftovers: what is left
-    of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who stood still.
+    began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
+    leftovers: what is left of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who
+    stood still.
     """
 
     plan: dict[str, Any]
@@ -49,6 +50,15 @@ class Record:
     leftovers: dict[str, str] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+
+    def timing(self, epoch: float) -> dict[str, Any]:
+        """Times as people have them: epoch is the wall clock minus the monotonic one. What did not happen is 0."""
+
+        def wall(at: float) -> float:
+            return epoch + at if at else 0.0
+
+        times = {"began": self.began, "noticed": self.noticed, "cleaned": self.cleaned}
+        return {**{name: wall(at) for name, at in times.items()}, "notices": [wall(at) for at in self.notices]}
 
     @property
     def head(self) -> str:
@@ -73,6 +83,8 @@ def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Findin
             found = [interrupted(record, decision)]
         case Ending.DETACHED:
             found = [detached(record)]
+        case Ending.TAKEN:
+            found = [finding for finding in record.preflight if finding.status == "fail"]
         case Ending.STALLED:
             found = standstill.findings(record.head, decision.text, record.stuck, record.reports, log_dir)
         case Ending.FAILED | Ending.NODE:

@@ -10,13 +10,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.masking import masked_argv, masked_env
+from ..verdict.masking import masked_argv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..verdict.redaction import Redaction
     from .messages import Facts
 
+from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -68,9 +70,11 @@ class LaunchRequest:
     script: str
     port: int
     run_root: str
+    work_root: str
     rendezvous_timeout: int
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    env_from: dict[str, str] = field(default_factory=dict)  # the option that gave a variable, by its name
     backend: str = "auto"
     nodes: list[str] = field(default_factory=list)
     script_is_sent: bool = False
@@ -110,9 +114,11 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
 
-    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir}.
+    given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
+
+    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir}.
     """
     problems = problems_of(request)
     if problems:
@@ -136,6 +142,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
+                "work_dir": f"{request.work_root}/{request.launch_id}",
             }
         )
         first_rank += node.nproc
@@ -148,6 +155,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "master_addr": head.address,
         "master_port": request.port,
         "world_size": first_rank,
+        "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
     }
 
@@ -155,16 +163,22 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 def problems_of(request: LaunchRequest) -> list[str]:
     """What is wrong with the request itself, whatever the nodes are."""
     problems = [
-        f"launch_env sets {name}, which is the launcher's own." for name in request.env if FORBIDDEN_ENV.match(name)
+        f"{source_of(request, name)} sets {name}, which is the launcher's own."
+        for name in request.env
+        if FORBIDDEN_ENV.match(name)
     ]
     problems += [
-        f"launch_env: {name!r} is no name of an environment variable."
+        f"{source_of(request, name)}: {name!r} is no name of an environment variable."
         for name in request.env
         if not ENV_NAME.match(name)
     ]
     if not request.script:
         problems.append("There is no script to launch: set launch_script.")
     return problems
+
+
+def source_of(request: LaunchRequest, name: str) -> str:
+    return request.env_from.get(name, "launch_env")
 
 
 def torchrun_argv(
@@ -183,9 +197,9 @@ def torchrun_argv(
         f"--rdzv-id={request.launch_id}",
         f"--rdzv-conf=timeout={request.rendezvous_timeout}",
         "--max-restarts=0",
-        f"--log-dir={run_dir}/torchrun",
+        f"--log-dir={run_dir}/logs/torchrun",
         "--redirects=3",
-        f"{run_dir}/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
+        f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
         *request.args,
     ]
 
@@ -218,8 +232,13 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 
-def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """A node's entry with `from_node` filled in from what `prepare` saw on it."""
+def seats(entry: dict[str, Any], facts: Facts, backend: str) -> list[str]:
+    """What of the node is the launch's alone."""
+    return seats_of(backend, entry["nproc"], entry["env"], facts["gpus"], facts["occupied"]["uuids"])
+
+
+def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any]:
+    """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats."""
     interface = entry["interface"] or facts["interface_of_address"]
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
@@ -228,14 +247,24 @@ def complete(entry: dict[str, Any], facts: Facts) -> dict[str, Any]:
         "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
-    return {**entry, "interface": interface, "env": env, "from_node": {}}
+    return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
 
 
-def masked(plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan as it may be shown and kept: values of variables that look like secrets are covered."""
+def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """The plan as it may be shown and kept: of variables that somebody gave, only what `given` says.
+
+    A plan that an earlier release kept says nothing of them.
+    """
     return {
         **plan,
         "nodes": [
-            {**entry, "env": masked_env(entry["env"]), "argv": masked_argv(entry["argv"])} for entry in plan["nodes"]
+            {
+                **entry,
+                "env": {
+                    name: value for name, value in entry["env"].items() if name not in plan.get("given", entry["env"])
+                },
+                "argv": [redaction.text(word) for word in masked_argv(entry["argv"])],
+            }
+            for entry in plan["nodes"]
         ],
     }

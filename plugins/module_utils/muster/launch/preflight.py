@@ -1,4 +1,4 @@
-"""May this node take part in the launch: findings from what `prepare` saw on it (muster_node/programs/launch.py)."""
+"""May this node take part in the launch: findings from what `prepare` saw on it (muster_node/launch/facts.py)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
+from . import plan as planning
+from .occupied import describe, launches_on, on_seats, taken, unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..verdict.finding import Finding
-    from .messages import Facts, FileFacts, ProcessFacts
+    from .messages import Facts, FileFacts
 
 BASELINE = playbook("site.yml", tags="baseline")
 PYTORCH = playbook("site.yml", tags="pytorch")
@@ -69,6 +73,12 @@ DISK = Check(
     fires="it is read-only, has no inodes, or less room than the logs need (fail)",
     fix="Free some, or set cluster_run_root elsewhere",
 )
+FOLDERS = Check(
+    "launch.folders",
+    reads="owners and modes of cluster_run_root, cluster_work_root and every folder above them, and where links lead",
+    fires="anybody but root may change one of them: root would write where they choose (fail)",
+    fix="Give it to root, writable by nobody else, or set the option to a folder that is so",
+)
 ADDRESS = Check(
     "launch.address",
     reads="the addresses of the interfaces",
@@ -90,7 +100,7 @@ GPUS = Check(
 PORT = Check(
     "launch.port",
     reads="an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
-    fires="another process holds the port: it is named with its owner (fail)",
+    fires="a process that is no launch's holds the port: it is named with its owner (fail)",
     fix="Wait for it or stop it, or take another cluster_master_port",
 )
 UNREACHABLE = Check(
@@ -112,12 +122,14 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Requested:
-    """What of a launch the nodes are judged by; backend: gloo or nccl."""
+    """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here."""
 
     user: str
     backend: str
     min_free_bytes: int
     script_is_sent: bool
+    shared: bool = False
+    begun_here: Collection[str] = ()
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -131,9 +143,11 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *user(entry, facts, request),
         *programs(entry, facts, request),
         *disk(entry, facts, request),
+        *folders(entry, facts),
         *interface(entry, facts),
         *gpus(entry, facts, request),
-        *port(entry, facts),
+        *port(entry, facts, request),
+        *others(entry, facts, request),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
@@ -221,6 +235,10 @@ def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
     return []
 
 
+def folders(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+    return [FOLDERS.fail(entry["node"], f"root would write where others may: {each}") for each in facts["foreign"]]
+
+
 def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     address, carrier = entry["address"], facts["interface_of_address"]
     if carrier is None:
@@ -257,18 +275,15 @@ def gpus(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
     return []
 
 
-def port(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+def port(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     seen = facts["port"]
-    if seen is None or seen["free"]:
+    if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
-    holders = (
-        "; ".join(describe_holder(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
-    )
-    others = ", ".join(launch["launch_id"] for launch in facts["launches"])
+    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
     return [
         PORT.fail(
             entry["node"],
-            f"port {seen['port']} is held by {holders}" + (f" (running launch: {others})" if others else ""),
+            f"port {seen['port']} is held by {holders}",
             fix="Wait for it or stop it, or take another port",
             command=again(cluster_master_port=seen["port"] + (1 if seen["port"] < LAST_PORT else -1)),
             observed=holders,
@@ -278,10 +293,9 @@ def port(entry: dict[str, Any], facts: Facts) -> list[Finding]:
     ]
 
 
-def describe_holder(holder: ProcessFacts) -> str:
-    if holder["pid"] is None:
-        return "a process in another container or namespace"
-    unit = f", unit {holder['unit']}" if holder["unit"] else ""
-    return (
-        f"PID {holder['pid']} of {holder['user'] or 'an unknown user'} ({holder['command'] or 'no command line'}{unit})"
-    )
+def others(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+    """Whoever has what this launch needs for itself alone. In the port of a launch, a shared one has no part."""
+    node, seats = entry["node"], on_seats(planning.seats(entry, facts, request.backend), facts["occupied"])
+    held = seats if request.shared else {**seats, **launches_on(facts["port"])}
+    found = taken(node, held, shared=request.shared, begun_here=request.begun_here)
+    return [*found, *unknown(node, facts["occupied"])]

@@ -6,9 +6,11 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import Finding, as_lines
-from ..verdict.words import plural
+from ..verdict.words import few, gigabytes, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..verdict.finding import Verdict
 
 NODES_SHOWN = 8  # in one line
@@ -28,16 +30,31 @@ def rank_range(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
 
 
+def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what the nodes removed for this start, by their answers; nothing where that was nothing."""
+    gone = {name: answer for name, answer in starts.items() if answer.get("pruned")}
+    if not gone:
+        return ""
+    launches = sorted({launch_id for answer in gone.values() for launch_id in answer["pruned"]})
+    size = gigabytes(sum(answer["bytes"] for answer in gone.values()))
+    limits = "cluster_run_keep, cluster_run_keep_mb"
+    return f"logs of {few(launches)} were removed on {few(list(gone))}: {size} ({limits})"
+
+
 def describe(plan: dict[str, Any]) -> str:
-    """The plan for people: each node's environment and command, as they could be typed there."""
+    """The plan for people: each node's environment and command, as they could be typed there.
+
+    plan: as it may be shown; see masked in plan.py.
+    """
     lines = [headline(plan)]
+    given = {name: f"from {option}" for name, option in plan["given"].items()}
     for entry in plan["nodes"]:
         lines += [
             "",
             f"{entry['node']}  (node rank {entry['node_rank']}, {rank_range(entry['ranks'])}, unit {entry['unit']})",
         ]
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in sorted(entry["env"].items())]
-        lines += [f"  {name}=<{how}> \\" for name, how in sorted(entry["from_node"].items())]
+        lines += [f"  {name}=<{how}> \\" for name, how in sorted({**entry["from_node"], **given}.items())]
         lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
     return "\n".join(lines) + "\n"
 

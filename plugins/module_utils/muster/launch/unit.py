@@ -22,7 +22,10 @@ def unit_properties(user: str, working_directory: str, stop_timeout: int) -> dic
         "LimitCORE": "0",
         # What the adapter reads and writes by itself must stay in memory (NCCL troubleshooting guide, memlock).
         "LimitMEMLOCK": "infinity",
-        "TasksMax": "infinity",
+        # No process of a job gains what its user has not, by sudo or any program with the set-user-ID bit.
+        "NoNewPrivileges": "yes",
+        "RestrictSUIDSGID": "yes",
+        "TasksMax": "50%",  # of what the system can have; the other half is there to look and to end it
         "UMask": "0022",
         "OOMPolicy": "stop",
     }

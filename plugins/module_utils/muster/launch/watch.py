@@ -8,16 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..verdict.words import few
 from .agent_log import agent_closes
 from .endings import EXIT, Decided, Ending
 
 if TYPE_CHECKING:
     from .messages import Look, RankState, Result
 
-# A node that has not answered for this long is spoken of; after `patience` the launch is ended without it. Both are
-# below the lease, so that the peers are ended before the silent node's own lease ends what runs there.
-NOTICE_AFTER = 3.0
-PATIENCE = 8.0
 FOREVER = float("inf")
 
 
@@ -26,14 +23,20 @@ class Limits:
     """stall: seconds without a line from any rank until the launch is ended; 0 = never.
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
-    patience: seconds without an answer after which a node is given up. until_running: decide for `detached` as soon as
-    all ranks run.
+    notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
+    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run.
     """
 
     stall: float = 0.0
     start: float = 0.0
-    patience: float = PATIENCE
+    notice: float = 5.0
+    patience: float = 9.0
     until_running: bool = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether the launch runs on its own, and is not ended because a part of it cannot be seen for a while."""
+        return self.patience == FOREVER
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class NodeWatch:
         return sum(rank["gone_at"] is None for rank in self.ranks) == self.nproc
 
     @property
+    def cleared(self) -> bool:
+        """Whether nothing of the launch is there any more, not even its result."""
+        return self.ended is None and self.over and self.unit.get("LoadState") == "not-found"
+
+    @property
     def well(self) -> bool:
         return self.ended is not None and self.ended.get("reason") == EXIT and self.ended.get("code") == 0
 
@@ -83,7 +91,7 @@ class Watch:
         node = self.nodes[name]
         node.last_answer = now
         node.silence_said = False
-        node.ended = look["result"]
+        node.ended = look["result"] or node.ended
         node.unit = look["unit"]
         node.ranks = look["ranks"]
         agent = look["logs"].get("agent")
@@ -92,25 +100,36 @@ class Watch:
             self.last_line = now
             self.silent_for = self.limits.stall
 
+    @property
+    def over(self) -> bool:
+        return all(node.over for node in self.nodes.values())
+
     def no_answer(self, name: str, why: str) -> None:
         """The node could not be asked; it counts as silent since its last answer, a single miss is nothing yet."""
         self.nodes[name].why_silent = why
 
     def notices(self, now: float) -> list[str]:
-        """Sentences about nodes that have just become silent, each once."""
-        found = []
-        for name, node in self.nodes.items():
-            silent = now - node.last_answer
-            if not node.over and not node.silence_said and silent > NOTICE_AFTER:
-                node.silence_said = True
-                end = f"; the launch is ended if it stays silent for {self.limits.patience:.0f} s"
-                found.append(
-                    f"{name} has not answered for {silent:.0f} s{end if self.limits.patience < FOREVER else ''}"
-                )
-        return found
+        """A sentence about the nodes that have just become silent, each once."""
+        silent = {
+            name: now - node.last_answer
+            for name, node in self.nodes.items()
+            if not node.over and not node.silence_said and now - node.last_answer > self.limits.notice
+        }
+        if not silent:
+            return []
+        for name in silent:
+            self.nodes[name].silence_said = True
+        who = f"{few(list(silent))} {'has' if len(silent) == 1 else 'have'}"
+        said = f"{who} not answered for {max(silent.values()):.0f} s"
+        end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
+        return [said if self.limits.attached else said + end]
 
     def decide(self, now: float) -> Decision | None:
         """None as long as the launch should go on."""
+        cleared = [name for name, node in self.nodes.items() if node.cleared]
+        if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
+            text = "its end was dealt with by another supervisor, which has its verdict, or its nodes were restarted"
+            return Decision(Ending.INTERRUPTED, text, cleared[0])
         for name, node in self.nodes.items():
             if node.over and not node.well:
                 return Decision(Ending.FAILED, f"the launch ended on {name}", name)
@@ -118,7 +137,7 @@ class Watch:
                 return Decision(Ending.FAILED, f"a rank failed on {name}", name)
         silence = {name: now - node.last_answer for name, node in self.nodes.items() if not node.over}
         if silence and max(silence.values()) > self.limits.patience:
-            if len(silence) > 1 and min(silence.values()) > NOTICE_AFTER:
+            if len(silence) > 1 and min(silence.values()) > self.limits.notice:
                 return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes answers; is this machine cut off?")
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)

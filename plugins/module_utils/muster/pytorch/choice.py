@@ -43,8 +43,10 @@ class Choice:
     note: str = ""
 
 
-def choose(sections: Iterable[Section], ask: Ask, python: str, machine: str) -> Choice:
-    """What a node of this Python and machine shall have."""
+def choose(
+    sections: Iterable[Section], ask: Ask, python: str, machine: str, reviewed: Iterable[Section] = ()
+) -> Choice:
+    """What a node of this Python and machine shall have. reviewed: what comes with Muster, for what the lock lacks."""
     here = [section for section in sections if section.is_for(python, machine)]
     request = ask.request(python)
     found = _section_for(here, request)
@@ -54,6 +56,8 @@ def choose(sections: Iterable[Section], ask: Ask, python: str, machine: str) -> 
             if section.variant != "cpu" and _section_for([section], ask.request(python, section.variant)):
                 request, found = ask.request(python, section.variant), section
                 break
+    if found is None:
+        found = _section_for((section for section in reviewed if section.is_for(python, machine)), request)
     if found is None:
         return Choice(request)
     note = ""

@@ -21,10 +21,17 @@ HEAD = """\
 # Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
 # Where cluster_torch_version, pytorch_variant or pytorch_packages ask for something else, it is written anew.
 """
-_TITLE = re.compile(r"# environment: Python (\d+\.\d+), (\w+), (\w+)")
+MOST = 4_000_000  # characters of the file
+MOST_LINES = 1000  # of one environment
+MOST_ASKED = 200
+_NAME, _VERSION = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}"
+_TITLE = re.compile(r"# environment: Python (\d{1,2}\.\d{1,2}), (\w{1,32}), (cpu|cuda|cu\d{2,4})", re.ASCII)
 _ASKED = re.compile(r"# asked for: (.+)")
+_PIN = re.compile(rf"{_NAME}(\[[A-Za-z0-9._,-]{{0,128}}\])?=={_VERSION}")
 _DIGEST = re.compile(r"# digest: ([0-9a-f]{16})")
-_WHEEL = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.+!_-]+) --hash=sha256:([0-9a-f]{64})  # ([A-Za-z0-9._+!-]+\.whl)")
+_WHEEL = re.compile(
+    rf"({_NAME})==({_VERSION}) --hash=sha256:([0-9a-f]{{64}})  # ([A-Za-z0-9][A-Za-z0-9._+!-]{{0,250}}\.whl)"
+)
 
 
 class LockError(ValueError):
@@ -85,8 +92,15 @@ def is_digest(name: str) -> bool:
 
 
 def section_of(given: Mapping[str, Any]) -> Section:
-    wheels = tuple(Wheel(**wheel) for wheel in given["wheels"])
-    return Section(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
+    """Take what another machine hands over, and nothing that the file could not hold. Raises LockError."""
+    try:
+        wheels = tuple(Wheel(**wheel) for wheel in given["wheels"])
+        section = Section(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
+        if _parse_section(_block(section).split("\n")) == section:
+            return section
+    except (KeyError, TypeError):
+        pass
+    raise LockError("what was handed over is not an environment as the lock has them")
 
 
 def make_section(request: Request, machine: str, wheels: Iterable[Wheel]) -> Section:
@@ -101,6 +115,8 @@ def asked_by(request: Request) -> tuple[str, ...]:
 
 def parse(text: str) -> tuple[Section, ...]:
     """The sections of the file's text. Raises LockError."""
+    if len(text) > MOST:
+        raise LockError(f"it has more than {MOST} characters")
     head, *blocks = re.split(r"^(?=# environment:)", text, flags=re.MULTILINE)
     for line in head.splitlines():
         if not line.startswith("#") and line.strip():
@@ -122,16 +138,33 @@ def _parse_section(lines: list[str]) -> Section:
     if len(heads) < 3 or None in heads:
         raise LockError(f"what follows '{lines[0]}' is not how such an environment begins")
     title, asked, digest = (head for head in heads if head)
-    wheels = []
-    for line in lines[3:]:
-        found = _WHEEL.fullmatch(line)
-        if found is None:
-            raise LockError(f"its line '{line}' is not a wheel with its hash")
-        wheels.append(Wheel(*found.groups()))
-    section = Section(title[1], title[2], title[3], tuple(asked[1].split(", ")), tuple(wheels))
+    pins = tuple(asked[1].split(", "))
+    if len(lines) > MOST_LINES or len(pins) > MOST_ASKED:
+        raise LockError(f"the environment after '{lines[0]}' is larger than any could be")
+    for pin in pins:
+        if not _PIN.fullmatch(pin):
+            raise LockError(f"'{pin[:100]}', which it was asked for, is not an exact pin")
+    section = Section(title[1], title[2], title[3], pins, tuple(map(_parse_wheel, lines[3:])))
     if section.digest != digest[1]:
         raise LockError(f"the environment for {section.title} is not as it was written")
     return section
+
+
+def _parse_wheel(line: str) -> Wheel:
+    found = _WHEEL.fullmatch(line)
+    if found is None:
+        raise LockError(f"its line '{line[:300]}' is not a wheel with its hash")
+    wheel = Wheel(*found.groups())
+    if canonical_name(wheel.file.partition("-")[0]) != canonical_name(wheel.name):
+        raise LockError(f"its {wheel.file} is not a wheel of {wheel.name}")
+    return wheel
+
+
+def _block(section: Section) -> str:
+    return (
+        f"# environment: {section.title}\n# asked for: {', '.join(section.asked)}\n# digest: {section.digest}\n"
+        f"{section.requirements}"
+    )
 
 
 def render(sections: Iterable[Section]) -> str:
@@ -140,11 +173,7 @@ def render(sections: Iterable[Section]) -> str:
     def place(section: Section) -> tuple[Any, ...]:
         return ([int(part) for part in section.python.split(".")], section.machine, section.variant, section.asked)
 
-    blocks = [
-        f"\n# environment: {section.title}\n# asked for: {', '.join(section.asked)}\n# digest: {section.digest}\n"
-        f"{section.requirements}"
-        for section in sorted(sections, key=place)
-    ]
+    blocks = [f"\n{_block(section)}" for section in sorted(sections, key=place)]
     return HEAD + "".join(blocks) if blocks else ""
 
 

@@ -11,6 +11,7 @@ from .request import Request, RequestError, canonical_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+WHEELS_ALONE = "--only-binary=:all:"
 PYTORCH_WHEELS = "https://download.pytorch.org/whl"
 
 
@@ -72,6 +73,14 @@ def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> l
     return [first, [*base, "--extra-index-url", f"{PYTORCH_WHEELS}/{variant}", *own]]
 
 
+def kinds(builds: Sequence[str]) -> list[str]:
+    """pip's arguments for what it may take: wheels alone, and of these packages their source."""
+    for name in builds:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise RequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
+    return [WHEELS_ALONE, *([f"--no-binary={','.join(builds)}"] if builds else [])]
+
+
 def torch_not_found(output: str) -> bool:
     return "No matching distribution found for torch==" in output
 
@@ -122,7 +131,7 @@ _FAILURES = (
 )
 _RESOLVE_ANEW = (
     "Let the node fetch it from a peer (ssh_mesh_mode), look elsewhere (pytorch_extra_index_urls, pytorch_find_links),"
-    " or take the environment out of pytorch_lock, and it is resolved anew"
+    " or take the environment out of pytorch_lock and set pytorch_reviewed_lock to false: then it is resolved anew"
 )
 _OTHER_INDEX = (
     "Give the node a way there, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another place"

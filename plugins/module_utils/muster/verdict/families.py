@@ -19,6 +19,7 @@ FAMILIES = {
     "inspect": "Inspection",
     "job": "Jobs that run",
     "node": "The node as a whole",
+    "packages": "Where packages come from",
     "os": "Limits, memory, disk and kernel log",
     "time": "Clocks",
     "torch": "The environment of PyTorch",

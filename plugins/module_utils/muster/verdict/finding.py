@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
+from .printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -75,7 +77,7 @@ class Verdict(TypedDict):
 
 @dataclass(frozen=True)
 class Finding:
-    """One conclusion.
+    """One conclusion; whatever a node said in it is printable.
 
     id: stable, dotted, lower-case. status: one of STATUSES. node: inventory name, or "controller".
     observed/expected: short values for people. fix: without what is not known of it.
@@ -94,6 +96,12 @@ class Finding:
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"finding {self.id}: status {self.status!r} is none of {', '.join(STATUSES)}")
+        for name in ("summary", "observed", "expected"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
+        proofs = [Evidence(source=printable(one["source"]), text=printable(one["text"])) for one in self.evidence]
+        object.__setattr__(self, "evidence", proofs)
+        fix = fix_with(printable(self.fix.get("text", "")), printable(self.fix.get("command", "")))
+        object.__setattr__(self, "fix", fix)
 
     def as_dict(self) -> FindingShape:
         shape = FindingShape(

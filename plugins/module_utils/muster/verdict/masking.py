@@ -1,36 +1,93 @@
-"""What must not be shown: secrets among the variables and arguments of programs, covered wherever they would appear."""
+"""What must not be shown: secrets among the variables and arguments of programs, known by their name or their shape.
+
+What somebody gave as a secret is covered by its value instead, wherever it turns up: see redaction.py.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECRET_NAME = re.compile(
-    r"TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API[_-]?KEY|(ACCESS|PRIVATE)[_-]KEY|[_-](PASS|KEY|AUTH)$|^AUTH",
+    r"TOKEN(?!IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|WEBHOOK|CONNECTION[_-]?STRING|(API|ACCESS|PRIVATE)[_-]?KEY"
+    r"|(^|[_-])(PASS|PAT|KEY|AUTH|SAS|DSN|CREDS?)$|[_-]PWD$|^-*AUTH(?!ORS?$)",
     re.IGNORECASE,
 )
-PASSWORD_IN_URL = re.compile(r"(?<=://)([^/@\s:]*:)[^/@\s]+(?=@)")
+# A password in a URL, what a request carries in its header, and tokens that say by their first letters whose they are.
+SECRET_TEXT = re.compile(
+    r"(://[^/@\s:]*:(?=[^/@\s]+@)|\bbearer +)([^\s@'\"]+)"
+    r"|\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}",
+    re.IGNORECASE,
+)
 MASK = "********"
+LONG_NUMBER = 8  # digits from which one behind a secret's name is no count (--max-tokens 512)
 
 
 def masked_env(env: dict[str, str]) -> dict[str, str]:
-    return {name: MASK if SECRET_NAME.search(name) else masked_url(value) for name, value in env.items()}
+    return {name: MASK if SECRET_NAME.search(name) else masked_text(value) for name, value in env.items()}
+
+
+def secrets_of_env(env: dict[str, str]) -> list[str]:
+    found = [[value] if SECRET_NAME.search(name) else secrets_of_text(value) for name, value in env.items()]
+    return [secret for each in found for secret in each]
 
 
 def masked_argv(argv: list[str]) -> list[str]:
-    """--api-key=X and --api-key X; a number is none (--max-tokens 512)."""
-    shown = []
-    secret = False
+    """--api-key=X and --api-key X."""
+    return [word[:begin] + MASK if begin < len(word) else masked_text(word) for word, begin in _words(argv)]
+
+
+def secrets_of_argv(argv: list[str]) -> list[str]:
+    return [
+        secret
+        for word, begin in _words(argv)
+        for secret in ([word[begin:]] if begin < len(word) else secrets_of_text(word))
+    ]
+
+
+def secret_options(argv: list[str]) -> list[str]:
+    """The options whose values are secrets, as they were typed."""
+    shown = masked_argv(argv)
+    return [
+        before if word == MASK else word.partition("=")[0]
+        for before, word, typed in zip(["an argument", *shown], shown, argv, strict=False)
+        if word != typed
+    ]
+
+
+def masked_command(text: str) -> str:
+    """A command line as ps shows it, whose words are no longer known."""
+    return " ".join(masked_argv(text.split()))
+
+
+def masked_text(text: str) -> str:
+    return SECRET_TEXT.sub(lambda found: (found[1] or "") + MASK, text)
+
+
+def secrets_of_text(text: str) -> list[str]:
+    return [found[2] or found[0] for found in SECRET_TEXT.finditer(text)]
+
+
+def _words(argv: list[str]) -> Iterator[tuple[str, int]]:
+    """Each word, and where in it a secret begins: at its end where there is none."""
+    announced = False
     for word in argv:
-        name, sign, value = word.partition("=")
-        if secret and not word.startswith("-") and not word.isdigit():
-            shown.append(MASK)
-        elif name.startswith("-") and sign and SECRET_NAME.search(name) and not value.isdigit():
-            shown.append(f"{name}={MASK}")
-        else:
-            shown.append(masked_url(word))
-        secret = name.startswith("-") and not sign and SECRET_NAME.search(name) is not None
-    return shown
+        begin = 0 if announced and not word.startswith("-") else _behind_a_secret_name(word)
+        number = word[begin:].isdigit() and len(word) - begin < LONG_NUMBER
+        yield word, len(word) if number else begin
+        announced = "=" not in word and (
+            (word.startswith("-") and SECRET_NAME.search(word) is not None) or word == "Bearer"
+        )
 
 
-def masked_url(text: str) -> str:
-    return PASSWORD_IN_URL.sub(rf"\g<1>{MASK}", text)
+def _behind_a_secret_name(word: str) -> int:
+    """Where the value of --api-key=VALUE or --env=HF_TOKEN=VALUE begins; the end of the word where it holds none."""
+    begin = 0
+    for sign in re.finditer("=", word):
+        if SECRET_NAME.search(word[begin : sign.start()]):
+            return sign.end()
+        begin = sign.end()
+    return len(word)

@@ -15,6 +15,8 @@ from ansible.module_utils.muster.baseline import model
 from ansible.module_utils.muster.baseline.packages import installed_packages
 from ansible.module_utils.muster.baseline.units import unit_name
 
+from ..tools.run import run
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -49,7 +51,7 @@ def observe(request: model.Request) -> model.Seen:
         units=look_at_units(filter(None, (unit_name(unit, request, installed) for unit in request.units))),
         manager=(show("systemctl", "show", f"--property={asked}") or [{}])[0] if asked else {},
         login=(show("loginctl", "show-user", f"--property={login}") or [{}])[0] if login else {},
-        account=look_at_account(request.user.name) if request.user else None,
+        account=look_at_account(request.user) if request.user else None,
         owners=look_at_owners(request.user) if request.user else {},
         capabilities=capabilities(),
         driver=Path("/sys/module/nvidia/version").exists(),
@@ -110,16 +112,17 @@ def look_at_sysctl(keys: Iterable[model.Key]) -> tuple[dict[str, str | None], fr
     return values, frozenset(read_only)
 
 
-def look_at_account(name: str) -> model.SeenAccount | None:
+def look_at_account(user: model.Account) -> model.SeenAccount | None:
     try:
-        entry = pwd.getpwnam(name)
+        entry = pwd.getpwnam(user.name)
     except KeyError:
         return None
     groups = []
-    for gid in os.getgrouplist(name, entry.pw_gid):
+    for gid in os.getgrouplist(user.name, entry.pw_gid):
         with contextlib.suppress(KeyError):
             groups.append(grp.getgrgid(gid).gr_name)
-    return model.SeenAccount(entry.pw_uid, entry.pw_gid, tuple(groups))
+    sudo = run("sudo", "-n", "-l", "-U", user.name).text if user.never_in else ""
+    return model.SeenAccount(entry.pw_uid, entry.pw_gid, tuple(groups), sudo)
 
 
 def look_at_owners(user: model.Account) -> dict[str, str]:

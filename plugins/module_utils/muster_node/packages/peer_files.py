@@ -9,7 +9,7 @@ import random
 import select
 import subprocess
 import tarfile
-import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,13 @@ KNOWN_HOSTS = ".ssh/muster_known_hosts"
 # As many tries as it takes when all nodes come at once: sshd lets 10 connections wait for their login (MaxStartups).
 TRIES = 8
 STALLED = 60  # seconds without a byte
+LONGEST = 7200  # seconds for everything that one peer sends
 CHUNK = 1 << 20
+# The user's login on a peer may print and send whatever the user likes, without end.
+MOST_ASIDE = 64_000  # bytes that are kept of what ssh and the peer say of themselves
+MOST_BETWEEN = 64_000_000  # bytes between two files; tarfile would hold them all in memory
+MOST_FILE = 8_000_000_000
+LEFT_FREE = 500_000_000  # bytes of the disk that are left to others
 OPTIONS = (
     *("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ServerAliveInterval=10"),
     # The user's own settings for connections that are shared, or that print, must not stand in the way.
@@ -39,18 +45,30 @@ class OtherContentError(Exception):
     """What came is not what it should be."""
 
 
+class EndlessError(Exception):
+    """More comes than anybody asked for."""
+
+
 class Stream:
-    """Standard output of ssh. Reading from it ends with an error when nothing comes any more."""
+    """Standard output of ssh. Reading from it ends with an error when nothing comes any more, or too much."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self.left = b""
         self.count = 0
+        self.most = 0
+        self.until = time.monotonic() + LONGEST
+
+    def allow(self, size: int) -> None:
+        """Let so many more bytes come."""
+        self.most = self.count + size
 
     def read(self, size: int) -> bytes:
         if not self.left:
-            if not select.select([self.handle], [], [], STALLED)[0]:
-                raise TimeoutError(f"nothing came for {STALLED} s")
+            if self.count > self.most:
+                raise EndlessError("it sends more than it was asked for")
+            if not select.select([self.handle], [], [], max(0.0, min(STALLED, self.until - time.monotonic())))[0]:
+                raise TimeoutError(f"nothing came for {STALLED} s, or not all of it in {LONGEST} s")
             self.left = os.read(self.handle, CHUNK)
             self.count += len(self.left)
         part, self.left = self.left[:size], self.left[size:]
@@ -58,14 +76,29 @@ class Stream:
 
     def skip_to(self, line: bytes) -> bool:
         """Skip what a login shell printed. Whether the line came."""
+        self.allow(CHUNK)
         before = b""
         while line not in before:
             part = self.read(CHUNK)
-            if not part or len(before) > CHUNK:
+            if not part:
                 return False
             before += part
         self.left = before.partition(line)[2] + self.left
         return True
+
+
+class Aside(threading.Thread):
+    """What comes on an error stream: read to its end, so that nobody waits, and kept only in part."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.kept = bytearray()
+        self.start()
+
+    def run(self) -> None:
+        while chunk := os.read(self.stream.fileno(), CHUNK):
+            self.kept += chunk[: MOST_ASIDE - len(self.kept)]
 
 
 class User:
@@ -90,10 +123,10 @@ class User:
         known: frozenset[str] = domain.known_peers(run("cat", self.known_hosts, user=self.entry).text)
         return known
 
-    def ssh(self, peer: str, command: str, said: IO[bytes]) -> Any:
+    def ssh(self, peer: str, command: str) -> Any:
         options = [f"-o{option}" for option in (*OPTIONS, f'UserKnownHostsFile="{self.known_hosts}"')]
         argv = ["ssh", "-n", "-T", *options, "--", peer, command]
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=said, **self.how)
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **self.how)
 
 
 def sha256_of(path: Path) -> str:
@@ -160,23 +193,23 @@ def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domai
     expected = {file.name: file.sha256 for file in files}
     fetched: list[str] = []
     wrong = broke = ""
-    with tempfile.TemporaryFile() as said:
-        ssh = who.ssh(peer, domain.remote_command(source, list(expected)), said)
-        stream = Stream(ssh.stdout.fileno())
-        try:
-            if stream.skip_to(domain.BEGIN):
-                wrong = _unpack(stream, folder, expected, fetched)
-        except tarfile.TarError as problem:
-            broke = f"what came broke off ({problem})"
-        except TimeoutError as problem:
-            wrong = str(problem)
-            ssh.kill()
-        finally:
-            # With nobody to write to, tar and ssh end.
-            ssh.stdout.close()
-            code = ssh.wait()
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+    ssh = who.ssh(peer, domain.remote_command(source, list(expected)))
+    said = Aside(ssh.stderr)
+    stream = Stream(ssh.stdout.fileno())
+    try:
+        if stream.skip_to(domain.BEGIN):
+            wrong = _unpack(stream, folder, expected, fetched)
+    except tarfile.TarError as problem:
+        broke = f"what came broke off ({problem})"
+    except (TimeoutError, EndlessError) as problem:
+        wrong = str(problem)
+        ssh.kill()
+    finally:
+        # With nobody to write to, tar and ssh end; who still talks on the other stream does not.
+        ssh.stdout.close()
+        code = _ended(ssh)
+    said.join(STALLED)
+    text = bytes(said.kept).decode(errors="replace")
     # What ssh and tar say themselves is nearer to the cause than an archive that ends too early.
     if broke and not text.strip():
         wrong = broke
@@ -184,19 +217,30 @@ def _once(who: User, peer: str, source: str, folder: Path, files: Sequence[domai
     return domain.Attempt(peer, tuple(fetched), stream.count, why)
 
 
+def _ended(ssh: Any) -> int:
+    try:
+        return int(ssh.wait(STALLED))
+    except subprocess.TimeoutExpired:
+        ssh.kill()
+        return int(ssh.wait())
+
+
 def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[str]) -> str:
     """Write the files of the archive that were asked for and are what they should be."""
     wrong = ""
+    stream.allow(MOST_BETWEEN)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
             if content is None:
                 continue
+            stream.allow(MOST_FILE)
             try:
                 _write(content, folder / member.name, expected[member.name])
                 fetched.append(member.name)
             except OtherContentError:
                 wrong = f"its {member.name} is not what it should be (sha256)"
+            stream.allow(MOST_BETWEEN)
     return wrong
 
 
@@ -207,5 +251,8 @@ def _write(content: IO[bytes], path: Path, sha256: str) -> None:
         while chunk := content.read(CHUNK):
             digest.update(chunk)
             file.write(chunk)
+            disk = os.fstatvfs(file.fileno())
+            if disk.f_bavail * disk.f_frsize < LEFT_FREE:
+                raise EndlessError("the disk is nearly full")
         if digest.hexdigest() != sha256:
             raise OtherContentError

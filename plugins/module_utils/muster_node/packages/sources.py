@@ -17,6 +17,7 @@ from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
 from ..tools.result import RefusedError, diff, refuse
+from ..tools.trust import foreign_writer
 from .apt import read_lists, run
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ def offline_trouble(folder: str) -> str:
     indexes = [path for path in (debs / "Packages", debs / "Packages.gz", debs / "Packages.xz") if path.exists()]
     if not indexes:
         return f"{debs} has no index, a file Packages: docs/mirrors.md says how to make it"
-    for path in (Path(folder), debs, *indexes):
-        there = path.stat()
-        if there.st_uid != 0 or there.st_mode & 0o022:
+    for path in (debs, *indexes):
+        who = foreign_writer(str(path))
+        if who:
             return (
-                f"{path} can be changed by others than root, and what lies there is installed as root. "
+                f"{path} can be changed by others than root, and what lies there is installed as root ({who}). "
                 f"Type: chown -R root: {folder} && chmod -R go-w {folder}"
             )
     return ""

@@ -37,6 +37,12 @@ FIRST_CALL = 45.0  # seconds that the listening process waits for its first call
 LIFETIME = 900.0  # after which it ends in any case
 PATIENCE = 3.0  # seconds for an answer to go out
 CHUNK = 256 * 1024
+# What a caller may ask for: far more than the other side does, and nothing without end.
+LONGEST_BULK = 10.0  # seconds
+MOST_BULK = 8  # at a time
+MOST_TAKEN = 16_000_000  # bytes
+MOST_CALLERS = 4096
+STRANGER = 10.0  # seconds until somebody who has not said the token is sent away
 
 
 def main() -> None:
@@ -189,6 +195,10 @@ class Server:
         self.selector = selectors.DefaultSelector()
         self.slot: socket.socket | None = None  # whoever holds this connection may send in bulk, nobody else
         self.waiting: collections.deque[socket.socket] = collections.deque()
+        self.bulk: set[int] = set()
+        self.strangers: dict[Caller, float] = {}  # since when each is there; the longest first
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.room = min(MOST_CALLERS, soft - 2 * len(listeners) - 32)
         self.ends = time.monotonic() + LIFETIME
         self.until = time.monotonic() + FIRST_CALL
         for entry in listeners:
@@ -196,8 +206,8 @@ class Server:
             self.selector.register(entry, selectors.EVENT_READ, None)
 
     def run(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
         while time.monotonic() < min(self.ends, self.until):
+            self.send_away(time.monotonic() - STRANGER)
             for key, _ in self.selector.select(1.0):
                 if key.data is None:
                     self.accept(key.fileobj)
@@ -209,9 +219,19 @@ class Server:
             peer, _ = entry.accept()
         except OSError:
             return  # gone again
+        if len(self.selector.get_map()) > self.room:
+            peer.close()
+            return
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.settimeout(PATIENCE)
-        self.selector.register(peer, selectors.EVENT_READ, Caller(peer))
+        caller = Caller(peer)
+        self.strangers[caller] = time.monotonic()
+        self.selector.register(peer, selectors.EVENT_READ, caller)
+
+    def send_away(self, since: float) -> None:
+        """Drop the callers that have been strangers since then."""
+        for caller in [caller for caller, came in self.strangers.items() if came <= since]:
+            self.drop(caller)
 
     def read(self, caller: Caller) -> None:
         try:
@@ -222,7 +242,7 @@ class Server:
         except (OSError, ValueError):
             going_on = False
         if not going_on:
-            self.drop(caller.peer)
+            self.drop(caller)
 
     def answer(self, caller: Caller, line: str, now: float) -> bool:
         """Whether the connection goes on here."""
@@ -232,6 +252,7 @@ class Server:
             if verb != self.token:
                 return False
             caller.known = True
+            self.strangers.pop(caller, None)
             verb, *arguments = arguments
         self.until = time.monotonic() + self.idle
         if verb == "hello":
@@ -240,15 +261,24 @@ class Server:
             caller.peer.sendall(b"%.6f %.6f\n" % (now, time.time()))
         elif verb == "take":
             caller.expected = int(arguments[0])
+            if not 0 < caller.expected <= MOST_TAKEN:
+                return False
             caller.feed(b"")
         elif verb == "slot":
             self.waiting.append(caller.peer)
             self.grant()
         elif verb in ("sink", "source"):
-            if os.fork() == 0:
-                in_bulk(caller.peer, verb, float(arguments[0]))
+            self.send_in_bulk(caller.peer, verb, float(arguments[0]))
             return False
         return True
+
+    def send_in_bulk(self, peer: socket.socket, verb: str, seconds: float) -> None:
+        self.bulk = {pid for pid in self.bulk if os.waitpid(pid, os.WNOHANG) == (0, 0)}
+        if 0 < seconds <= LONGEST_BULK and len(self.bulk) < MOST_BULK:
+            pid = os.fork()
+            if pid == 0:
+                in_bulk(peer, verb, seconds)
+            self.bulk.add(pid)
 
     def grant(self) -> None:
         while self.slot is None and self.waiting:
@@ -258,7 +288,9 @@ class Server:
             except OSError:
                 self.slot = None
 
-    def drop(self, peer: socket.socket) -> None:
+    def drop(self, caller: Caller) -> None:
+        peer = caller.peer
+        self.strangers.pop(caller, None)
         self.selector.unregister(peer)
         peer.close()
         if peer in self.waiting:

@@ -55,8 +55,8 @@ class Manager:
         self.params = params
         self.check = check
         self.python: Interpreter = ask_python(params["python"])
-        sections = [pytorch_lock.section_of(given) for given in params["locked"]]
-        self.choice = choose(sections, ask_of(params), self.python.version, self.python.machine)
+        locked, reviewed = ([*map(pytorch_lock.section_of, params[name])] for name in ("locked", "reviewed"))
+        self.choice = choose(locked, ask_of(params), self.python.version, self.python.machine, reviewed)
         self.request: Request = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
 
@@ -64,6 +64,9 @@ class Manager:
         sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
         before, plan = self._plan()
         look: dict[str, Any] = {}
+        if plan.build:
+            self.root.refuse_foreign()
+            self.house.judge_folders()
         if plan.build and not self.check:
             self._need_venv()
         if not plan.build:

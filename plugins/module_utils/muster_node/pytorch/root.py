@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from errno import EACCES
@@ -19,9 +18,11 @@ from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
+from ..tools import files
 from ..tools.pack import pack
 from ..tools.program import answer_in
 from ..tools.result import RefusedError
+from ..tools.trust import foreign_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,7 +150,13 @@ class PytorchRoot:
     # Changing
 
     def prepare(self) -> None:
+        self.refuse_foreign()
         self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def refuse_foreign(self) -> None:
+        """Refuse to work where others may write: what lies there becomes everybody's PyTorch."""
+        for path in (self.envs, self.root / "wheels"):
+            refuse_foreign(str(path), "pytorch_root")
 
     @contextlib.contextmanager
     def lock(self, timeout: int) -> Iterator[int]:
@@ -213,6 +220,13 @@ class PytorchRoot:
         )
 
 
+def refuse_foreign(folder: str, option: str) -> None:
+    who = foreign_writer(folder)
+    if who:
+        fix = f"Only root may write there: chown root: and chmod go-w it, or choose another {option}"
+        raise RefusedError(f"{folder} is not safe to use: {who}", fix)
+
+
 @contextlib.contextmanager
 def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
     """pip takes one bundle, so the system's and the extra one are joined for as long as it runs."""
@@ -229,10 +243,11 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(bundle)
-        file.flush()
-        yield {"PIP_CERT": file.name}
+    # Not in /tmp, which a unit has for itself.
+    file = environment / "muster-ca.pem"
+    files.replace(str(file), bundle.encode(), mode=0o644)
+    yield {"PIP_CERT": str(file)}
+    file.unlink()
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import email
 import shutil
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible.module_utils.muster.packages import peer_files as peer_domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
@@ -16,7 +15,9 @@ from ansible.module_utils.muster.pytorch import pip as pip_words
 
 from ..packages import peer_files
 from ..tools.result import RefusedError
-from .root import Interpreter, PytorchRoot, trusted
+from ..tools.run import names
+from .resolving import Resolver, own_settings, take_over
+from .root import Interpreter, PytorchRoot, clean_environment, refuse_foreign, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
+EXACT = (pip_words.WHEELS_ALONE, "--no-deps", "--require-hashes", "--requirement")
 # The wheels lie in the wheelhouse, so that pip's own copy of them would be the second one.
 DOWNLOAD = (*PIP, "--no-cache-dir")
 
@@ -49,17 +51,43 @@ class Wheelhouse:
     # Getting
 
     def resolve(self, lock: int) -> pytorch_lock.Section:
-        """Download what the request leads to today. What has no wheel is built into one here."""
+        """Download what the request leads to today; pytorch_source_builds names what may be built here."""
+        resolver = Resolver(self.params["python"], self.root.root)
         new = self._new("wheels")
-        with self._pip(lock) as (pip, more):
-            self._try(
-                [*pip, "wheel", *DOWNLOAD, "--wheel-dir", str(new)], [*map(str, self.request.requirements)], more, lock
+        with self._pip(lock) as (pip, more), resolver.fresh():
+            self._resolve(resolver, pip, {**clean_environment(), **more})
+            new.mkdir(mode=0o755)
+            section = pytorch_lock.make_section(
+                self.request, self.python.machine, take_over(f"{resolver.folder}/wheels", new)
             )
-        section = pytorch_lock.make_section(
-            self.request, self.python.machine, [wheel_of(path) for path in new.glob("*.whl")]
-        )
         self._keep(new, section)
         return section
+
+    def _resolve(self, resolver: Resolver, pip: list[str], environment: dict[str, str]) -> None:
+        builds = self.params["source_builds"]
+        # What is built could read them.
+        settings = {} if builds else own_settings()
+        kinds = pip_words.kinds(builds)
+        here = ["--wheel-dir", "wheels", "--find-links", "wheels"]
+
+        def wheels(where: Sequence[str], *what: str) -> str:
+            """Return what pip said where it failed."""
+            done = resolver.pip([*pip, "wheel", *DOWNLOAD, *kinds, *here, *where, *what], environment, settings)
+            if done.code is None:
+                raise RefusedError(f"pip does not run ({done.why})")
+            return done.text + done.aside if done.code else ""
+
+        self.judge_folders()
+        requirements = [*map(str, self.request.requirements)]
+        first, *own = sources_of(self.request, self.params)
+        said = wheels(first, *requirements)
+        if said and own and pip_words.torch_not_found(said):
+            # Of PyTorch's own index nothing is taken but what is pinned to one of its builds.
+            said = wheels(own[0], "--no-deps", *(pin for pin in requirements if "+" in pin)) or wheels(
+                first, *requirements
+            )
+        if said:
+            self._fail(said)
 
     def fetch(self, section: pytorch_lock.Section, peers: Sequence[str]) -> tuple[list[str], list[Any]]:
         """Fetch from the peers what is not there. Return the names still missing, and what was tried."""
@@ -72,8 +100,7 @@ class Wheelhouse:
         new = self._new("wheels")
         wanted = [wheel for wheel in section.wheels if wheel.file in missing]
         with self._pip(lock) as (pip, more), requirements(wanted) as file:
-            exact = ["--no-deps", "--require-hashes", "--requirement", file]
-            self._try([*pip, "download", *DOWNLOAD, "--dest", str(new)], exact, more, lock)
+            self._try([*pip, "download", *DOWNLOAD, "--dest", str(new)], [*EXACT, file], more, lock)
         self._keep(new, section)
 
     @contextlib.contextmanager
@@ -98,17 +125,29 @@ class Wheelhouse:
 
     def _try(self, pip: list[str], what: list[str], more: dict[str, str], lock: int) -> None:
         """Try one source after the other, as long as they have no such torch."""
-        offline = self.params["offline_dir"]
-        if offline and not Path(offline).is_dir():
-            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+        self.judge_folders()
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
             if done.returncode == 0:
                 return
             if not pip_words.torch_not_found(done.stdout):
                 break
-        why, fix = pip_words.explain_pip(done.stdout, self.request)
-        raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
+        self._fail(done.stdout)
+
+    def _fail(self, said: str) -> NoReturn:
+        why, fix = pip_words.explain_pip(said, self.request)
+        raise RefusedError(why, fix, pip_output=said.splitlines())
+
+    def judge_folders(self) -> None:
+        """Refuse folders with packages that others may write, and those that are not there."""
+        offline = self.params["offline_dir"]
+        if offline and not Path(offline).is_dir():
+            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+        local = [link.removeprefix("file://") for link in self.params["find_links"]]
+        for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
+            for folder in (each for each in folders if each.startswith("/")):
+                for name in ("", *names(folder)):
+                    refuse_foreign(f"{folder}/{name}", option)
 
     def _new(self, name: str) -> Path:
         path = self.folder / f"{NEW}{name}"
@@ -131,14 +170,13 @@ class Wheelhouse:
         """Install the section's wheels, and nothing but them, from the wheelhouse if they are all there."""
         pip = [str(environment / "bin" / "python"), "-m", "pip", "install", *PIP]
         with trusted(environment, self.params["extra_ca"]) as more, requirements(section.wheels) as file:
-            exact = ["--no-deps", "--require-hashes", "--requirement", file]
             if not complete:
-                self._try([*pip, "--no-cache-dir"], exact, more, lock)
+                self._try([*pip, "--no-cache-dir"], [*EXACT, file], more, lock)
                 return
-            done = self.root.run([*pip, "--no-index", "--find-links", str(self.path(section)), *exact], lock, more)
+            here = ["--no-index", "--find-links", str(self.path(section))]
+            done = self.root.run([*pip, *here, *EXACT, file], lock, more)
         if done.returncode != 0:
-            why, fix = pip_words.explain_pip(done.stdout, self.request)
-            raise RefusedError(why, fix, pip_output=done.stdout.splitlines())
+            self._fail(done.stdout)
 
     def tidy(self, keep: str) -> None:
         """Remove all wheels but those of the section with this digest."""
@@ -159,15 +197,6 @@ def requirements(wheels: Sequence[pytorch_lock.Wheel]) -> Iterator[str]:
         file.write("".join(f"{wheel}\n" for wheel in wheels))
         file.flush()
         yield file.name
-
-
-def wheel_of(path: Path) -> pytorch_lock.Wheel:
-    with zipfile.ZipFile(path) as archive:
-        name = next(
-            name for name in archive.namelist() if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
-        )
-        head = email.message_from_bytes(archive.read(name))
-    return pytorch_lock.Wheel(str(head["Name"]), str(head["Version"]), peer_files.sha256_of(path), path.name)
 
 
 def sources_of(request: Request, params: dict[str, Any]) -> list[list[str]]:

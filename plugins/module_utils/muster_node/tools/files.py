@@ -84,10 +84,12 @@ def text(path: str, *, most: int = MOST_TEXT, within: int | None = None, links: 
 
 
 @contextmanager
-def opened(path: str, *, within: int | None = None, links: bool = False, owner: int | None = None) -> Iterator[int]:
-    """Yield the descriptor of a regular file that is open for reading."""
+def opened(
+    path: str, *, within: int | None = None, links: bool = False, owner: int | None = None, written: bool = False
+) -> Iterator[int]:
+    """Yield the descriptor of a regular file that is open for reading; written: and for writing."""
     with _parent(path, within) as (parent, name):
-        handle = _open(name, os.O_RDONLY | _following(links), path, parent)
+        handle = _open(name, (os.O_RDWR if written else os.O_RDONLY) | _following(links), path, parent)
     try:
         _judge(handle, path, owner)
         yield handle

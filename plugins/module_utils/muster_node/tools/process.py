@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any, NamedTuple
 
 from . import files
@@ -12,7 +13,8 @@ from . import files
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"
 LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
-IN_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", r"(\S+?)"))
+A_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", rf"({LAUNCH_ID.pattern[:-2]})"))
+SYSTEMD_PATH = re.compile(r"^(?:0:|\d+:name=systemd):(/.*)$", re.MULTILINE)
 GONE = ("Z", "X")
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_COMMAND = 200  # characters of a command line that is quoted
@@ -63,16 +65,50 @@ def words(pid: int) -> list[str]:
     return [word for word in read(pid, "cmdline").split("\0") if word]
 
 
+def executable(pid: int) -> str:
+    """Return the path of the program that it runs; of others' processes, root alone may see it."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
 def unit(pid: int) -> str:
     """Return the innermost unit that it belongs to."""
     leaves = (line.rpartition("/")[2] for line in reversed(read(pid, "cgroup").splitlines()))
     return next((leaf for leaf in leaves if leaf.endswith((".service", ".scope"))), "")
 
 
+def outermost_unit(pid: int) -> str:
+    """Return the unit of the system that it belongs to. Units within it, as those of a user's own manager, have any
+    name that this user likes."""
+    # Where PID 1 itself is in a unit of a host beyond, all paths begin there.
+    beyond = _cgroup(1).removesuffix("/init.scope")
+    parts = _cgroup(pid).removeprefix(beyond).split("/")
+    return next((part for part in parts if part.endswith((".service", ".scope"))), "")
+
+
+def _cgroup(pid: int) -> str:
+    found = SYSTEMD_PATH.search(read(pid, "cgroup"))
+    return found[1] if found else ""
+
+
 def launch_of(pid: int) -> str:
     """Return the id of the launch whose unit it belongs to, or nothing."""
-    found = IN_LAUNCH_UNIT.search(read(pid, "cgroup"))
+    found = A_LAUNCH_UNIT.fullmatch(outermost_unit(pid))
     return found[1] if found else ""
+
+
+def age(pid: int) -> float | None:
+    """Return the seconds since it began, asleep or not; nothing of one that is gone."""
+    seen = status(pid)
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started / TICKS) if seen else None
+
+
+def user_id(pid: int) -> int | None:
+    """Return its real uid, also where it hides itself; None for one that is gone."""
+    found = re.search(r"^Uid:\t(\d+)", read(pid, "status"), re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -113,6 +149,15 @@ def who(pid: int) -> dict[str, Any]:
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
 
 
-def of_launch(launch_id: str) -> list[int]:
-    """Return the processes that carry a launch's mark in their environment, whatever cgroup they are in."""
-    return [pid for pid in ids() if environment(pid).get(LAUNCH_MARK) == launch_id]
+def is_of_launch(pid: int, launch_id: str, uid: int) -> bool:
+    """Whether it is in a launch's unit, or a process of the launch's user that carries its mark.
+
+    A mark alone says nothing: anybody chooses their own environment.
+    """
+    if launch_of(pid) == launch_id:
+        return True
+    return user_id(pid) == uid and environment(pid).get(LAUNCH_MARK) == launch_id
+
+
+def of_launch(launch_id: str, uid: int) -> list[int]:
+    return [pid for pid in ids() if is_of_launch(pid, launch_id, uid)]

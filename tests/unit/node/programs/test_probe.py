@@ -121,6 +121,31 @@ def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:
                 assert stranger.recv(100) == b""
 
 
+@pytest.mark.parametrize("asked", ["sink inf", "source 1e9", "source nan", "sink -1", "take 99999999999", "take -5"])
+def test_nothing_lasts_longer_or_takes_more_than_a_probe_does(served: dict[str, Any], asked: str) -> None:
+    with socket.create_connection(("127.0.0.1", served["port"]), timeout=60) as known:
+        known.sendall(f"{KNOWN} {asked}\n".encode())
+        assert known.recv(100) == b""
+
+
+def test_callers_are_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MOST_CALLERS", 4)
+    entry = listener.listener(0)
+    server = listener.Server({"token": KNOWN, "node": "node2", "idle": 20}, [entry])
+    address = ("127.0.0.1", entry.getsockname()[1])
+    with contextlib.ExitStack() as held:
+        callers = [held.enter_context(socket.create_connection(address, timeout=60)) for _ in range(6)]
+        for _ in callers:
+            server.accept(entry)
+        assert len(server.strangers) == 4
+        assert callers[5].recv(1) == b"", "there was room for one more"
+        server.send_away(time.monotonic())
+        assert not server.strangers
+        assert [caller.recv(1) for caller in callers] == [b""] * 6
+        assert list(server.selector.get_map()) == [entry.fileno()]
+    entry.close()
+
+
 def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
     other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1, "idle": 20})
     try:

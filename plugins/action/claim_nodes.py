@@ -1,0 +1,37 @@
+"""Claims the nodes of a play for this run; documented in library/claim_nodes.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+
+from muster.road.claims import changing
+from muster_controller.action import ControllerAction
+from muster_controller.claims import CLAIMS, ClaimError, holders_in
+from muster_controller.command_line import doing
+from muster_controller.connection import connect
+from muster_controller.keeper import ask_all
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        names = self.task_vars["ansible_play_hosts"]
+        if not CLAIMS.token:
+            return {"warnings": ["The nodes are not claimed for this run: the callback report is not enabled."]}
+        if self._task.check_mode:
+            connections = [connect(self, name, self.task_vars) for name in names]
+            holders = holders_in(ask_all(connections, "look", {}))
+            return {"warnings": [changing(holders)]} if holders else {}
+        missing = CLAIMS.missing(names)
+        connections = [connect(self, name, self.task_vars) for name in missing]
+        try:
+            warnings = CLAIMS.claim(connections, doing(context.CLIARGS), take_over=self.options["take_over"])
+        except ClaimError as problem:
+            raise AnsibleActionFail(str(problem)) from None
+        return {"claimed": missing, "warnings": warnings}

@@ -1,0 +1,214 @@
+"""What somebody gave as a secret, covered by its value wherever it turns up: in logs, on the screen, in findings.
+
+A value is looked for as it is, line by line, and in the forms in which programs print it: escaped as in JSON or Python,
+as part of a URL, and in base64 (also within a longer text, such as user:password).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from .masking import MASK, SECRET_NAME, secrets_of_argv, secrets_of_env
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+SHORTEST = 4  # characters of a secret that is covered
+SHORTEST_UNNAMED = 8  # where its name does not say that it is one
+SHORTEST_NUMBER = 10
+LONGEST_WORD = 11  # letters of a word that logs may hold for another reason
+LONGEST_EDGE = 6  # characters of a secret that a cut may leave of it: at most a third
+WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
+HEAD = 3  # characters of a form by which places where it may begin are found quickly
+SWITCH = re.compile(r"\d?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
+PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
+
+
+def secrets_of(file_env: Mapping[str, str], env: Mapping[str, str], args: list[str]) -> list[str]:
+    """What is a secret of a launch's environment and arguments. file_env: what a file was kept for, all of it."""
+    named = [*secrets_of_env(dict(file_env)), *secrets_of_env(dict(env)), *secrets_of_argv(args)]
+    given = dict.fromkeys([*file_env.values(), *named])
+    return [value for value in given if is_covered(value, named=value in named)]
+
+
+def too_common(env: Mapping[str, str]) -> list[str]:
+    """The variables that are called as secrets are, and whose values are not covered; a switch is no secret."""
+    return [
+        name
+        for name, value in env.items()
+        if SECRET_NAME.search(name) and not is_covered(value, named=True) and not SWITCH.fullmatch(value)
+    ]
+
+
+def is_covered(value: str, *, named: bool) -> bool:
+    """Whether a value is covered wherever it turns up: where numbers, words and paths are, logs are hard to read.
+
+    named: its variable or option is called as a secret is.
+    """
+    if len(value) < (SHORTEST if named else SHORTEST_UNNAMED) or (PATH.fullmatch(value) and not named):
+        return False
+    if value.isdigit():
+        return len(value) >= SHORTEST_NUMBER
+    return len(value) > LONGEST_WORD or not WORD.fullmatch(value)
+
+
+def forms_of(value: str) -> Iterator[str]:
+    """How programs may print it."""
+    data = value.encode("utf-8", "replace")
+    yield value
+    yield from (line for line in value.splitlines() if len(line) >= SHORTEST_UNNAMED)
+    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1])
+    yield from (quote(data, safe=""), quote(data), quote_plus(data))
+    if len(value) >= SHORTEST_UNNAMED:
+        for before, first in ((0, 0), (1, 2), (2, 3)):
+            # What stands before and behind it changes the first and the last characters.
+            last = (len(data) + before) // 3 * 4 + (len(data) + before) % 3
+            coded = base64.b64encode(b"\0" * before + data)[first:last].decode()
+            yield from (coded, coded.translate({ord("+"): "-", ord("/"): "_"}))
+
+
+class Redaction:
+    """values: the secrets."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        found = {form for value in values if len(value) >= SHORTEST for form in forms_of(value)}
+        self.forms = sorted(found, key=lambda form: (-len(form), form))
+        self.longest = len(self.forms[0]) if self.forms else 0
+        self.heads = {form[:HEAD] for form in self.forms}
+
+    def text(self, text: str) -> str:
+        """The text, covered: also what is left of a secret where a part of the text was cut, down to a third."""
+        out, place = [], 0
+        for begin, end in joined([*self.spans(text), *(span for form in self.forms for span in remains(form, text))]):
+            out += [text[place:begin], MASK]
+            place = end
+        return "".join([*out, text[place:]])
+
+    def shape(self, value: Any) -> Any:
+        """Lists and mappings with every text in them covered; keys as well, for they may come from nodes."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.shape(key): self.shape(entry) for key, entry in value.items()}
+        return [self.shape(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+    def stream(self) -> Stream:
+        return Stream(self)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where forms stand in the text: in order, and those that overlap are one."""
+        # A form at a time: an expression of all of them is ten times slower.
+        return joined(span for form in self.forms for span in places(form, text))
+
+    def beginning(self, text: str) -> int:
+        """Where the end of the text may be the beginning of a form: the length of the text where it cannot."""
+        before = max(0, len(text) - self.longest + 1)
+        end = text[before:]
+        likely = {place for head in self.heads for place, _ in places(head, end)}
+        likely.update(range(max(0, len(end) - HEAD + 1), len(end)))
+        return before + next((place for place in sorted(likely) if self.begins(end[place:])), len(end))
+
+    def begins(self, text: str) -> bool:
+        return any(form.startswith(text) for form in self.forms)
+
+    def rest(self, text: str) -> int:
+        """How many characters of the text's beginning are the end of a form, whose beginning was left out."""
+        ends = (
+            length
+            for form in self.forms
+            for length in range(min(len(form) - 1, len(text)), edge(form), -1)
+            if text.startswith(form[-length:])
+        )
+        return max(ends, default=0)
+
+
+class Stream:
+    """Covers a text that comes in pieces. What may be the beginning of a secret is held back until it is known."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self.known = redaction
+        self.held = ""
+        self.shown = 0  # characters at the beginning of what is held back for which the mask is out already
+        self.torn = False  # whether something is missing before what is held
+
+    def feed(self, piece: str) -> str:
+        """As much of the text as is known to be shown."""
+        if not self.known.forms:
+            return piece
+        text = self.held + piece
+        if self.torn:
+            if any(text in form for form in self.known.forms):
+                self.held = text
+                return ""
+            self.torn = False
+            return self.release(text, self.known.rest(text), self.known.beginning(text))
+        return self.release(text, 0, self.known.beginning(text))
+
+    def gap(self) -> str:
+        """The rest of the text; what comes next does not follow it."""
+        text, self.held = self.held, ""
+        hidden = min(self.shown, len(text))
+        self.shown = 0
+        cut = any(len(text) > edge(form) for form in self.known.forms if text in form)
+        self.torn = True
+        return "" if hidden == len(text) else (MASK if cut else text[hidden:])
+
+    def release(self, text: str, rest: int, hold: int) -> str:
+        """Put out the text up to `hold`. rest: characters at its beginning that are covered in any case."""
+        out = []
+        place = self.shown
+        spans = self.known.spans(text)
+        if rest:
+            spans.insert(0, (0, rest))
+        self.shown = 0
+        for begin, end in spans:
+            if begin >= hold:
+                break
+            out += [text[place:begin]] + ([MASK] if begin >= place and end > place else [])
+            place = max(place, end)
+        self.held = text[hold:]
+        self.shown = max(0, place - hold)
+        return "".join([*out, text[place:hold]])
+
+
+def places(form: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where it stands in the text, also where it overlaps itself."""
+    begin = text.find(form)
+    while begin >= 0:
+        yield begin, begin + len(form)
+        begin = text.find(form, begin + 1)
+
+
+def remains(form: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where the beginning or the end of a form stands in the text, of which the rest was cut."""
+    least = max(LONGEST_EDGE, len(form) // 3)
+    for begin, end in places(form[:least], text):
+        more = zip(form[least:], text[end:], strict=False)
+        yield begin, end + sum(1 for _ in takewhile(alike, more))
+    for begin, end in places(form[-least:], text):
+        more = zip(reversed(form[:-least]), reversed(text[:begin]), strict=False)
+        yield begin - sum(1 for _ in takewhile(alike, more)), end
+
+
+def alike(letters: tuple[str, str]) -> bool:
+    return letters[0] == letters[1]
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, and those that overlap are one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def edge(form: str) -> int:
+    return min(LONGEST_EDGE, len(form) // 3)

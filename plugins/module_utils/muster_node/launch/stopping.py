@@ -1,0 +1,108 @@
+"""How a launch ends on a node, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ..tools import process
+from ..tools.as_user import SilentError
+from ..tools.run import run as command
+from . import state, written
+from .leftovers import leftovers
+from .looking import report
+
+if TYPE_CHECKING:
+    import pwd
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_stop_timeout
+STACK_SECONDS = 1.5  # for the ranks to show their stacks
+
+
+def stop(request: Json) -> Json:
+    """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
+
+    request: as for look, with dump: first ask every rank, which `freeze` has stopped on all
+    nodes, for its Python stack, so that a standstill leaves evidence.
+    """
+    launch_id = request["launch_id"]
+    unit = state.unit_name(launch_id)
+    user = written.training_user(request)
+    if request["dump"]:
+        dump_stacks(launch_id)
+    before = state.unit_state(unit)
+    stopped = command("systemctl", "stop", unit, seconds=STOP_SECONDS)
+    command("systemctl", "reset-failed", unit, seconds=state.SYSTEMCTL_SECONDS)
+    left, unseen = leftovers(launch_id, user)
+    last = report(request)
+    over = last["unit"]["ActiveState"] in ("inactive", "failed")
+    still = "" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"]
+    last.update(unit_before=before, error=still or unseen, leftovers=left, clean=over and not left and not unseen)
+    if last["clean"]:
+        state.forget(launch_id)
+    return last
+
+
+def freeze(request: Json) -> Json:
+    """Stop the agent and the ranks where they are, so that none sees another die before it has shown its own stack."""
+    table = written.read_table(request["launch_id"])
+    agent = [table["agent"]] if table["agent"] else []
+    stopped = send(request["launch_id"], [signal.SIGSTOP], [*agent, *table["ranks"]])
+    return {"frozen": len([one for one in table["ranks"] if one["pid"] in stopped])}
+
+
+def dump_stacks(launch_id: str) -> None:
+    """SIGABRT, which PYTHONFAULTHANDLER=1 answers on stderr before anything else is done."""
+    asked = send(launch_id, [signal.SIGABRT, signal.SIGCONT], written.read_table(launch_id)["ranks"])
+    deadline = time.monotonic() + STACK_SECONDS
+    while time.monotonic() < deadline and any(map(may_answer, asked)):
+        time.sleep(0.05)
+
+
+def may_answer(pid: int) -> bool:
+    seen = process.status(pid)
+    return seen is not None and seen.state not in (*process.GONE, "T")
+
+
+def send(launch_id: str, numbers: list[signal.Signals], processes: list[Json]) -> list[int]:
+    """Send signals to those of these processes that belong to the launch; return the PIDs of whom they reached.
+
+    Their table is the training user's word, and so it is that user who sends: nobody else's process can be meant.
+    """
+    request = {"launch_id": launch_id}
+    user = written.training_user(request)
+    try:
+        reached: list[int] = written.in_its_name(request, lambda: _send(launch_id, user, numbers, processes))
+    except SilentError:
+        return []
+    return reached
+
+
+def _send(
+    launch_id: str, user: pwd.struct_passwd | None, numbers: list[signal.Signals], processes: list[Json]
+) -> list[int]:
+    reached = []
+    for each in processes:
+        with suppress(OSError), pinned(each["pid"]) as handle:
+            known = process.runs(each["pid"], each["started"])
+            if user and known and process.is_of_launch(each["pid"], launch_id, user.pw_uid):
+                for number in numbers:
+                    signal.pidfd_send_signal(handle, number)
+                reached.append(each["pid"])
+    return reached
+
+
+@contextmanager
+def pinned(pid: int) -> Iterator[int]:
+    """Yield a descriptor of whatever has this PID now: what is sent through it reaches no later one."""
+    handle = os.pidfd_open(pid)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

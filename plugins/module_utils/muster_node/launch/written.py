@@ -1,0 +1,142 @@
+"""What the training user wrote, read in that user's name: by root, which must not be led elsewhere by a link, and by
+whoever looks, who has files of their own as well."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files, process
+from ..tools.as_user import SilentError, as_user
+from . import foreign
+from .logs import error_files, log_folder, new_log_text, sizes
+from .state import state_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+
+SECONDS = 10.0  # for what should take milliseconds
+NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": []}
+MOST_RESULT = 100_000  # bytes
+MOST_TABLE = 1_000_000
+
+
+def training_user(request: Json) -> pwd.struct_passwd | None:
+    """Return whom root gave the launch's folders to; None where there are none, or the account is gone."""
+    for path in (f"{state_dir(request['launch_id'])}/unit", f"{request.get('run_dir')}/logs"):
+        try:
+            return pwd.getpwuid(os.stat(path, follow_symlinks=False).st_uid)
+        except (OSError, KeyError):
+            continue
+    return None
+
+
+def in_its_name(request: Json, work: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """Do it as the training user where this is root. Raises SilentError."""
+    user = training_user(request)
+    if user is None:
+        raise SilentError(0, "the launch has no folders here")
+    return as_user(user, work, seconds=seconds)
+
+
+def read_all(request: Json) -> Json:
+    """{result, ranks, errors, logs, notes}; what cannot be read is missing, and a note says so."""
+    if training_user(request) is None:
+        return NOTHING
+    try:
+        found: Json = in_its_name(request, lambda: _all(request))
+    except SilentError as silent:
+        return {**NOTHING, "notes": [f"what the launch wrote there could not be read: {silent.strerror}"]}
+    return found
+
+
+def read_logs(request: Json) -> Json:
+    try:
+        found: Json = in_its_name(request, lambda: _logs(request)["logs"])
+    except SilentError:
+        return {}
+    return found
+
+
+def read_table(launch_id: str) -> Json:
+    """{agent, ranks, notes}: what the main process noted of its processes."""
+    request = {"launch_id": launch_id}
+    try:
+        found: Json = in_its_name(request, lambda: _unit(launch_id)[1])
+    except SilentError:
+        return foreign.table(None)
+    return found
+
+
+def wait_for_news(request: Json) -> None:
+    """Return when something was written, or after `wait` seconds."""
+    try:
+        in_its_name(request, lambda: _wait(request), request["wait"] + SECONDS)
+    except SilentError:
+        return  # what is read next says why
+
+
+# ---------------------------------------------------------------- as the training user
+
+
+def _all(request: Json) -> Json:
+    result, table = _unit(request["launch_id"])
+    uid = _unit_owner(request["launch_id"])
+    for rank in table["ranks"]:
+        seen = process.status(rank["pid"])
+        ours = seen is not None and seen.started == rank["started"] and process.user_id(rank["pid"]) in {uid, None}
+        rank["state"], rank["cpu"] = (seen.state, seen.cpu) if seen and ours else ("", 0.0)
+        rank["wchan"] = process.read(rank["pid"], "wchan") if ours else ""
+    return {**_logs(request), "result": result, "ranks": table["ranks"], "notes": table["notes"]}
+
+
+def _logs(request: Json) -> Json:
+    try:
+        with log_folder(request["run_dir"]) as (logs, uid):
+            text = new_log_text(logs, uid, request["offsets"], request["limit"])
+            return {"logs": text, "errors": error_files(logs, uid)}
+    except OSError:
+        return {"logs": {}, "errors": {}}
+
+
+def _unit_owner(launch_id: str) -> int | None:
+    try:
+        return os.stat(f"{state_dir(launch_id)}/unit").st_uid
+    except OSError:
+        return None
+
+
+def _unit(launch_id: str) -> tuple[Json | None, Json]:
+    """What the main process wrote: how it ended, and of its processes."""
+    return (
+        foreign.result(_json(launch_id, "result.json", MOST_RESULT)),
+        foreign.table(_json(launch_id, "ranks.json", MOST_TABLE)),
+    )
+
+
+def _json(launch_id: str, name: str, most: int) -> Any:
+    try:
+        with files.folder(f"{state_dir(launch_id)}/unit") as unit:
+            return foreign.parsed(files.read(name, most=most, within=unit, owner=os.fstat(unit).st_uid))
+    except OSError:
+        return None
+
+
+def _wait(request: Json) -> None:
+    deadline = time.monotonic() + request["wait"]
+    while time.monotonic() < deadline and not _has_news(request):
+        time.sleep(0.05)
+
+
+def _has_news(request: Json) -> bool:
+    if os.path.lexists(f"{state_dir(request['launch_id'])}/unit/result.json"):
+        return True
+    try:
+        with log_folder(request["run_dir"]) as (logs, _):
+            return any(size > request["offsets"].get(key, 0) for key, size in sizes(logs).items())
+    except OSError:
+        return False

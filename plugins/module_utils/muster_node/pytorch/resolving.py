@@ -1,0 +1,128 @@
+"""The first resolve: pip finds out what a request leads to, as a user that exists for that long and owns nothing.
+
+Whoever resolves may run code: of what is built from source, and of what a package requires by its address. So root
+never does. What has come is taken over file by file, whatever lies there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.muster.pytorch import wheels
+from ansible.module_utils.muster.pytorch.lock import Wheel
+
+from ..tools import files
+from ..tools.run import Answer, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CACHES = Path("/var/cache")
+SECONDS = 6 * 3600  # some gigabytes over a slow line
+MOST_WHEELS = 500
+MOST_BYTES = 16_000_000_000  # of all wheels together; those of CUDA have 3 to 4 GB
+MOST_METADATA = 4_000_000
+CHUNK = 1 << 20
+# Where pip has settings and passwords of root's.
+SETTINGS = (".netrc", ".pip/pip.conf", ".config/pip/pip.conf")
+# DynamicUser also takes away set-user-ID, every writable folder but its own, and what is left at the end.
+PROPERTIES = (
+    *("DynamicUser=yes", "CacheDirectoryMode=0700", "PrivateDevices=yes", "ProtectKernelTunables=yes", "UMask=0022"),
+    *("TasksMax=4096", f"RuntimeMaxSec={SECONDS}"),
+)
+# Comes by standard input, so that no setting is on a command line: {files: {name: text}, environment}.
+BEGIN = """
+import json, os, sys
+given, home = json.load(sys.stdin), os.environ["CACHE_DIRECTORY"]
+for name, text in {**given["files"], "tmp/.muster": ""}.items():
+    os.makedirs(os.path.dirname(os.path.join(home, name)), exist_ok=True)
+    with open(os.path.join(home, name), "w") as file:
+        file.write(text)
+environment = {**given["environment"], "HOME": home, "TMPDIR": os.path.join(home, "tmp")}
+os.chdir(home)
+os.execve(sys.argv[1], sys.argv[1:], environment)
+"""
+
+
+class Resolver:
+    """python: of the node. root: the folder of the environments, which one run at a time works in."""
+
+    def __init__(self, python: str, root: Path) -> None:
+        self.python = python
+        self.unit = f"muster-wheels-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
+        self.folder = CACHES / "private" / self.unit
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Begin without what a killed run has left, and leave nothing."""
+        self._clear()
+        try:
+            yield
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        run("systemctl", "stop", f"{self.unit}.service", seconds=60)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (CACHES / self.unit).unlink(missing_ok=True)
+
+    def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> Answer:
+        """Run pip in the unit; its folder is the current one."""
+        properties = [f"--property={each}" for each in (*PROPERTIES, f"CacheDirectory={self.unit}")]
+        begin = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit={self.unit}", *properties]
+        given = json.dumps({"files": dict(settings), "environment": dict(environment)})
+        return run(*begin, self.python, "-I", "-S", "-c", BEGIN, *argv, stdin=given, seconds=SECONDS + 60)
+
+
+def own_settings() -> dict[str, str]:
+    """Return root's own settings of pip, by their names in its home."""
+    found = {name: files.text(f"{Path.home()}/{name}", links=True) for name in SETTINGS}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def take_over(source: str, target: Path) -> list[Wheel]:
+    """Copy the wheels of a folder that somebody else has written, and nothing else: WheelError, files.RefusedError."""
+    names = files.names(source, most=MOST_WHEELS)
+    left = MOST_BYTES
+    taken = []
+    with files.folder(source) as folder:
+        for name in names:
+            wheels.named(name)
+            sha256, size = _copy(name, folder, target / name, left)
+            left -= size
+            taken.append(wheel_of(target / name, sha256))
+    return taken
+
+
+def _copy(name: str, folder: int, target: Path, most: int) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with files.opened(name, within=folder) as handle, files.replacing(str(target), mode=0o644) as copy:
+        while chunk := os.read(handle, CHUNK):
+            size += len(chunk)
+            if size > most:
+                raise wheels.WheelError(f"{name} is larger than all wheels together may be")
+            digest.update(chunk)
+            copy.write(chunk)
+    return digest.hexdigest(), size
+
+
+def wheel_of(path: Path, sha256: str) -> Wheel:
+    """Return what a wheel says of itself: WheelError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = (name for name in archive.namelist() if name.count("/") == 1)
+            with archive.open(next(name for name in names if name.endswith(".dist-info/METADATA"))) as file:
+                head = email.message_from_bytes(file.read(MOST_METADATA))
+    except (StopIteration, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as problem:
+        raise wheels.WheelError(f"{path.name} is no wheel that can be read ({problem})") from None
+    name, version = str(head["Name"]), str(head["Version"])
+    wheels.judge(path.name, name, version, map(str, head.get_all("Requires-Dist", [])))
+    return Wheel(name, version, sha256, path.name)

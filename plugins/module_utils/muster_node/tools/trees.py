@@ -1,0 +1,90 @@
+"""Folders with all that is in them, which somebody else has filled: they are measured and removed within bounds.
+
+No link is followed and no other file system entered; a tree as deep as its writer liked costs no more than a flat one,
+since every step happens in an open folder.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+
+from . import files
+
+HERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | files.SAFE
+DEPTH = 64  # folders below each other that are measured
+
+
+def size(within: int, name: str, deadline: float) -> int:
+    """Return the bytes on the disk below a folder, as far as they are counted by then (on the monotonic clock)."""
+    found = 0
+    todo = [name]
+    while todo and time.monotonic() < deadline:
+        path = todo.pop()
+        with suppress(OSError), files.folder(path, within=within) as handle, os.scandir(handle) as entries:
+            for entry in entries:
+                seen = entry.stat(follow_symlinks=False)
+                found += seen.st_blocks * 512
+                if stat.S_ISDIR(seen.st_mode) and path.count("/") < DEPTH:
+                    todo.append(f"{path}/{entry.name}")
+                if time.monotonic() > deadline:
+                    break
+    return found
+
+
+def remove(within: int, name: str, deadline: float) -> bool:
+    """Remove a folder of `within`, which nobody but this user may write; return whether it is gone by then.
+
+    What was removed stays so when the time is up.
+    """
+    try:
+        top = os.open(name, HERE, dir_fd=within)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        tried: set[str] = set()
+        # Every folder in the top one is emptied by moving the folders in it up to the top: none lies deeper.
+        while new := _emptied(top, top, deadline) - tried:
+            tried |= new
+            for each in new:
+                with suppress(OSError):
+                    _remove_folder(top, each, deadline)
+    finally:
+        os.close(top)
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=within)
+        return True
+    return False
+
+
+def _remove_folder(top: int, name: str, deadline: float) -> None:
+    handle = os.open(name, HERE, dir_fd=top)
+    try:
+        _emptied(handle, top, deadline)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=top)
+
+
+def _emptied(handle: int, top: int, deadline: float) -> set[str]:
+    """Remove what is no folder, and move folders up into the top one; return the names of those that are there."""
+    device = os.fstat(top).st_dev
+    there: set[str] = set()
+    if os.fstat(handle).st_dev != device:
+        return there
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            if time.monotonic() > deadline:
+                break
+            with suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=handle)
+                elif handle == top:
+                    there.add(entry.name)
+                else:
+                    os.rename(entry.name, f".{os.urandom(8).hex()}", src_dir_fd=handle, dst_dir_fd=top)
+    return there

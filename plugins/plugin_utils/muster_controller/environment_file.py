@@ -1,0 +1,83 @@
+"""The file of a launch's environment on the controller: plain or a vault file, YAML or JSON or lines NAME=value."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import yaml
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import EncryptedString, is_encrypted
+
+from muster.launch.environment import add, holds_lines, parse_lines
+from muster.launch.plan import PlanError
+from muster_node.tools import files
+
+MOST = 128 * 1024  # bytes; the kernel takes no longer variable
+
+
+def read_environment(path: str) -> dict[str, str]:
+    """The variables of the file. Raises PlanError, whose sentences hold no value."""
+    try:
+        text = _text(Path(path).expanduser())
+        return parse_lines(text) if holds_lines(text) else _mapping(text)
+    except PlanError as problem:
+        raise PlanError([f"launch_env_file {path}: {sentence}" for sentence in problem.problems]) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        with files.opened(str(path), links=True) as handle:
+            mode = os.fstat(handle).st_mode
+            content = os.pread(handle, MOST + 1, 0)
+    except OSError as problem:
+        raise PlanError([f"it cannot be read: {problem.strerror}."]) from None
+    if len(content) > MOST:
+        raise PlanError([f"it has more than {MOST} bytes."])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlanError(["it is no text in UTF-8."]) from None
+    if is_encrypted(content):
+        return _decrypted(text)
+    if mode & 0o077:
+        raise PlanError([f"other users may read it. Type: chmod 600 {shlex.quote(str(path))}"])
+    return text
+
+
+def _decrypted(text: str) -> str:
+    try:
+        return str(EncryptedString(ciphertext=text))
+    except AnsibleError:
+        how = "Type the command with --ask-vault-pass, or with --vault-password-file FILE"
+        raise PlanError([f"no secret of this run decrypts it. {how}."]) from None
+
+
+def _mapping(text: str) -> dict[str, str]:
+    """What stands in YAML or JSON, each value as it is written there: yes stays yes, and 0123 has its zero."""
+    try:
+        tree = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as problem:
+        line = problem.problem_mark.line + 1 if problem.problem_mark else 1
+        raise PlanError([f"line {line}: it is neither NAME=value nor YAML."]) from None
+    except (yaml.YAMLError, RecursionError):
+        raise PlanError(["it is neither lines NAME=value nor YAML."]) from None
+    if not isinstance(tree, yaml.MappingNode):
+        raise PlanError(["it holds neither lines NAME=value nor a mapping of names to values."])
+    found: dict[str, str] = {}
+    problems = []
+    for name, value in tree.value:
+        try:
+            add(found, _scalar(name), _scalar(value))
+        except (PlanError, ValueError) as problem:
+            problems.append(f"line {name.start_mark.line + 1}: {str(problem).removesuffix('.')}.")
+    if problems:
+        raise PlanError(problems)
+    return found
+
+
+def _scalar(node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise ValueError("it is no text")
+    return _decrypted(node.value) if node.tag == "!vault" else str(node.value)

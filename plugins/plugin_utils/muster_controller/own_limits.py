@@ -1,0 +1,48 @@
+"""What this machine, the controller, grants to a launch's connections; what is needed is in muster.launch.grants."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from muster.launch.grants import Grants, needed
+
+GROUPS = Path("/sys/fs/cgroup")
+TOO_MANY = "Too many open files"
+
+
+def explained(text: str) -> str:
+    """Why a node could not be asked: where that is this machine's own limit, it is named, and no node is blamed."""
+    if TOO_MANY not in text:
+        return text
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"the controller may not open more than {soft} files at once; raise that with ulimit -n {2 * soft} ({text})"
+
+
+def raise_for(nodes: int) -> Grants:
+    """Raise soft limits towards hard ones, as far as a launch on so many nodes needs. Return what is granted then."""
+    needs = needed(nodes)
+    return Grants(
+        raised(resource.RLIMIT_NOFILE, needs.files),
+        raised(resource.RLIMIT_NPROC, needs.processes),
+        room_for_processes(),
+    )
+
+
+def raised(kind: int, need: int | None) -> int | None:
+    soft, hard = (None if limit == resource.RLIM_INFINITY else limit for limit in resource.getrlimit(kind))
+    if soft is None or need is None or soft >= need:
+        return soft
+    granted = need if hard is None else min(need, hard)
+    resource.setrlimit(kind, (granted, resource.RLIM_INFINITY if hard is None else hard))
+    return granted
+
+
+def room_for_processes(groups: Path = GROUPS, own: Path = Path("/proc/self/cgroup")) -> int | None:
+    """How many more processes and threads the control group of this process takes; None where nothing limits it."""
+    try:
+        path = next(line[len("0::/") :] for line in own.read_text().splitlines() if line.startswith("0::/"))
+        group = groups / path
+        return int((group / "pids.max").read_text()) - int((group / "pids.current").read_text())
+    except (OSError, ValueError, StopIteration):  # no control groups of this kind, or "max"
+        return None

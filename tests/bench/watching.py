@@ -1,0 +1,45 @@
+"""What the controller pays for watching a quiet launch: processor seconds of the supervisor's own process, and looks.
+
+    .venv/bin/python tests/bench/watching.py 8 64
+
+The nodes are stand-ins behind Ansible's own ssh connections (tests/standins/many_nodes.py): what ssh itself and the
+program on a node take is not in it. The longer of two launches is compared with the shorter one, so that neither its
+begin nor its end counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+STANDIN = ROOT / "tests/standins/many_nodes.py"
+ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests/standins")
+SHORT, LONG = 10, 70  # seconds
+
+
+def launch(nodes: int, seconds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, str(STANDIN), folder, str(nodes), str(seconds)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / room) for room in ROOMS)}
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, env=env)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    print("nodes  looks a second  processor seconds a second  megabytes")
+    for nodes in [int(word) for word in sys.argv[1:]] or [8]:
+        short, long = launch(nodes, SHORT), launch(nodes, LONG)
+        seconds = long["seconds"] - short["seconds"]
+        looks, cpu = (round((long[name] - short[name]) / seconds, 3) for name in ("looks", "cpu"))
+        print(f"{nodes:5}  {looks:14}  {cpu:26}  {long['megabytes']:9}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Launches beside each other: the GPUs, or the processors, are one's at a time, on all nodes or on none.
+
+The ranks need no PyTorch here, and the GPUs are a device file and a stand-in of nvidia-smi. All launches are detached:
+once their ranks run, nothing ends them but their gate, however busy this machine is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import PATIENCE, Drill, fields, hit, processes, until
+from paths import ROOT
+from standin_torchrun import TORCHRUN, provide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+SEATS = "/run/muster/reservations"
+NVIDIA_SMI = """#!/bin/sh
+# Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
+case $1 in
+--query-gpu=*) printf '0, GPU-aa\\n1, GPU-bb\\n' ;;
+*) cat /run/muster-test-computing ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    machines = node("node1"), node("node2")
+    provide(play, *machines)
+    return machines
+
+
+@pytest.fixture
+def launches(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[..., Drill]]:
+    """Begins a launch whose ranks wait for its gate; whatever is left of it is ended with the test."""
+    made: list[Drill] = []
+
+    def begin(*, in_terminal: bool = False, **variables: Any) -> Drill:
+        folder = tmp_path / f"launch{len(made)}"
+        folder.mkdir()
+        given = {
+            "cluster_torchrun": TORCHRUN,
+            "launch_script_src": str(ROOT / "tests/integration/payloads/wait_for_gate.py"),
+            "launch_detached": True,
+            "launch_time_limit": 3600,
+            **variables,
+        }
+        drill = Drill(folder, given)
+        made.append(drill)
+        if in_terminal:
+            drill.begin_in_terminal()
+        else:
+            drill.begin()
+        return drill
+
+    yield begin
+    for drill in made:
+        for machine in nodes:
+            if drill.run.is_dir() and drill.runs():
+                machine.inside("systemctl", "stop", drill.unit(), check=False)
+            machine.inside("rm", "--force", drill.gate)
+
+
+def ranks(drill: Drill) -> list[int]:
+    return [pid for pid, env in processes(drill.launch_id).items() if "RANK" in env]
+
+
+def running(*drills: Drill, count: int = 4) -> Drill:
+    """Wait until the ranks of one of them run, and nobody watches them any more: that one."""
+    found: Drill = until(lambda: [one for one in drills if len(ranks(one)) == count], PATIENCE, "ranks run")[0]
+    said = [finding["id"] for finding in found.end()["findings"]]
+    assert "launch.detached" in said, f"{said}: it was given up, as a launch is whose nodes do not answer for seconds"
+    return found
+
+
+def finish(drill: Drill, nodes: tuple[Machine, Machine]) -> dict[str, Any]:
+    """Let its ranks end; what was said of it when they had begun."""
+    for machine in nodes:
+        drill.open_gate(machine)
+    verdict = drill.end()
+    until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
+    return verdict
+
+
+def refusals(drill: Drill) -> dict[str, str]:
+    """By node, why it did not begin; nothing of it is left."""
+    verdict = drill.end()
+    assert verdict["status"] == "failed", verdict
+    failed = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
+    assert {finding["id"] for finding in failed} == {"launch.taken"}, failed
+    assert processes(drill.launch_id) == {}
+    assert list(drill.run.glob("logs/*/rank*")) == []
+    return {finding["node"]: finding["summary"] for finding in failed}
+
+
+def said_by(drill: Drill) -> str:
+    text: str = drill.runner.stdout.read()
+    return text
+
+
+def in_the_same_instant(launches: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+    pair = [launches() for _ in range(2)]
+    winner = running(*pair)
+    (beaten,) = (one for one in pair if one is not winner)
+    assert all(f"launch {winner.launch_id} of muster" in summary for summary in refusals(beaten).values())
+    finish(winner, nodes)
+
+
+def test_a_seat_that_is_held_refuses_a_launch_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    nodes[1].inside("sh", "-ec", f"mkdir -p {SEATS}; touch {SEATS}/cpu")
+    code = f"import fcntl, sys; f = open('{SEATS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
+    argv = ["podman", "exec", "--interactive", nodes[1].container, "python3", "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline()
+        said = refusals(launches())
+        holder.communicate()
+    assert said.keys() == {"node2"}
+    assert "of root (python3 -c import fcntl" in said["node2"]
+    assert said["node2"].endswith("has its processors")
+
+
+@pytest.mark.slow
+def test_of_two_in_the_same_instant_one_begins_twenty_times(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    for _ in range(20):
+        in_the_same_instant(launches, nodes)
+
+
+@pytest.mark.slow
+def test_who_comes_later_is_refused_by_name(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    said = refusals(launches(cluster_launch_nodes=["node2"], cluster_master_port=29601))
+    assert said.keys() == {"node2"}
+    assert f"launch {first.launch_id} of muster" in said["node2"]
+    assert said["node2"].endswith("has its processors")
+    assert refusals(launches())["node1"].endswith("has its processors and port 29500")
+    finish(first, nodes)
+
+
+@pytest.mark.slow
+def test_who_waits_begins_when_the_other_has_ended(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    waiting = [launches(launch_wait=True) for _ in range(2)]
+    until(lambda: all(first.launch_id in said_by(one) for one in waiting), PATIENCE, "they say for whom they wait")
+    assert [processes(one.launch_id) for one in waiting] == [{}, {}]
+    finish(first, nodes)
+    second = running(*waiting)
+    (third,) = (one for one in waiting if one is not second)
+    until(lambda: second.launch_id in said_by(third), PATIENCE, "the other goes on waiting")
+    assert ranks(third) == []
+    finish(second, nodes)
+    finish(running(third), nodes)
+
+
+@pytest.mark.slow
+def test_waiting_ends_with_its_time(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    assert f"launch {first.launch_id}" in refusals(launches(launch_wait=True, launch_wait_timeout=5))["node2"]
+    finish(first, nodes)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_wait(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    waiting = launches(in_terminal=True, launch_wait=True)
+    until(lambda: first.launch_id.encode() in waiting.shown, PATIENCE, "it says for whom it waits")
+    os.write(waiting.terminal, b"\x03")
+    waiting.process.wait(PATIENCE)
+    assert "interrupted" in waiting.verdict()["summary"]
+    assert len(ranks(first)) == 4
+    finish(first, nodes)
+
+
+@pytest.mark.slow
+def test_who_shares_is_let_in_and_says_so(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    beside = running(launches(launch_shared=True, cluster_master_port=29601))
+    finish(first, nodes)
+    assert f"launch {beside.launch_id}" in refusals(launches())["node1"]
+    said = [one["summary"] for one in finish(beside, nodes)["findings"] if one["id"] == "launch.taken"]
+    assert all(f"shares its processors with launch {first.launch_id}" in one for one in said)
+    assert len(said) == 2
+
+
+@pytest.mark.slow
+def test_a_killed_unit_frees_what_it_had(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    # The unit's own process is the parent of the agent.
+    hit(int(fields(first.agent("node1"))[1]), signal.SIGKILL)
+    until(lambda: len(ranks(first)) == 2, PATIENCE, "nothing of it runs on node1")
+    finish(running(launches(cluster_launch_nodes=["node1"]), count=2), nodes)
+    assert refusals(launches()).keys() == {"node2"}
+    finish(first, nodes)
+
+
+@pytest.mark.slow
+def test_a_lock_of_the_training_users_own_process_is_named(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    first = running(launches())
+    door = f"/run/muster/launches/{first.launch_id}/seats/cpu"
+    stranger = nodes[0].inside("setpriv", "--reuid=nobody", "--clear-groups", "cat", door, check=False)
+    assert "Permission denied" in stranger.stderr
+    code = f"import fcntl, sys; f = open('{door}'); print('open', flush=True); fcntl.flock(f, 2); sys.stdin.read()"
+    argv = ["podman", "exec", "--interactive", "--user=muster", nodes[0].container, "python3", "-c", code]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as hostile:
+        assert hostile.stdout
+        assert hostile.stdout.readline()
+        finish(first, nodes)
+        said = refusals(launches())
+        assert said.keys() == {"node1"}
+        assert "of muster (python3 -c import fcntl" in said["node1"]
+        hostile.communicate()
+    finish(running(launches()), nodes)
+
+
+@pytest.mark.slow
+def test_whoever_computes_outside_of_launches_is_respected(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+    gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
+    for machine in nodes:
+        machine.inside("sh", "-ec", "touch /dev/nvidia0 /dev/nvidia1 /run/muster-test-computing")
+        script = f"cat >/usr/local/bin/nvidia-smi <<'END'\n{NVIDIA_SMI}END\nchmod 755 /usr/local/bin/nvidia-smi"
+        machine.inside("sh", "-ec", script)
+    try:
+        nodes[1].inside("sh", "-c", "sleep 9999 >/dev/null 2>&1 & echo GPU-aa, $! >/run/muster-test-computing")
+        said = refusals(launches(**gpus))
+        assert said.keys() == {"node2"}
+        assert "of root (sleep 9999" in said["node2"]
+        assert said["node2"].endswith("has GPU 0")
+        # The other GPU is free.
+        first = running(launches(**gpus, launch_env={"CUDA_VISIBLE_DEVICES": "1"}), count=2)
+        nodes[1].inside("sh", "-c", "kill $(sed 's/.*, //' /run/muster-test-computing); : >/run/muster-test-computing")
+        by_name = {"CUDA_VISIBLE_DEVICES": "GPU-aa"}
+        second = running(launches(**gpus, launch_env=by_name, cluster_master_port=29601), count=2)
+        held = refusals(launches(**gpus, cluster_master_port=29602))
+        assert held.keys() == {"node1", "node2"}
+        assert all(f"launch {second.launch_id}" in summary for summary in held.values())
+        finish(first, nodes)
+        finish(second, nodes)
+    finally:
+        made = ["/dev/nvidia0", "/dev/nvidia1", "/run/muster-test-computing", "/usr/local/bin/nvidia-smi"]
+        for machine in nodes:
+            machine.inside("rm", *made)

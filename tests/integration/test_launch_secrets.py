@@ -1,0 +1,175 @@
+"""Secrets given in every documented way, told by the script in every way, and searched for where they must not be.
+
+Texts are brought here and searched here: a command with the secret in it would find itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import standin_torchrun
+from drill import PATIENCE, all_pids, processes, read_proc, until
+from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+pytestmark = pytest.mark.slow
+
+WAYS = ("plain", "lines", "vault", "mapping", "typed", "group", "argument", "apart")
+GIVEN = {way: f'{way}-"2718/28+18' for way in WAYS}
+SECRETS = tuple(GIVEN.values())
+IN_ARGUMENTS = {GIVEN["argument"], GIVEN["apart"]}
+AS_ANOTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+# What a user of the node may look at, beside the list of processes.
+LOOK = (
+    "cat /proc/[0-9]*/environ; systemctl show 'muster-launch-*';"
+    " find /run/muster /var/lib/muster /tmp /var/tmp /run/systemd/transient -type f -exec cat {} +"
+)
+
+
+@pytest.fixture(scope="module")
+def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    found = node("node1"), node("node2")
+    standin_torchrun.provide(play, *found)
+    return found
+
+
+class Launch:
+    """One launch of the careless script, with all secrets, as a user types it."""
+
+    def __init__(self, folder: Path, env_file: str) -> None:
+        self.folder, self.env_file = folder, env_file
+        self.gate = f"/run/muster-test-gate-{uuid.uuid4().hex}"
+        (folder / "password").write_text("of-the-vault")
+
+    def file(self) -> Path:
+        path = self.folder / "tokens"
+        path.touch(mode=0o600)
+        if self.env_file == "lines":
+            path.write_text(f"LINE_PAT='{GIVEN['lines']}'\nREMARK='{GIVEN['mapping']}'\n")
+        else:
+            path.write_text(json.dumps({"PLAIN_TOKEN": GIVEN["plain"], "REMARK": GIVEN["mapping"]}))
+        if self.env_file == "vault":
+            path.write_text(json.dumps({"SEALED_DSN": GIVEN["vault"], "REMARK": GIVEN["mapping"]}))
+            program, opens = str(BIN / "ansible-vault"), str(self.folder / "password")
+            subprocess.run([program, "encrypt", "--vault-password-file", opens, str(path)], check=True)
+        return path
+
+    def variables(self, more: dict[str, Any]) -> Path:
+        """Everything that is given, in a file: what is typed, all users of this machine can read."""
+        given: dict[str, Any] = {
+            "launch_script_src": str(ROOT / "tests/integration/payloads/careless.py"),
+            "launch_args": [self.gate, f"--hf_token={GIVEN['argument']}", "--password", GIVEN["apart"]],
+            "launch_env": {"TYPED_PWD": GIVEN["typed"], "GROUP_KEY": "{{ group_key }}"},
+            "launch_env_file": str(self.file()),
+            "group_key": GIVEN["group"],
+            "cluster_torchrun": standin_torchrun.TORCHRUN,
+            "cluster_nproc_per_node": 1,
+            "cluster_launch_nodes": ["node1", "node2"],
+            "cluster_artifacts_dir": str(self.folder / "kept"),
+            **more,
+        }
+        path = self.folder / "given.json"
+        path.write_text(json.dumps(given))
+        return path
+
+    def begin(self, **more: Any) -> subprocess.Popen[bytes]:
+        argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY), "-vvv"]
+        argv += ["-e", f"@{self.variables(more)}", "--vault-password-file", str(self.folder / "password")]
+        with (self.folder / "shown").open("ab") as shown:
+            return subprocess.Popen(
+                argv,
+                cwd=ROOT,
+                env={**os.environ, **ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                stdout=shown,
+                stderr=shown,
+            )
+
+    def kept(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.run.rglob("*") if path.is_file()}
+
+    def shown(self) -> str:
+        return (self.folder / "shown").read_text()
+
+    @property
+    def run(self) -> Path:
+        return (self.folder / "kept" / ARTIFACTS.name / "latest").resolve()
+
+    def told(self) -> bool:
+        logs = list(self.run.glob("logs/*/rank*.stdout.log"))
+        return len(logs) == 2 and all("told\n" in log.read_text() for log in logs)
+
+
+@pytest.fixture(params=["plain", "lines", "vault"])
+def launch(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Launch]:
+    launch = Launch(tmp_path, request.param)
+    yield launch
+    for machine in nodes:
+        if launch.run.is_dir() and processes(launch.run.name):
+            machine.inside("systemctl", "stop", f"muster-launch-{launch.run.name}.service", check=False)
+        machine.inside("rm", "--force", launch.gate)
+
+
+def found(text: str, secrets: Iterable[str] = SECRETS) -> list[str]:
+    """The secrets that are in the text, in any form."""
+    return [
+        secret
+        for secret in secrets
+        if any(
+            form in text
+            for form in (secret, json.dumps(secret)[1:-1], base64.b64encode(f"ada:{secret}".encode()).decode()[6:-4])
+        )
+    ]
+
+
+def test_no_secret_is_where_it_must_not_be(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+    with launch.begin() as playing:
+        until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
+        assert playing.poll() is None, launch.shown()
+        not_typed = [secret for secret in SECRETS if secret not in IN_ARGUMENTS]
+        assert found("".join(read_proc(pid, "environ") for pid in all_pids())), "the ranks have them"
+        assert found("".join(read_proc(pid, "cmdline") for pid in all_pids()), not_typed) == []
+        for machine in nodes:
+            stranger = machine.inside(*AS_ANOTHER, "sh", "-c", LOOK, check=False).stdout
+            assert "Id=muster-launch-" in stranger
+            assert found(stranger) == []
+            assert found(machine.inside("systemctl", "show", "muster-launch-*").stdout) == []
+            assert found(machine.inside("journalctl", "--quiet", "--all").stdout) == []
+        nodes[0].inside("touch", launch.gate)
+        nodes[1].inside("touch", launch.gate)
+        playing.wait(PATIENCE)
+    assert "no access with" in json.loads((launch.run / "verdict.json").read_text())["summary"]
+    kept = launch.kept()
+    assert {"run.json", "report.html", "plan.json", "rank0.stderr.log", "rank1.stdout.log"} <= kept.keys()
+    assert found(launch.shown()) == []
+    assert {name: found(text) for name, text in kept.items() if found(text)} == {}
+    for machine in nodes:
+        assert found(machine.inside("journalctl", "--quiet", "--all").stdout) == []
+    readable = subprocess.run([*AS_ANOTHER, "cat", str(launch.run / "plan.json")], check=False, capture_output=True)
+    assert b"Permission denied" in readable.stderr
+
+
+@pytest.mark.parametrize("launch", ["lines"], indirect=True)
+def test_logs_that_are_fetched_later_are_covered(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+    with launch.begin(launch_detached=True, launch_time_limit=600) as playing:
+        assert playing.wait(PATIENCE) == 0, launch.shown()
+    with launch.begin(launch_attach=launch.run.name) as playing:
+        until(lambda: launch.told() or playing.poll() is not None, PATIENCE, "the ranks have told their secrets")
+        assert playing.poll() is None, launch.shown()
+        for machine in nodes:
+            machine.inside("touch", launch.gate)
+        playing.wait(PATIENCE)
+    assert "no access with" in launch.kept()["verdict.json"]
+    assert found(launch.shown() + "".join(launch.kept().values())) == []

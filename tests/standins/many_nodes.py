@@ -1,0 +1,119 @@
+"""Stand-ins of many nodes: Ansible's own ssh connections to them, with a program in the place of ssh that answers.
+
+Run as a program it supervises a launch on so many of them, and prints what came of it and what it cost:
+
+    PYTHONPATH=... python tests/standins/many_nodes.py FOLDER NODES SECONDS
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader, init_plugin_loader
+
+from muster.launch.pace import pace
+from muster.verdict.redaction import Redaction
+from muster_controller.connection import NodeConnection
+from muster_controller.keeping import Keeping
+from muster_controller.logs import LogBook
+from muster_controller.settings import Settings
+from muster_controller.supervisor import Supervisor
+
+SSH = Path(__file__).parent / "programs/ssh_to_many.sh"
+PATIENCE = 300.0
+SETTINGS = Settings(
+    user="muster",
+    stop_timeout=5,
+    stall_timeout=0.0,
+    rendezvous_timeout=120,
+    min_free_bytes=1,
+    keep=10,
+    keep_bytes=0,
+    log_max=0,
+    detached=False,
+    time_limit=0,
+    chdir="",
+    script_name="",
+    script_body=b"",
+    shared=True,
+)
+
+
+class Started(Supervisor):
+    """Of a launch whose nodes were looked at already."""
+
+    def prepare(self) -> None:
+        nobody = {"uid": 1000, "gid": 1000}
+        for name in self.reports.by_node:
+            self.prepared.readers[name] = {"uid": nobody["uid"], "gid": nobody["gid"]}
+
+
+def plan_of(nodes: int) -> dict[str, Any]:
+    entries = [
+        {
+            "node": f"node{rank}",
+            "ranks": [rank],
+            "nproc": 1,
+            "run_dir": "/x",
+            "work_dir": "/y",
+            "argv": [],
+            "env": {},
+            "unit": "x",
+            "seats": [],
+        }
+        for rank in range(nodes)
+    ]
+    return {"launch_id": "20260101-120000-abcd", "world_size": nodes, "backend": "gloo", "nodes": entries}
+
+
+def connect(name: str) -> NodeConnection:
+    connection = connection_loader.get("ssh", PlayContext(), new_stdin=None)
+    connection.set_options(direct={"host": name, "ssh_executable": str(SSH), "pipelining": True})
+    return NodeConnection(name, connection, "python3")
+
+
+def main() -> None:
+    folder, nodes, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    os.environ |= {"MUSTER_STANDIN": str(folder), "MUSTER_STANDIN_WAIT": str(pace(nodes).wait)}
+    init_plugin_loader()
+    said: list[str] = []
+    plan = plan_of(nodes)
+    logs = LogBook(folder / "launch", plan, lambda *_line: None, Redaction([]), Keeping(said.append))
+    supervisor = Started(
+        plan, {entry["node"]: connect(entry["node"]) for entry in plan["nodes"]}, SETTINGS, logs, said.append
+    )
+    # A busy machine is no silent node.
+    supervisor.pace = replace(supervisor.pace, notice=PATIENCE, patience=PATIENCE, lease=PATIENCE)
+    threading.Timer(seconds, (folder / "end-of-launch").touch).start()
+    began = time.monotonic()
+    record = supervisor.launch()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    decision = record.decision
+    print(
+        json.dumps(
+            {
+                "ending": decision.ending.name if decision else [finding.summary for finding in record.preflight],
+                "said": said,
+                "unseen": record.unseen,
+                "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                "threads": threading.active_count(),
+                "megabytes": used.ru_maxrss // 1024,
+                "seconds": round(time.monotonic() - began, 1),
+                "cpu": round(used.ru_utime + used.ru_stime, 2),
+                "looks": len((folder / "looks").read_bytes()) if (folder / "looks").exists() else 0,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

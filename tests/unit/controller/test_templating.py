@@ -1,0 +1,29 @@
+"""What nodes say is never a template: not for Ansible, and not on the page."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from muster.launch.answers import reader
+from muster.launch.events import Events
+from muster.launch.lines import Lines
+from muster.verdict.finding import Finding, add_up
+
+TYPED = "{{ 7*7 }}{% for x in range(3) %}{{ lookup('pipe', 'id') }}{% endfor %}"
+PLAN = {"nodes": [{"node": "node1", "ranks": [0]}]}
+
+
+def test_what_was_typed_stays_as_it_was_typed() -> None:
+    part = {"begin": 0, "gap": 0, "offset": len(TYPED) + 1, "text": f"{TYPED}\n", "more": False}
+    answer = json.loads(json.dumps({"logs": {"0/stdout": part}}))
+    logs, _ = reader(PLAN)("node1", "logs", answer)
+    [line] = Lines().take(logs["logs"]["0/stdout"]["text"])
+    event = Events().take(f'@muster {{"event": "{TYPED}"}}', 0, "node1")
+    verdict = add_up([Finding("launch.exit", "fail", "node1", line)])
+    result = {"line": line, "event": event, "verdict": verdict}
+    shown = Templar(loader=DataLoader(), variables={"result": result}).template(trust_as_template("{{ result }}"))
+    assert shown["line"] == shown["event"]["event"] == shown["verdict"]["findings"][0]["summary"] == TYPED
+    assert Templar(loader=DataLoader(), variables={}).template(result) == result

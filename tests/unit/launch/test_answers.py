@@ -1,0 +1,103 @@
+"""What nodes answer is foreign input: nothing that does not fit the plan and its type comes further."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch.answers import UnusableError, reader
+from muster.launch.failure import NodeReport, first_failure
+
+READ = reader({"nodes": [{"node": "node1", "ranks": [0, 1]}, {"node": "node2", "ranks": [2, 3]}]})
+LOOK: dict[str, Any] = {
+    "unit": {"LoadState": "loaded", "ActiveState": "active", "ExecMainStatus": "0"},
+    "result": {"reason": "exit", "code": -9, "ended_at": 4.5, "error": "x"},
+    "ranks": [
+        {"rank": 2, "local_rank": 0, "pid": 7, "gone_at": None, "state": "S", "cpu": 1.5, "wchan": "futex"},
+    ],
+    "errors": {"0": {"message": {"extraInfo": {"py_callstack": "Traceback"}}}},
+    "notes": [],
+    "logs": {"agent": {"begin": 0, "gap": 0, "offset": 2, "text": "x\n", "more": True}},
+    "disk": {"path": "/var", "free": 1, "total": 2, "inodes_free": None, "read_only": False},
+    "clock": 1e9,
+}
+LAST = {
+    "unit_before": {"ActiveState": "active", "ExecMainStatus": "0"},
+    "error": "",
+    "leftovers": [{"pid": 7}, 8],
+    "clean": True,
+}
+
+
+@cases(__file__, "answers")
+def test_answers(case: dict[str, Any]) -> None:
+    given = {**LOOK, **case["differing"]}
+    if "error" in case:
+        with pytest.raises(UnusableError, match=case["error"]):
+            READ("node2", "look", given)
+        return
+    look, dropped = READ("node2", "look", given)
+    assert dropped == tuple(case["dropped"])
+    assert look == {**LOOK, **case["shows"]}
+
+
+def test_the_last_look() -> None:
+    last, dropped = READ("node2", "stop", {**LOOK, **LAST})
+    assert dropped == ()
+    nobody = {"pid": None, "command": "", "user": "", "unit": ""}
+    assert last == {**LOOK, **LAST, "leftovers": [{**nobody, "pid": 7}, nobody]}
+
+
+@pytest.mark.parametrize("verb", ["look", "stop", "logs", "identity", "start"])
+@pytest.mark.parametrize("data", [None, [], "x", 7])
+def test_what_is_no_object_is_of_no_use(verb: str, data: Any) -> None:
+    with pytest.raises(UnusableError):
+        READ("node1", verb, data)
+
+
+def test_whatever_is_written_there_nothing_raises_but_this() -> None:
+    """Spoilt at random, from a fixed seed; and whatever is let through can be judged."""
+    dice = random.Random(3)
+    unusable = 0
+    for _ in range(3000):
+        try:
+            look, _ = READ("node2", "stop", spoilt({**LOOK, **LAST}, dice))
+        except UnusableError:
+            unusable += 1
+            continue
+        report = NodeReport("node2", ended=look["result"], unit=look["unit"], ranks=look["ranks"], first_rank=2)
+        report.errors, report.disk, report.agent_log = (
+            look["errors"],
+            look["disk"],
+            "failed (exitcode: 1) local_rank: 0",
+        )
+        first_failure([report], 0.0)
+    assert 0 < unusable < 2700
+
+
+def spoilt(value: Any, dice: random.Random) -> Any:
+    if dice.random() < 0.06:
+        odd: list[Any] = [
+            None,
+            True,
+            -1,
+            10**400,
+            1e400,
+            float("nan"),
+            "",
+            "x\0\x1b[2J",
+            "9" * 5000,
+            [],
+            [[]],
+            {},
+            {"a": {}},
+        ]
+        return dice.choice(odd)
+    if isinstance(value, dict):
+        return {key: spoilt(part, dice) for key, part in value.items() if dice.random() > 0.02}
+    if isinstance(value, list):
+        return [spoilt(part, dice) for part in value]
+    return value

@@ -1,0 +1,29 @@
+"""What a launch needs of the controller, and how often it looks: by the number of its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch.grants import Grants, judge
+from muster.launch.pace import pace
+from muster.verdict.finding import as_lines
+
+
+@cases(__file__, "grants")
+def test_grants(case: dict[str, Any]) -> None:
+    assert as_lines(judge(Grants(*case["granted"]), case["nodes"])) == case["said"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 8, 64, 250, 1000])
+def test_a_pace_keeps_its_promises(nodes: int) -> None:
+    one = pace(nodes)
+    assert one.wait + one.pause + 2 < one.notice < one.patience < one.lease, "a healthy node is never spoken of"
+    assert one.look_bytes * nodes <= 32 * 1024 * 1024
+    assert nodes / (one.wait + one.pause) <= max(80, nodes / 8), "looks a second"
+
+
+def test_the_pace_of_the_drills() -> None:
+    assert (pace(2).notice, pace(2).patience, pace(2).lease) == (5.0, 9.0, 11.0)

@@ -1,0 +1,106 @@
+"""A limit for logs that are being written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.launch import capping
+from muster_node.launch.capping import BLOCK, Cap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST = 1 << 20
+# Writes as much as a log may have, each time that it is asked to, and says so.
+WRITER = f"""
+import os
+while os.read(0, 1):
+    os.write(1, b"x" * {MOST})
+    os.write(2, b"x")
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs/agent.log"
+    path.touch()
+    return path
+
+
+def held(path: Path) -> int:
+    return path.stat().st_blocks * BLOCK
+
+
+def test_the_middle_is_given_back(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(b"head" + b"x" * (8 * MOST) + b"tail")
+    cap = Cap(str(tmp_path), MOST)
+    cap.look()
+    assert held(log) <= MOST
+    assert log.stat().st_size == 8 * MOST + 8
+    content = log.read_bytes()
+    assert content.startswith(b"head" + b"x" * (MOST // 5))
+    assert content.endswith(b"x" * (MOST // 3) + b"tail")
+    assert cap.notes == []
+
+
+def test_it_stays_so_while_a_process_writes(log: Path, tmp_path: Path) -> None:
+    cap = Cap(str(tmp_path), MOST)
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=stream, stderr=subprocess.PIPE
+        ) as writer,
+    ):
+        assert writer.stdin
+        assert writer.stderr
+        for _ in range(16):
+            writer.stdin.write(b"x")
+            writer.stdin.flush()
+            writer.stderr.read(1)
+            cap.keep(0.0)
+            assert held(log) <= MOST
+        writer.stdin.close()
+    assert log.stat().st_size == 16 * MOST
+
+
+def test_without_a_limit_nothing_is_cut(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(b"x" * MOST)
+    Cap(str(tmp_path), 0).keep(0.0)
+    assert held(log) >= MOST
+
+
+def test_the_faster_it_grows_the_sooner_it_is_looked_at_again(log: Path, tmp_path: Path) -> None:
+    cap = Cap(str(tmp_path), MOST)
+    assert cap.look() == capping.PAUSE
+    log.write_bytes(b"x" * (MOST // 2))
+    cap.looked -= 0.01
+    assert cap.look() < capping.PAUSE
+
+
+def test_a_file_system_that_cannot(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capping, "punch_hole", lambda *_: errno.EOPNOTSUPP)
+    log.write_bytes(b"x" * (2 * MOST))
+    cap = Cap(str(tmp_path), MOST)
+    cap.look()
+    cap.look()
+    assert cap.notes == ["logs are not held at their limit (launch_log_max_mb): Operation not supported"]
+
+
+def test_no_link_is_followed_and_no_pipe_waited_for(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"x" * (4 * MOST))
+    log.unlink()
+    log.symlink_to(other)
+    rank = tmp_path / "logs/torchrun/job/attempt_0/0"
+    rank.mkdir(parents=True)
+    os.mkfifo(rank / "stdout.log")
+    (rank / "stderr.log").symlink_to(other)
+    Cap(str(tmp_path), MOST).look()
+    assert held(other) >= 4 * MOST

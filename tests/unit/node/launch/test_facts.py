@@ -1,0 +1,65 @@
+"""What a start depends on, looked at on this machine."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from pathlib import Path
+
+import pytest
+
+from muster_node.launch import addresses, facts
+
+LAUNCH_ID = "20260101-120000-abcd"
+
+
+def test_interfaces() -> None:
+    assert addresses.interface_of("127.0.0.1") == "lo"
+    assert addresses.interface_of("192.0.2.77") is None
+    assert addresses.interface_of("2001:db8::77") is None
+
+
+def test_interface_of_this_machines_own_address() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))  # sends nothing: it only asks the routing table
+        except OSError:
+            pytest.skip("this machine has no route")
+        address = sock.getsockname()[0]
+    assert addresses.interface_of(address) in [name for _, name in socket.if_nameindex()]
+
+
+def test_interface_of_ipv6() -> None:
+    loopback = [line for line in Path("/proc/net/if_inet6").read_text().splitlines() if line.endswith(" lo")]
+    assert addresses.interface_of("::1") == ("lo" if loopback else None)
+
+
+def test_disk_of_the_nearest_folder_there_is(tmp_path: Path) -> None:
+    disk = facts.disk_facts(str(tmp_path / "not" / "yet"))
+    assert disk["path"] == str(tmp_path)
+    assert 0 < disk["free"] <= disk["total"]
+    assert disk["read_only"] is False
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").chmod(0o600)
+    me, path = pwd.getpwuid(os.getuid()).pw_name, str(tmp_path / "train.py")
+    assert facts.file_facts(path, me, os.R_OK) == {"path": path, "exists": True, "usable": True}
+    assert facts.file_facts(f"{path}x", me, os.R_OK) == {"path": f"{path}x", "exists": False, "usable": False}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can ask as somebody else")
+def test_files_are_asked_for_as_the_training_user(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("")
+    path.chmod(0o600)
+    assert facts.file_facts(str(path), "nobody", os.R_OK)["usable"] is False
+    assert facts.file_facts("/bin/sh", "nobody", os.X_OK)["usable"] is True
+    assert facts.file_facts("/bin/sh", "no-such-user", os.X_OK)["exists"] is True
+
+
+def test_users() -> None:
+    assert facts.user_facts("root") == {"uid": 0, "gid": 0, "home": "/root"}
+    assert facts.user_facts("no-such-user") is None

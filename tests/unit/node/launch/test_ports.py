@@ -1,0 +1,61 @@
+"""Who holds a port, on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.launch import ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAUNCH_ID = "20260101-120000-abcd"
+
+
+@contextlib.contextmanager
+def listener(family: socket.AddressFamily, address: str) -> Iterator[int]:
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.bind((address, 0))
+        sock.listen(1)
+        yield sock.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, ""), (socket.AF_INET6, "::1")]
+)
+def test_a_listener_on_any_address_holds_the_port(family: socket.AddressFamily, address: str) -> None:
+    try:
+        with listener(family, address) as port:
+            facts = ports.port_facts(port)
+    except OSError:
+        pytest.skip(f"nothing can listen on {address!r} here")
+    assert facts["free"] is False
+    assert [holder["pid"] for holder in facts["holders"]] == [os.getpid()]
+    assert facts["holders"][0]["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert "pytest" in facts["holders"][0]["command"]
+
+
+def test_a_port_is_free_again_after_its_listener() -> None:
+    with listener(socket.AF_INET, "127.0.0.1") as port:
+        pass
+    assert ports.port_facts(port) == {"port": port, "free": True, "holders": []}
+
+
+def test_a_client_that_talks_from_the_port_holds_it_too() -> None:
+    with listener(socket.AF_INET, "127.0.0.1") as port, socket.create_connection(("127.0.0.1", port)) as client:
+        facts = ports.port_facts(client.getsockname()[1])
+    assert facts["free"] is False
+    assert [holder["pid"] for holder in facts["holders"]] == [os.getpid()]
+
+
+def test_a_bound_socket_without_listening_is_not_to_be_seen() -> None:
+    with socket.socket() as sock:
+        sock.bind(("", 0))
+        facts = ports.port_facts(sock.getsockname()[1])
+    assert (facts["free"], facts["holders"]) == (False, [])

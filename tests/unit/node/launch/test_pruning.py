@@ -1,0 +1,102 @@
+"""Logs of earlier launches, of which the newest are kept; and work, of which all is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import pruning, state
+from muster_node.launch.pruning import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IDS = [f"20260101-12000{number}-abcd" for number in range(5)]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five launches, the oldest first."""
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
+    monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
+    root = tmp_path / "runs"
+    for age, name in enumerate(IDS):
+        (root / name / "logs/torchrun").mkdir(parents=True)
+        (root / name / "logs/agent.log").write_bytes(b"x" * 100_000)
+        os.utime(root / name, (1000 + age, 1000 + age))
+    return root
+
+
+def left(runs: Path) -> set[str]:
+    return {path.name for path in runs.iterdir()}
+
+
+def prune(runs: Path, keep: int, keep_bytes: int = 0) -> Any:
+    return pruning.prune(str(runs), keep, keep_bytes)
+
+
+def test_the_newest_are_kept_with_the_one_that_starts(runs: Path) -> None:
+    done = prune(runs, 3)
+    assert done["pruned"] == IDS[:3]
+    assert 3 * 100_000 <= done["bytes"] < 3 * 130_000
+    assert left(runs) == set(IDS[3:])
+    assert prune(runs, 3) == {"pruned": [], "bytes": 0}
+
+
+def test_as_many_as_fit(runs: Path) -> None:
+    assert prune(runs, 10, 250_000)["pruned"] == IDS[:3]
+    assert prune(runs, 10, 1)["pruned"] == [IDS[3]], "the newest stays, however large it is"
+
+
+def test_what_runs_is_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state" / IDS[0]).mkdir(parents=True)
+    monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id != IDS[1])
+    assert prune(runs, 1)["pruned"] == IDS[2:]
+    assert left(runs) == set(IDS[:2])
+
+
+def test_nothing_else_is_touched(runs: Path, tmp_path: Path) -> None:
+    for name in ("datasets", f"{IDS[0]}.kept"):
+        (runs / name / "logs").mkdir(parents=True)
+    (runs / "20250101-120000-abcd").write_text("a file")
+    (runs / "20250101-120001-abcd").symlink_to(tmp_path)
+    (runs / "20250101-120002-abcd/logs").mkdir(parents=True)
+    (runs / "20250101-120002-abcd/checkpoint").touch()  # of an earlier version: the job's working directory
+    before = left(runs) - set(IDS)
+    assert prune(runs, 1)["pruned"] == IDS
+    assert left(runs) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_the_training_user_is_kept(runs: Path) -> None:
+    os.chown(runs / IDS[0], 65534, 65534)
+    assert prune(runs, 1)["pruned"] == IDS[1:]
+
+
+def test_what_was_not_finished_is_so_the_next_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "SECONDS", -1.0)
+    assert prune(runs, 4)["pruned"] == IDS[:2]
+    assert len(left(runs)) == 5
+    monkeypatch.setattr(pruning, "SECONDS", 60.0)
+    assert prune(runs, 4) == {"pruned": [], "bytes": 0}
+    assert left(runs) == set(IDS[2:])
+
+
+@pytest.mark.parametrize(
+    ("keep", "keep_bytes", "gone"),
+    [
+        (9, 0, ""),
+        (2, 0, "ab"),
+        (0, 0, "abcd"),
+        (-1, 0, "abcd"),
+        (9, 30, "ab"),
+        (9, 29, "abc"),
+        (9, 1, "abc"),
+        (3, 30, "ab"),
+    ],
+)
+def test_surplus(keep: int, keep_bytes: int, gone: str) -> None:
+    runs = [Run("c", 3.0, 20), Run("a", 1.0, 5), Run("d", 4.0, 10), Run("b", 2.0, 5)]
+    assert "".join(run.launch_id for run in pruning.surplus(runs, keep, keep_bytes)) == gone

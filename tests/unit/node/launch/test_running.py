@@ -1,0 +1,257 @@
+"""The main process of the unit, with a stand-in for torchrun."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import running, seats, state
+from muster_node.programs import launch as node
+from muster_node.tools import process as processes
+from muster_node.tools.pack import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LAUNCH_ID = "20260101-120000-abcd"
+
+
+@contextlib.contextmanager
+def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A child with everything that it starts, ended in any case."""
+    child = subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
+    try:
+        yield child
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+def test_ranks_are_the_children_that_say_so() -> None:
+    ranks: dict[int, Any] = {}
+    with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
+        until(lambda: running.watch_ranks(os.getpid(), ranks))
+        facts = running.process_facts(one.pid) or {}
+        assert ranks == {one.pid: {"rank": 5, "local_rank": 1, **facts, "gone_at": None}}
+        assert other.pid in processes.children(os.getpid())
+        assert running.watch_ranks(os.getpid(), ranks) is False
+        began = time.time()
+        os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
+        until(lambda: running.watch_ranks(os.getpid(), ranks))
+        assert began <= ranks[one.pid]["gone_at"] <= time.time()
+        assert running.watch_ranks(os.getpid(), ranks) is False
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts `run` with these arguments for torchrun; the process ends with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        script: str = "",
+        *,
+        lease: float = 60.0,
+        time_limit: float = 0,
+        argv: list[str] | None = None,
+        word: str = state.BEGIN,
+        shared: bool = False,
+    ) -> subprocess.Popen[bytes]:
+        (tmp_path / "unit").mkdir()
+        (tmp_path / "run/logs").mkdir(parents=True)
+        spec = {
+            "argv": argv or [sys.executable, "-c", script],
+            "env": {"PATH": os.environ["PATH"]},
+            "time_limit": time_limit,
+            "run_dir": str(tmp_path / "run"),
+            "log_max": 0,
+            "shared": shared,
+        }
+        (tmp_path / "spec.json").write_text(json.dumps(spec))
+        (tmp_path / "lease").write_bytes(state.new_lease(lease, word))
+        (tmp_path / "seats").mkdir(exist_ok=True)
+        (tmp_path / "seats/cpu").touch()
+        (tmp_path / "node.py").write_text(pack(node.__name__))
+        command = [sys.executable, "-I", "-S", str(tmp_path / "node.py"), "run", str(tmp_path)]
+        child = subprocess.Popen(command, start_new_session=True)
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def result(tmp_path: Path) -> Any:
+    found = json.loads((tmp_path / "unit/result.json").read_text())
+    assert abs(time.time() - found.pop("ended_at")) < 10
+    return found
+
+
+def read_table(tmp_path: Path) -> Any:
+    path = tmp_path / "unit/ranks.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_run_that_ends_well(launch: Any, tmp_path: Path) -> None:
+    child = launch("print('agent', flush=True)")
+    assert child.wait(5) == 0
+    assert result(tmp_path) == {"reason": "exit", "code": 0}
+    assert (tmp_path / "run/logs/agent.log").read_text() == "agent\n"
+
+
+def test_run_that_fails(launch: Any, tmp_path: Path) -> None:
+    assert launch("raise SystemExit(3)").wait(5) == 0
+    assert result(tmp_path) == {"reason": "exit", "code": 3}
+
+
+def test_run_that_is_killed(launch: Any, tmp_path: Path) -> None:
+    assert launch("import os; os.kill(os.getpid(), 9)").wait(5) == 0
+    assert result(tmp_path) == {"reason": "exit", "code": -9}
+
+
+@pytest.mark.parametrize("argv", [["/no/such/torchrun"], [sys.executable, "-c", "a\0b"]])
+def test_run_that_cannot_start(launch: Any, tmp_path: Path, argv: list[str]) -> None:
+    assert launch("", argv=argv).wait(5) == 0
+    found = result(tmp_path)
+    assert found["reason"] == "exec"
+    assert found["error"]
+
+
+def test_run_ends_with_its_lease(launch: Any, tmp_path: Path) -> None:
+    assert launch("import time; time.sleep(30)", lease=0.3).wait(5) == 0
+    assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_run_ends_with_its_time(launch: Any, tmp_path: Path) -> None:
+    assert launch("import time; time.sleep(30)", time_limit=0.3).wait(5) == 0
+    assert result(tmp_path) == {"reason": "limit"}
+
+
+def test_a_renewed_lease_keeps_it(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; time.sleep(1)", lease=0.6)
+    state.renew_lease(str(tmp_path), 60.0)
+    assert child.wait(5) == 0
+
+
+def test_run_that_is_told_to_stop(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; print('up', flush=True); time.sleep(30)")
+    until(lambda: (tmp_path / "run/logs/agent.log").exists() and (tmp_path / "run/logs/agent.log").read_text())
+    os.killpg(child.pid, signal.SIGTERM)  # as systemd does: to everything in the unit
+    assert child.wait(5) == 0
+    assert result(tmp_path) == {"reason": "stopped", "code": -signal.SIGTERM}
+
+
+def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
+    script = (
+        "import os, subprocess, time\n"
+        "env = dict(os.environ, RANK='3', LOCAL_RANK='1')\n"
+        "rank = subprocess.Popen(['sleep', '0.4'], env=env)\n"
+        f"os.mkdir({str(tmp_path / 'run/logs/torchrun')!r})\n"
+        f"os.mkdir({str(tmp_path / 'run/logs/torchrun/job')!r}, 0o700)\n"
+        "rank.wait(); time.sleep(0.4)\n"
+    )
+    child = launch(script)
+    table = until(lambda: read_table(tmp_path))
+    assert [(rank["rank"], rank["local_rank"], rank["gone_at"]) for rank in table["ranks"]] == [(3, 1, None)]
+    assert child.wait(5) == 0
+    assert read_table(tmp_path)["ranks"][0]["gone_at"] is not None
+    assert (tmp_path / "run/logs/torchrun/job").stat().st_mode & 0o777 == 0o755
+
+
+def held(tmp_path: Path) -> list[int]:
+    return seats.locks().get(seats.name_of((tmp_path / "seats/cpu").stat()), [])
+
+
+def test_nothing_begins_before_the_seats_are_had_everywhere(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; time.sleep(60)", word=state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
+    until(lambda: not held(tmp_path), 60)
+    state.renew_lease(str(tmp_path), 60.0, state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    assert not (tmp_path / "run/logs/agent.log").exists()
+    state.renew_lease(str(tmp_path), 60.0)
+    until(lambda: processes.children(child.pid), 60)
+    agent = processes.children(child.pid)[0]
+    os.kill(child.pid, signal.SIGKILL)
+    until(lambda: not held(tmp_path), 60)  # although the agent lives
+    os.kill(agent, signal.SIGKILL)
+
+
+def test_nothing_begins_on_somebody_elses_seats(launch: Any, tmp_path: Path) -> None:
+    (tmp_path / "seats").mkdir()
+    (tmp_path / "seats/cpu").touch()
+    other = seats.Seats(str(tmp_path), shared=False)
+    other.take()
+    launch(lease=0.5).wait(60)
+    assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_a_launch_whose_supervisor_is_gone_begins_nothing(launch: Any, tmp_path: Path) -> None:
+    assert launch("raise SystemExit(3)", word=state.TAKE, lease=0.1).wait(60) == 0
+    assert result(tmp_path) == {"reason": "lease"}
+
+
+def test_a_launch_that_is_stopped_before_it_begins(launch: Any, tmp_path: Path) -> None:
+    child = launch(word=state.TAKE)
+    until(lambda: held(tmp_path), 60)
+    os.killpg(child.pid, signal.SIGTERM)
+    assert child.wait(60) == 0
+    assert result(tmp_path) == {"reason": "stopped"}
+
+
+def test_a_shared_launch_minds_nobody_and_has_what_became_free(launch: Any, tmp_path: Path) -> None:
+    child = launch("import time; time.sleep(60)", shared=True, word=state.TAKE)
+    until(lambda: held(tmp_path) == [child.pid], 60)
+    state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
+    until(lambda: not held(tmp_path), 60)
+    first = seats.Seats(str(tmp_path), shared=False)
+    first.take()
+    state.renew_lease(str(tmp_path), 60.0)
+    until(lambda: processes.children(child.pid), 60)
+    assert held(tmp_path) == [os.getpid()]
+    first.let_go()
+    until(lambda: held(tmp_path) == [child.pid], 60)
+
+
+@pytest.mark.parametrize(
+    ("content", "held"), [("", False), ("nonsense\n", False), ("0.0\n", False), ("inf\n", True), ("1e18\n", True)]
+)
+def test_a_lease_is_held_or_not(tmp_path: Path, content: str, *, held: bool) -> None:
+    (tmp_path / "lease").write_text(content)
+    assert state.lease_is_held(str(tmp_path)) is held
+
+
+def test_without_a_lease_nothing_is_held(tmp_path: Path) -> None:
+    assert state.lease_is_held(str(tmp_path)) is False
+    state.renew_lease(str(tmp_path), 10.0)  # it makes none: the launch was cleared away
+    assert not (tmp_path / "lease").exists()
+
+
+def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
+    (tmp_path / "lease").write_bytes(state.new_lease(float("inf"), state.BEGIN))
+    assert state.lease_is_held(str(tmp_path))
+    state.renew_lease(str(tmp_path), -1.0)
+    assert not state.lease_is_held(str(tmp_path))

@@ -1,0 +1,211 @@
+"""Locks of seats, with real locks of real processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import computing, seats, state
+from muster_node.tools import process
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LAUNCH_ID = "20260101-120000-abcd"
+# Takes a lock, says so, and ends with its input; `hand_on` leaves it to a child, and its own process is gone.
+HOLD = """
+import fcntl, os, sys
+handle = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(handle, fcntl.LOCK_EX)
+if "hand_on" in sys.argv and os.fork():
+    os._exit(0)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "launches"))
+    return tmp_path / "reservations"
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Callable[[str], str]:
+    """Makes what root makes for the seats of a launch; its folder."""
+
+    def make(launch_id: str) -> str:
+        folder = tmp_path / "launches" / launch_id
+        folder.mkdir(parents=True)
+        with seats.alone():
+            seats.offer(str(folder), ["gpu-0", "gpu-1"], os.getgid())
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[..., int]]:
+    """Starts a process that holds the lock of a file; its PID."""
+    started = []
+
+    def start(path: Path, *how: str) -> int:
+        argv = [sys.executable, "-c", HOLD, str(path), *how]
+        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(child)
+        assert child.stdout
+        return int(child.stdout.readline())
+
+    yield start
+    for child in started:
+        child.communicate()
+
+
+def pids(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[int]]:
+    return {seat: [one["pid"] for one in holders] for seat, holders in found.items()}
+
+
+def test_nobody_has_any_where_nothing_was_ever_launched() -> None:
+    assert seats.held() == {}
+
+
+def test_two_launches_have_the_same_seats(launch: Callable[[str], str]) -> None:
+    one, other = (seats.Seats(launch(name), shared=False) for name in ("one", "other"))
+    one.take()
+    other.take()
+    assert (one.missing, len(other.missing)) == ([], 2)
+    assert pids(seats.held()) == {"gpu-0": [os.getpid()], "gpu-1": [os.getpid()]}
+    one.let_go()
+    other.take()
+    assert other.missing == []
+
+
+def test_all_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+    ours = seats.Seats(launch("one"), shared=False)
+    pid = hold(root / "gpu-1")
+    ours.take()
+    assert pids(seats.held()) == {"gpu-0": [], "gpu-1": [pid]}
+
+
+def test_shared_ones_have_it_together_and_keep_others_out(launch: Callable[[str], str]) -> None:
+    one, other = (seats.Seats(launch(name), shared=True) for name in ("one", "other"))
+    alone = seats.Seats(launch("alone"), shared=False)
+    for each in (one, other, alone):
+        each.take()
+    assert (one.missing, other.missing, len(alone.missing)) == ([], [], 2)
+
+
+def test_no_rank_inherits_a_seat(launch: Callable[[str], str]) -> None:
+    ours = seats.Seats(launch("one"), shared=False)
+    assert not any(map(os.get_inheritable, ours.handles))
+
+
+def test_who_holds_one(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+    launch("one")
+    pid = hold(root / "gpu-0")
+    (found,) = seats.held(["gpu-0"])["gpu-0"]
+    assert (found["pid"], found["launch_id"], found["begun"], found["detached"]) == (pid, "", False, False)
+    assert found["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert str(root / "gpu-0") in found["command"] or "fcntl" in found["command"]
+    assert 0 <= found["seconds"] < 600
+    os.kill(pid, 9)
+    while process.runs(pid):
+        pass
+    assert seats.held(["gpu-0"]) == {"gpu-0": []}
+
+
+def test_one_who_only_waits_has_nothing(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+    launch("one")
+    pid = hold(root / "gpu-0")
+    waiting = subprocess.Popen([sys.executable, "-c", HOLD, str(root / "gpu-0")], stdin=subprocess.PIPE)
+    while f"-> FLOCK  ADVISORY  WRITE {waiting.pid} " not in Path("/proc/locks").read_text() and waiting.poll() is None:
+        pass
+    assert pids(seats.held(["gpu-0"])) == {"gpu-0": [pid]}
+    waiting.kill()
+    waiting.communicate()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root sees what others have open")
+def test_a_lock_that_was_handed_on_does_not_hide_its_holder(
+    launch: Callable[[str], str], root: Path, hold: Callable[..., int]
+) -> None:
+    launch("one")
+    pid = hold(root / "gpu-0", "hand_on")
+    assert pids(seats.held(["gpu-0"], thorough=True)) == {"gpu-0": [pid]}
+
+
+def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = launch(LAUNCH_ID)
+    Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
+    monkeypatch.setattr(process, "launch_of", lambda pid: LAUNCH_ID if pid == os.getpid() else "")
+    monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})
+    request = {"launch_id": LAUNCH_ID, "take": True, "wait": 0.0, "lease": 60.0}
+    assert pids(seats.reserve(request)["held"]) == {"gpu-0": [], "gpu-1": []}
+    ours = seats.Seats(folder, shared=False)
+    ours.take()
+    seen = seats.reserve({**request, "wait": 600.0})
+    assert (pids(seen["held"]), seen["over"]) == ({"gpu-0": [os.getpid()], "gpu-1": [os.getpid()]}, False)
+    assert state.lease(folder)[1] == state.TAKE
+    seats.reserve({**request, "take": False})
+    assert state.lease(folder)[1] == state.LET_GO
+    state.renew_lease(folder, float("inf"))
+    assert seats.holder(os.getpid())["detached"] is True
+
+
+def test_one_start_after_the_other(root: Path) -> None:
+    with seats.alone():
+        handle = os.open(root, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+
+
+# ---------------------------------------------------------------- who computes
+
+
+def smi(monkeypatch: pytest.MonkeyPatch, **answers: Answer) -> list[str]:
+    """Stand-in for nvidia-smi: by the beginning of what it is asked. Returns what was asked."""
+    asked: list[str] = []
+
+    def run(_program: str, question: str, *_how: str, **_more: Any) -> Answer:
+        asked.append(question)
+        return answers["gpus" if question.startswith("--query-gpu=") else "apps"]
+
+    monkeypatch.setattr(computing, "run", run)
+    return asked
+
+
+GPUS = Answer("0, GPU-aa\n1, GPU-bb\n", code=0)
+
+
+def test_who_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    smi(monkeypatch, gpus=GPUS, apps=Answer(f"GPU-bb, {os.getpid()}\nGPU-bb, [N/A]\nGPU-cc, 1\n", code=0))
+    found = computing.computing(gpus=True)
+    assert (pids(found["computing"]), found["uuids"], found["why"]) == (
+        {"gpu-1": [os.getpid(), None]},
+        ["GPU-aa", "GPU-bb"],
+        "",
+    )
+
+
+def test_a_launch_on_processors_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = smi(monkeypatch)
+    assert computing.computing(gpus=False) == {"computing": {}, "uuids": [], "why": ""}
+    assert asked == []
+
+
+@pytest.mark.parametrize("failing", ["gpus", "apps"])
+def test_what_nvidia_smi_does_not_say_is_not_known(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    late = Answer("", "nvidia-smi did not answer within 12 s", late=True)
+    smi(monkeypatch, **{"gpus": GPUS, "apps": Answer("", code=0), failing: late})
+    assert computing.computing(gpus=True)["why"] == "nvidia-smi did not answer within 12 s"

@@ -1,0 +1,152 @@
+"""What root makes for a launch, and what it clears away."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+
+from muster_node.launch import folders, seats, starting, state
+from muster_node.tools import files
+from muster_node.tools.run import Answer
+
+LAUNCH_ID = "20260101-120000-abcd"
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A request of the controller, on a node whose systemd takes everything."""
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
+    monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
+    monkeypatch.setattr(starting, "command", lambda *_argv, **_how: Answer("", code=0))
+    monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
+    monkeypatch.setattr(folders, "own_text", lambda: "the program")
+    return {
+        "launch_id": LAUNCH_ID,
+        "user": "nobody",
+        "reader": {"uid": 1234, "gid": 2345},
+        "run_dir": str(tmp_path / "runs" / LAUNCH_ID),
+        "work_dir": str(tmp_path / "work" / LAUNCH_ID),
+        "earlier": [],
+        "lease": 10.0,
+        "time_limit": 60,
+        "keep": 10,
+        "keep_bytes": 0,
+        "log_max": 0,
+        "seats": ["gpu-0"],
+        "shared": False,
+        "waits": False,
+        "properties": {"User": "nobody"},
+        "env": {"HF_TOKEN": "secret"},
+        "script_name": "train.py",
+        "script_body": base64.b64encode(b"import torch").decode(),
+    }
+
+
+@as_root
+def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_touch_it(
+    spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    run_dir, work_dir = tmp_path / "runs" / LAUNCH_ID, tmp_path / "work" / LAUNCH_ID
+    began: list[tuple[str, ...]] = []
+    at_the_time: list[tuple[int, int]] = []
+
+    def seen(path: str, *args: Any, **how: Any) -> None:
+        about = Path(path).parent.stat()
+        at_the_time.append((about.st_uid, about.st_mode & 0o022))
+        replace(path, *args, **how)
+
+    def systemd(*argv: str, **_how: Any) -> Answer:
+        began.append(argv)
+        # Another start would take this one, whose unit is not there yet, for a launch that has ended.
+        with pytest.raises(BlockingIOError), files.folder(seats.ROOT) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return Answer("", code=0)
+
+    replace = files.replace
+    monkeypatch.setattr(starting, "command", systemd)
+    monkeypatch.setattr(files, "replace", seen)
+    os.umask(0o077)
+    done = starting.start(spec)
+    assert done["reserved"]["held"] == {"gpu-0": []}
+    assert done == {"started": True, "error": "", "time": ANY, "pruned": [], "bytes": 0, "reserved": ANY}
+    assert at_the_time == [(0, 0)] * 4
+
+    folder = tmp_path / "run/state" / LAUNCH_ID
+    uid, gid = nobody.pw_uid, nobody.pw_gid
+    kept = {
+        run_dir: (0, 0, 0o755),
+        run_dir / "script": (0, 0, 0o755),
+        run_dir / "script/train.py": (uid, gid, 0o600),
+        run_dir / "logs": (uid, 2345, 0o750),
+        work_dir: (uid, gid, 0o700),
+        folder: (0, 0, 0o755),
+        folder / "unit": (uid, 2345, 0o750),
+        folder / "seats": (0, gid, 0o750),
+        folder / "seats/gpu-0": (0, 0, 0o644),
+        tmp_path / "run/reservations": (0, 0, 0o700),
+        tmp_path / "run": (0, 0, 0o755),
+        folder / "node.py": (0, 0, 0o644),
+        folder / "spec.json": (uid, gid, 0o400),
+        folder / "lease": (1234, 2345, 0o644),
+    }
+    for path, wanted in kept.items():
+        about = path.stat()
+        assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == wanted, path
+    assert "script_body" not in json.loads((folder / "spec.json").read_text())
+    assert "secret" not in str(began)
+    assert f"MUSTER_LAUNCH_ID={LAUNCH_ID}" in str(began)
+
+
+@as_root
+@pytest.mark.parametrize("root", ["runs", "work"])
+def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
+    (tmp_path / root).mkdir()
+    (tmp_path / root).chmod(0o777)
+    done = starting.start(spec)
+    assert not done["started"]
+    assert done["error"] == f"{tmp_path / root} is not safe to use: everybody may write in {tmp_path / root}"
+    assert list((tmp_path / root).iterdir()) == []
+
+
+def test_an_attempt_waits_for_the_end_of_those_before(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
+    earlier = "20260101-115900-abcd"
+    done = starting.start({**spec, "earlier": [earlier]})
+    assert (done["started"], done["error"]) == (False, f"muster-launch-{earlier}.service has not ended here")
+    monkeypatch.setattr(state, "is_over", lambda _launch_id: False)
+    assert starting.start(spec)["error"] == f"muster-launch-{LAUNCH_ID}.service has not ended here"
+    assert not Path(spec["run_dir"]).parent.exists()
+
+
+@as_root
+def test_the_work_of_an_earlier_attempt_goes_on_being_used(spec: dict[str, Any]) -> None:
+    work = Path(spec["work_dir"])
+    work.mkdir(parents=True)
+    os.chown(work, pwd.getpwnam("nobody").pw_uid, 0)
+    (work / "checkpoint").touch()
+    assert starting.start(spec)["started"]
+    assert (work / "checkpoint").exists()
+
+
+@as_root
+def test_work_of_somebody_else_is_not_given_away(spec: dict[str, Any]) -> None:
+    Path(spec["work_dir"]).mkdir(parents=True)
+    done = starting.start(spec)
+    assert not done["started"]
+    assert "belongs to root" in done["error"]
+
+
+def test_memory_is_left_for_the_system() -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert total // 2 <= starting.memory_limit() < total

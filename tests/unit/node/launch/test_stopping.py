@@ -1,0 +1,134 @@
+"""Who is sent a signal, and who is named as left behind: processes of this machine, some of them another user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import leftovers, running, state, stopping
+from muster_node.tools import process
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
+LAUNCH_ID = "20260101-120000-abcd"
+NOBODY = pwd.getpwnam("nobody")
+MARK = {process.LAUNCH_MARK: LAUNCH_ID}
+
+
+@pytest.fixture
+def unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a launch's state that the training user writes."""
+    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
+    folder.chmod(0o755)
+    monkeypatch.setattr(state, "STATE_ROOT", str(folder))
+    monkeypatch.setattr(leftovers, "PATIENCE", 0.0)
+    path = folder / LAUNCH_ID / "unit"
+    path.mkdir(parents=True)
+    os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    lease = folder / LAUNCH_ID / "lease"
+    lease.touch()
+    os.chown(lease, 1, 1)
+    yield path
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., dict[str, Any]]]:
+    """Start a process of some user; what the main process of a launch notes of it."""
+    with ExitStack() as ends:
+
+        def begin(user: int = NOBODY.pw_uid, **env: str) -> dict[str, Any]:
+            group = NOBODY.pw_gid if user == NOBODY.pw_uid else user
+            child = ends.enter_context(subprocess.Popen(["sleep", "3600"], env=env, user=user, group=group))
+            ends.callback(child.kill)
+            while process.executable(child.pid) != os.path.realpath(shutil.which("sleep") or ""):
+                assert child.poll() is None
+            facts = running.process_facts(child.pid)
+            assert facts
+            return {"rank": 0, "local_rank": 0, **facts, "gone_at": None}
+
+        yield begin
+
+
+def stopped(pid: int) -> bool:
+    seen = process.status(pid)
+    return seen is not None and seen.state == "T"
+
+
+def table(unit: Path, *ranks: dict[str, Any], agent: Any = None) -> None:
+    path = unit / "ranks.json"
+    path.write_text(json.dumps({"agent": agent, "ranks": ranks, "notes": []}))
+    os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+
+
+def test_only_its_own_processes_are_stopped(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+    own, unmarked = start(**MARK), start()
+    roots, of_daemon = start(0, **MARK), start(1, **MARK)
+    later = {**start(**MARK), "started": 1}
+    table(unit, own, unmarked, roots, of_daemon, later, agent=roots)
+    assert stopping.freeze({"launch_id": LAUNCH_ID}) == {"frozen": 1}
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PID, own["pid"], os.WSTOPPED | os.WNOWAIT)
+    assert stopped(own["pid"])
+    assert not any(stopped(one["pid"]) for one in (unmarked, roots, of_daemon, later))
+
+
+def test_without_a_launch_nothing_is_sent(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+    table(unit, start(**MARK))
+    assert stopping.freeze({"launch_id": "20260101-120000-0000"}) == {"frozen": 0}
+    assert stopping.send(LAUNCH_ID, [signal.SIGKILL], []) == []
+
+
+def left(user: pwd.struct_passwd = NOBODY) -> list[int]:
+    found, unseen = leftovers.leftovers(LAUNCH_ID, user)
+    assert unseen == ""
+    return [one["pid"] for one in found]
+
+
+def test_all_of_a_user_who_has_launches_alone_is_left_behind(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+    marked, over_ssh, _foreign = start(**MARK)["pid"], start()["pid"], start(1, **MARK)
+    assert sorted(left()) == sorted([marked, over_ssh])
+
+
+@pytest.mark.parametrize("why", ["a person", "the one who looks", "another launch"])
+def test_of_other_users_only_what_is_the_launchs(
+    unit: Path, start: Callable[..., dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked, _other = start(**MARK)["pid"], start()
+    user = NOBODY
+    if why == "a person":
+        user = pwd.struct_passwd((*NOBODY[:6], "/bin/bash"))
+    if why == "the one who looks":
+        os.chown(unit.parent / "lease", NOBODY.pw_uid, NOBODY.pw_gid)
+    if why == "another launch":
+        (Path(state.STATE_ROOT) / "20260101-130000-abcd").mkdir()
+        monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("ActiveState=active\n", code=0))
+    assert left(user) == [marked]
+
+
+def test_an_account_that_muster_made_has_launches_alone(unit: Path) -> None:
+    made = pwd.struct_passwd(("x", "x", 4242, 4242, leftovers.MADE_BY_MUSTER, "/home/x", "/bin/bash"))
+    assert leftovers.belongs_to_launches(LAUNCH_ID, made)
+    tasks = (Path(__file__).parents[4] / "roles/node_baseline/tasks/provide.yml").read_text()
+    assert f"comment: {leftovers.MADE_BY_MUSTER}" in tasks
+
+
+def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "SECONDS", 0.0)
+    assert leftovers.leftovers(LAUNCH_ID, NOBODY) == (
+        [],
+        "its processes could not be looked at: it did not answer in time",
+    )

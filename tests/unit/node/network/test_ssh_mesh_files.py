@@ -1,0 +1,59 @@
+"""The training user's own ssh files are the user's to spoil: nobody waits for one, and none is read without end."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODULE = Path(__file__).parents[4] / "library/ssh_mesh_files.py"
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits() -> Iterator[None]:
+    """End a test that waits for the other end of a FIFO."""
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Any:
+    """The folder as the module has it."""
+    spec = importlib.util.spec_from_file_location("ssh_mesh_files", MODULE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    me = list(pwd.getpwuid(os.getuid()))
+    me[5] = str(tmp_path)
+    (tmp_path / ".ssh").mkdir()
+    return module.Folder(pwd.struct_passwd(me))
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 32)
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        pytest.param(os.mkfifo, "is not a regular file", id="a pipe"),
+        pytest.param(os.mkdir, "is not a regular file", id="a folder"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="a device without end"),
+        pytest.param(huge, "more than", id="a huge file"),
+    ],
+)
+def test_what_is_no_file_of_ssh_is_refused(home: Any, put: Any, why: str) -> None:
+    put(home.path / "config")
+    with pytest.raises(OSError, match=why):
+        home.read("config")

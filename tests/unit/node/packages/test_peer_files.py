@@ -1,0 +1,88 @@
+"""What a peer sends, over whose login somebody else decides."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.muster.packages.peer_files import BEGIN, Attempt, Wanted
+from ansible.module_utils.muster_node.packages import peer_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME, CONTENT = "tiny.whl", b"content"
+FILE = Wanted(NAME, hashlib.sha256(CONTENT).hexdigest())
+HEAD = f"""
+import io, os, sys, tarfile
+out, aside = sys.stdout.buffer, sys.stderr.buffer
+def header(size, kind=tarfile.REGTYPE):
+    member = tarfile.TarInfo({NAME!r})
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+def send(content):
+    out.write({BEGIN!r} + header(len(content)) + content.ljust(512, b"\\0") + bytes(1024))
+    out.flush()
+def without_end(stream, size=1 << 16):
+    while True:
+        stream.write(bytes(size))
+"""
+GOOD = f"send({CONTENT!r})"
+
+
+def answered(folder: Path, program: str) -> Attempt:
+    def ssh(peer: str, command: str) -> Any:
+        assert (peer, NAME in command) == ("node2", True)
+        argv = [sys.executable, "-c", HEAD + program]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    who: Any = SimpleNamespace(ssh=ssh)
+    attempt: Attempt = peer_files._once(who, "node2", "/srv/wheels", folder, [FILE])
+    return attempt
+
+
+@pytest.mark.parametrize("before", ["", "out.write(b'Welcome!\\n' * 1000)", "aside.write(bytes(10_000_000))"])
+def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None:
+    tried = answered(tmp_path, f"{before}\n{GOOD}")
+    assert (tried.fetched, tried.why) == ((NAME,), "")
+    assert (tmp_path / NAME).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        pytest.param("without_end(out)", "it sends more", id="a login that prints without end"),
+        pytest.param(
+            f"out.write({BEGIN!r} + header(1 << 40)); without_end(out)", "it sends more", id="a file without end"
+        ),
+        pytest.param(
+            f"out.write({BEGIN!r} + header(1 << 32, tarfile.XHDTYPE)); without_end(out)",
+            "it sends more",
+            id="a header without end",
+        ),
+        pytest.param("send(b'other')", "sha256", id="another file"),
+    ],
+)
+def test_what_nobody_asked_for_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str) -> None:
+    monkeypatch.setattr(peer_files, "MOST_BETWEEN", 1 << 23)
+    monkeypatch.setattr(peer_files, "MOST_FILE", 1 << 23)
+    tried = answered(tmp_path, program)
+    assert tried.fetched == ()
+    assert why in tried.why
+    assert tried.bytes < 1 << 25
+    assert not list(tmp_path.iterdir()), "something of it is left on the disk"
+
+
+def test_who_only_complains_and_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_files, "STALLED", 1)
+    assert answered(tmp_path, "without_end(aside)").why.startswith("nothing came for 1 s")
+
+
+def test_the_disk_is_never_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_files, "LEFT_FREE", 1 << 62)
+    assert answered(tmp_path, GOOD).why == "the disk is nearly full"
+    assert not list(tmp_path.iterdir())

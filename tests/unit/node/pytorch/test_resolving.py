@@ -1,0 +1,101 @@
+"""What a resolve has left is taken over by root, whatever lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible.module_utils.muster.pytorch.wheels import WheelError
+from ansible.module_utils.muster_node.pytorch import resolving
+from ansible.module_utils.muster_node.tools.files import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TINY = "tiny-1.0-py3-none-any.whl"
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits() -> Iterator[None]:
+    """End a test that waits for the other end of a FIFO."""
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "taken"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    path = tmp_path / "wheels"
+    path.mkdir()
+    wheel(path)
+    return path
+
+
+def wheel(folder: Path, more: str = "", file: str = TINY) -> None:
+    with zipfile.ZipFile(folder / file, "w") as archive:
+        archive.writestr("tiny-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: Tiny\nVersion: 1.0\n{more}\n")
+
+
+def test_wheels_are_taken_with_what_they_are(built: Path, target: Path) -> None:
+    (found,) = resolving.take_over(str(built), target)
+    assert (found.name, found.version, found.file) == ("Tiny", "1.0", TINY)
+    assert found.sha256 == hashlib.sha256((target / TINY).read_bytes()).hexdigest()
+    assert (target / TINY).stat().st_mode & 0o777 == 0o644
+
+
+def linked(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def otherwise_named(path: Path) -> None:
+    wheel(path.parent, file="torch-1.0-py3-none-any.whl")
+
+
+OTHER = "other-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        pytest.param(linked, id="a link"),
+        pytest.param(os.mkfifo, id="a pipe that nobody writes into"),
+        pytest.param(os.mkdir, id="a folder"),
+        pytest.param(lambda path: path.write_text("no archive"), id="no wheel inside"),
+        pytest.param(lambda path: path.with_name("setup.py").write_text(""), id="no wheel by its name"),
+        pytest.param(otherwise_named, id="a wheel of another package"),
+        pytest.param(
+            lambda path: wheel(path.parent, "Requires-Dist: evil @\n https://x.example/evil.tar.gz\n"),
+            id="one that requires something by its address",
+        ),
+    ],
+)
+def test_what_else_lies_there_is_refused(built: Path, target: Path, put: Callable[[Path], object]) -> None:
+    put(built / OTHER)
+    with pytest.raises((WheelError, RefusedError)):
+        resolving.take_over(str(built), target)
+    assert not {path.name for path in target.iterdir()} - {TINY, OTHER, "torch-1.0-py3-none-any.whl"}
+    assert not any(path.is_symlink() for path in target.iterdir())
+
+
+def test_more_than_any_environment_has_is_refused(built: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (built / TINY).open("ab") as file:
+        file.truncate(1 << 40)  # without a block on the disk
+    monkeypatch.setattr(resolving, "MOST_BYTES", 1 << 22)
+    with pytest.raises(WheelError, match="larger"):
+        resolving.take_over(str(built), target)
+    assert not list(target.iterdir())
+    monkeypatch.setattr(resolving, "MOST_WHEELS", 0)
+    with pytest.raises(RefusedError):
+        resolving.take_over(str(built), target)

@@ -1,0 +1,100 @@
+"""Who else may change what a path leads to, in folders of this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.tools.files import ForeignError
+from muster_node.tools.trust import foreign_writer, make_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder that belongs to somebody else")
+NOBODY = 65534
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> Path:
+    path = tmp_path / "outer/inner"
+    path.mkdir(parents=True, mode=0o755)
+    return path
+
+
+def test_what_is_roots_alone(inner: Path) -> None:
+    assert foreign_writer("/") is None
+    assert foreign_writer(str(inner)) is None
+    assert foreign_writer(f"{inner}/not/yet") is None
+    (inner / "file").touch(0o644)
+    assert foreign_writer(f"{inner}/file") is None
+
+
+def test_a_folder_above_that_belongs_to_somebody_else(inner: Path) -> None:
+    os.chown(inner.parent, NOBODY, 0)
+    assert foreign_writer(f"{inner}/x") == f"{inner.parent} belongs to nobody"
+    with pytest.raises(ForeignError, match=r"is not safe to use: .* belongs to nobody"):
+        make_folder(f"{inner}/x")
+    assert not (inner / "x").exists()
+
+
+@pytest.mark.parametrize(("mode", "who"), [(0o775, "the group daemon"), (0o777, "everybody"), (0o1777, "everybody")])
+def test_a_folder_that_others_may_write(inner: Path, mode: int, who: str) -> None:
+    os.chown(inner, 0, 1)
+    inner.chmod(mode)
+    assert foreign_writer(str(inner)) == f"{who} may write in {inner}"
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o777])
+def test_a_folder_above_that_others_may_write(inner: Path, mode: int) -> None:
+    inner.parent.chmod(mode)
+    assert str(inner.parent) in str(foreign_writer(str(inner)))
+
+
+def test_a_shared_folder_above_is_safe_for_what_is_roots(inner: Path) -> None:
+    inner.parent.chmod(0o1777)
+    assert foreign_writer(str(inner)) is None
+    os.chown(inner, NOBODY, 0)
+    assert foreign_writer(f"{inner}/x") == f"{inner} belongs to nobody"
+
+
+def test_links_on_the_way(inner: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("outer/../outer/inner")
+    assert foreign_writer(f"{link}/x") is None
+    os.chown(link, NOBODY, 0, follow_symlinks=False)
+    assert foreign_writer(f"{link}/x") == f"{link} belongs to nobody"
+    os.chown(link, 0, 0, follow_symlinks=False)
+    inner.parent.chmod(0o777)
+    assert foreign_writer(f"{link}/x") == f"everybody may write in {inner.parent}"
+    (tmp_path / "around").symlink_to(tmp_path / "around")
+    assert foreign_writer(f"{tmp_path}/around") == f"{tmp_path}/around leads to itself"
+
+
+def test_a_file_that_others_may_write(inner: Path) -> None:
+    (inner / "file").touch()
+    (inner / "file").chmod(0o666)
+    assert foreign_writer(f"{inner}/file") == f"everybody may write in {inner}/file"
+
+
+def test_folders_are_made_where_nobody_else_may(inner: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(inner)
+    make_folder(f"{tmp_path}/link/a/b")
+    make_folder(f"{inner}/a/b")
+    assert (inner / "a/b").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_folder_that_somebody_made_first_in_a_shared_one(inner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner.chmod(0o1777)
+
+    def first(path: str) -> str:
+        (inner / "a").mkdir()
+        os.chown(inner / "a", NOBODY, 0)
+        return path
+
+    monkeypatch.setattr(os.path, "realpath", first)
+    with pytest.raises(ForeignError):
+        make_folder(f"{inner}/a/b")
+    assert not (inner / "a/b").exists()
