@@ -21,7 +21,7 @@ from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
-from muster_controller.logs import LogBook
+from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.runs import add_verdict, launch_id, open_run
 from muster_controller.settings import Settings
@@ -87,13 +87,13 @@ class ActionModule(ControllerAction):
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        logs = LogBook(folder, plan, progress.on_line, redaction, keeping)
+        settings = settings_of(options, cluster)
+        logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
             raise AnsibleActionFail(
                 f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
             )
-        settings = settings_of(options, cluster)
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}

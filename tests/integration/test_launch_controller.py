@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play
 
+pytestmark = pytest.mark.slow
+
 TALK = ROOT / "tests/integration/payloads/talk.py"
 
 
@@ -96,7 +98,6 @@ def fill(path: Path) -> None:
             stream.write(bytes(4096))
 
 
-@pytest.mark.slow
 def test_a_copy_that_breaks_is_a_gap(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     watcher = watched(detached)
     process = watcher.begin_in_terminal()
@@ -116,7 +117,6 @@ def test_a_copy_that_breaks_is_a_gap(detached: Drill, nodes: tuple[Machine, Mach
     nothing_is_left(detached, *nodes)
 
 
-@pytest.mark.slow
 def test_ctrl_c_twice_ends_it_all_the_same(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     """A rank that stands still cannot hear SIGTERM, so that the end takes as long as launch_stop_timeout says."""
     drill.variables["launch_stop_timeout"] = 8
@@ -135,7 +135,6 @@ def test_ctrl_c_twice_ends_it_all_the_same(drill: Drill, nodes: tuple[Machine, M
     nothing_is_left(drill, *nodes)
 
 
-@pytest.mark.slow
 def test_two_who_watch_a_detached_launch_end_nothing(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     first = watched(detached)
     first.begin().in_step()

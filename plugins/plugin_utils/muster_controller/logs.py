@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .keeping import Keeping
 
 TAIL = 32 * 1024  # characters of each log kept for judging
-MOST = 256 * 1_000_000  # bytes of each log kept as a file
+ANY_SIZE = 2**62  # bytes of each log kept as a file
 
 
 class LogBook:
@@ -44,7 +44,7 @@ class LogBook:
         on_line: Callable[[int, str, str], None],
         redaction: Redaction,
         keeping: Keeping,
-        most: int = MOST,
+        most: int = ANY_SIZE,
     ) -> None:
         """redaction: covers what the logs hold before it is kept or handed on. most: bytes of each log that are kept.
 

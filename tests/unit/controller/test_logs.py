@@ -10,7 +10,7 @@ import pytest
 from muster.verdict.masking import MASK
 from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
-from muster_controller.logs import MOST, TAIL, LogBook
+from muster_controller.logs import ANY_SIZE, TAIL, LogBook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ PLAN = {
 class Books:
     """A log book, and the lines that it hands on."""
 
-    def __init__(self, folder: Path, most: int = MOST) -> None:
+    def __init__(self, folder: Path, most: int = ANY_SIZE) -> None:
         self.lines: list[tuple[int, str, str]] = []
         self.said: list[str] = []
         keeping = Keeping(self.said.append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,18 +32,21 @@ PLAN: dict[str, Any] = {
         for rank, name in enumerate(NODES)
     ],
 }
-SETTINGS: dict[str, Any] = {
-    "user": "muster",
-    "stop_timeout": 5,
-    "stall_timeout": 0.0,
-    "rendezvous_timeout": 120,
-    "min_free_bytes": 1,
-    "keep": 10,
-    "time_limit": 0,
-    "chdir": "",
-    "script_name": "",
-    "script_body": b"",
-}
+SETTINGS = Settings(
+    user="muster",
+    stop_timeout=5,
+    stall_timeout=0.0,
+    rendezvous_timeout=120,
+    min_free_bytes=1,
+    keep=10,
+    keep_bytes=0,
+    log_max=0,
+    detached=False,
+    time_limit=0,
+    chdir="",
+    script_name="",
+    script_body=b"",
+)
 
 
 def look(number: int, **differing: Any) -> dict[str, Any]:
@@ -98,7 +102,7 @@ class Supervised:
         self.lines: list[tuple[Any, ...]] = []
         self.keeping = Keeping(self.said.append)
         self.logs = LogBook(folder / "launch", PLAN, self.hand_on, Redaction([]), self.keeping)
-        self.supervisor = Begun(PLAN, {}, Settings(**SETTINGS, detached=detached), self.logs, self.said.append)
+        self.supervisor = Begun(PLAN, {}, replace(SETTINGS, detached=detached), self.logs, self.said.append)
         self.nodes = AnsweringNodes(table, reader(PLAN))
         self.supervisor.messages = self.nodes
 
