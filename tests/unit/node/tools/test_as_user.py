@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,9 @@ def deep() -> Any:
     return nested
 
 
-def write() -> int:
-    return Path("/tmp/muster-test-write").write_text("x")
+def write() -> None:
+    with tempfile.TemporaryFile(buffering=0) as stream:
+        stream.write(b"x")
 
 
 def leave() -> None:
