@@ -38,6 +38,7 @@ ON_NODES = {
     "chronyc": "chrony, which the baseline installs",
     "grep": "every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
+    "kill": "procps, of every Ubuntu and Debian server",
     "ping": "iputils-ping, of every Ubuntu and Debian server",
     "ps": "procps, of every Ubuntu and Debian server",
     "ss": "iproute2, of every Ubuntu and Debian server",

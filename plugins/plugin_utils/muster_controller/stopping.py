@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from muster.launch.outcome import Left
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,7 +39,7 @@ class Stopping:
         self.say = say
         self.asked_again = asked_again
 
-    def stop(self, *, dump: bool) -> dict[str, str]:
+    def stop(self, *, dump: bool) -> dict[str, Left]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
 
         dump: let every rank show its stack first, while none of them goes on.
@@ -54,7 +56,7 @@ class Stopping:
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
         answers = self.messages.gather("stop", self.run_dirs, STOP_TIMEOUT, self.reports.late, self.heed)
-        left: dict[str, str] = {}
+        left: dict[str, Left] = {}
         incomplete: set[str] = set()
         for name in self.run_dirs:
             answer = answers.get(name)
@@ -63,7 +65,7 @@ class Stopping:
                 continue
             last: LastLook = answer.data
             if not last["clean"]:
-                left[name] = last["error"] or str(last["leftovers"])
+                left[name] = Left(last["error"], last["leftovers"])
             if more_logs(last):
                 incomplete.add(name)
             with self.reports.contained(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from muster.launch.outcome import Left
 from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
@@ -13,6 +14,8 @@ from muster_controller.stopping import Stopping
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from muster.launch.messages import ProcessFacts
 
 PLAN: dict[str, Any] = {
     "launch_id": "20260101-120000-abcd",
@@ -44,7 +47,7 @@ def last(**differing: Any) -> dict[str, Any]:
 
 def stopped(
     folder: Path, answers: dict[tuple[str, str], list[Any]], *, dump: bool = False
-) -> tuple[dict[str, str], NodeReports, AnsweringNodes]:
+) -> tuple[dict[str, Left], NodeReports, AnsweringNodes]:
     nodes = AnsweringNodes(answers)
     said: list[str] = []
     logs = LogBook(folder, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
@@ -63,12 +66,13 @@ def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_left_and_who_was_not_seen(tmp_path: Path) -> None:
+    who: ProcessFacts = {"pid": 7, "command": "sleep", "user": "muster", "unit": "x.service"}
     answers: dict[tuple[str, str], list[Any]] = {
-        ("node1", "stop"): [last(clean=False, leftovers=[{"pid": 7}])],
+        ("node1", "stop"): [last(clean=False, leftovers=[who])],
         ("node2", "stop"): ["no route to host"],
     }
     left, reports, _ = stopped(tmp_path, answers)
-    assert left == {"node1": "[{'pid': 7}]"}
+    assert left == {"node1": Left("", [who])}
     assert [report.node for report in reports.all() if report.lost] == ["node2"]
     assert reports.by_node["node2"].lost_why == "no route to host"
 

@@ -8,13 +8,13 @@ from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.occupied import TAKEN
-from muster.launch.outcome import Record
+from muster.launch.outcome import Left, Record
 from muster.launch.watch import Decision
 from muster.verdict.finding import Finding
 
 if TYPE_CHECKING:
     from muster.launch.endings import Decided
-    from muster.launch.messages import Result
+    from muster.launch.messages import ProcessFacts, Result
     from muster.verdict.finding import Verdict
 
 PLAN: dict[str, Any] = {
@@ -58,9 +58,27 @@ def test_what_it_needs_is_taken() -> None:
 
 
 def test_finished_but_something_is_left() -> None:
-    verdict = judged(Ending.FINISHED, leftovers={"node2": "PID 7"})
+    unit, more = "muster-launch-x.service", "session-4.scope"
+    inside: ProcessFacts = {"pid": 7, "command": "x", "user": "muster", "unit": unit}
+    beyond: ProcessFacts = {"pid": 8, "command": "x", "user": "muster", "unit": more}
+    verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [inside, beyond])})
     assert verdict["status"] == "failed"
-    assert verdict["summary"] == "node2: left of the launch: PID 7. End it with: systemctl stop muster-launch-x.service"
+    assert verdict["summary"] == (
+        "node2: left of the launch: PID 7 of muster (x, unit muster-launch-x.service), PID 8 of muster (x, unit"
+        " session-4.scope). End it with: ansible node2 --become -m ansible.builtin.command -a"
+        " 'systemctl stop muster-launch-x.service'"
+    )
+
+
+def test_what_is_left_beyond_the_unit_is_ended_by_itself() -> None:
+    process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
+    verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
+    assert verdict["summary"].endswith("ansible node2 --become -m ansible.builtin.command -a 'kill 8'")
+
+
+def test_a_unit_that_does_not_end() -> None:
+    verdict = judged(Ending.FINISHED, leftovers={"node2": Left("the unit is still deactivating", [])})
+    assert "node2: left of the launch: the unit is still deactivating. End it with: " in verdict["summary"]
 
 
 def test_finished_but_a_node_was_not_seen_in_the_end() -> None:

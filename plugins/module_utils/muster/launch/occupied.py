@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..verdict.finding import Finding
-    from .messages import PortFacts
+    from .messages import PortFacts, ProcessFacts
     from .reservation import Holder, Occupied
 
 TAKEN = Check(
@@ -90,9 +90,13 @@ def describe(holder: Holder) -> str:
     user = holder["user"] or "an unknown user"
     if holder["launch_id"]:
         return f"launch {holder['launch_id']} of {user} (PID {holder['pid']}{began})"
-    unit = f", unit {holder['unit']}" if holder["unit"] else ""
-    command = masked_command(holder["command"]) or "no command line"
-    return f"PID {holder['pid']} of {user} ({command}{unit}{began})"
+    return describe_process(holder, began)
+
+
+def describe_process(one: ProcessFacts | Holder, began: str = "") -> str:
+    unit = f", unit {one['unit']}" if one["unit"] else ""
+    command = masked_command(one["command"]) or "no command line"
+    return f"PID {one['pid']} of {one['user'] or 'an unknown user'} ({command}{unit}{began})"
 
 
 def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:

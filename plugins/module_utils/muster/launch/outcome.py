@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
-from ..verdict.commands import playbook
+from ..verdict.commands import on_node, playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
-from ..verdict.words import plural
+from ..verdict.words import few, plural
 from . import standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
+from .occupied import describe_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..verdict.finding import Finding, Verdict
+    from .messages import ProcessFacts
     from .standstill import Stuck
     from .watch import Decision
 
 LEFTOVER = Check(
     "launch.leftover",
-    reads="the processes that carry the mark of the launch",
+    reads="the processes in the launch's unit, with its mark, and those of an account that belongs to launches alone",
     fires="something of it is left on a node (fail), or the node does not answer (unknown)",
-    fix="End the unit with the command that is named",
+    fix="End it with the command that is named",
 )
+
+
+class Left(NamedTuple):
+    """What is left of a launch on a node. error: why that is not known, or why the unit has not ended."""
+
+    error: str
+    processes: list[ProcessFacts]
 
 
 @dataclass
@@ -47,7 +56,7 @@ class Record:
     notices: list[float] = field(default_factory=list)
     stop_began: float = 0.0
     cleaned: float = 0.0
-    leftovers: dict[str, str] = field(default_factory=dict)
+    leftovers: dict[str, Left] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
 
@@ -172,16 +181,24 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
 
 def left_behind(record: Record) -> list[Finding]:
     units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
-    found = [
-        LEFTOVER.fail(node, f"left of the launch: {what}", fix="End it with", command=f"systemctl stop {units[node]}")
-        for node, what in record.leftovers.items()
-    ]
+    found = [still_there(node, units[node], left) for node, left in record.leftovers.items()]
     return found + [
         LEFTOVER.unknown(
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=f"systemctl status {units[node]}",
+            command=on_node(node, f"systemctl status {units[node]}"),
         )
         for node in record.unseen
     ]
+
+
+def still_there(node: str, unit: str, left: Left) -> Finding:
+    """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
+    beyond = [one for one in left.processes if one["unit"] != unit]
+    if beyond and len(beyond) == len(left.processes) and not left.error:
+        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=True)
+    else:
+        command = on_node(node, f"systemctl stop {unit}", become=True)
+    who = few([describe_process(one) for one in left.processes])
+    return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix="End it with", command=command)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process
+from ..tools.as_user import SilentError, as_user
 from . import state
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 
 ROOT = "/run/muster/reservations"
 FOLDER = "seats"
+HOLDER_SECONDS = 2.0
 MODE = 0o750
 # A holder in another container or namespace.
 NOT_SEEN: Json = {
@@ -130,7 +132,18 @@ def shares(pid: int, name: str) -> bool:
 
 
 def holder(pid: int) -> Json:
-    """Who a process is; see Holder in muster/launch/reservation.py."""
+    """Who a process is; see Holder in muster/launch/reservation.py.
+
+    Looked at in a process of its own: one can have it that whoever reads its command line waits for ever.
+    """
+    try:
+        seen: Json = as_user(None, lambda: _holder(pid), seconds=HOLDER_SECONDS)
+    except SilentError:
+        return {**NOT_SEEN, "pid": pid, "user": process.owner(pid), "launch_id": process.launch_of(pid)}
+    return seen
+
+
+def _holder(pid: int) -> Json:
     launch_id = process.launch_of(pid)
     return {
         **process.who(pid),

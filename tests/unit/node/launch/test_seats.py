@@ -146,7 +146,8 @@ def test_a_lock_that_was_handed_on_does_not_hide_its_holder(
 def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
-    monkeypatch.setattr(process, "launch_of", lambda pid: LAUNCH_ID if pid == os.getpid() else "")
+    own = os.getpid()
+    monkeypatch.setattr(process, "launch_of", lambda pid: LAUNCH_ID if pid == own else "")
     monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})
     request = {"launch_id": LAUNCH_ID, "take": True, "wait": 0.0, "lease": 60.0}
     assert pids(seats.reserve(request)["held"]) == {"gpu-0": [], "gpu-1": []}

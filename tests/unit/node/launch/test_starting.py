@@ -46,7 +46,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "shared": False,
         "waits": False,
         "properties": {"User": "nobody"},
-        "env": {"HF_TOKEN": "secret"},
+        "env": {"HF_TOKEN": "nutmeg-314159"},
         "script_name": "train.py",
         "script_body": base64.b64encode(b"import torch").decode(),
     }
@@ -104,7 +104,7 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         about = path.stat()
         assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == wanted, path
     assert "script_body" not in json.loads((folder / "spec.json").read_text())
-    assert "secret" not in str(began)
+    assert "nutmeg-314159" not in str(began)
     assert f"MUSTER_LAUNCH_ID={LAUNCH_ID}" in str(began)
 
 
