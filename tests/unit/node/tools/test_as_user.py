@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_node.tools import process
 from muster_node.tools.as_user import SilentError, as_user
 
 if TYPE_CHECKING:
@@ -98,6 +99,6 @@ def test_an_answer_has_its_limit() -> None:
 
 
 def test_no_child_is_left() -> None:
+    before = process.children(os.getpid())
     as_user(None, os.getpid)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert process.children(os.getpid()) == before
