@@ -20,32 +20,17 @@ from typing import Any
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
+import answering_nodes
 from muster.launch.pace import pace
 from muster.verdict.redaction import Redaction
 from muster_controller.connection import NodeConnection
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
-from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 
 SSH = Path(__file__).parent / "programs/ssh_to_many.sh"
 PATIENCE = 300.0
-SETTINGS = Settings(
-    user="muster",
-    stop_timeout=5,
-    stall_timeout=0.0,
-    rendezvous_timeout=120,
-    min_free_bytes=1,
-    keep=10,
-    keep_bytes=0,
-    log_max=0,
-    detached=False,
-    time_limit=0,
-    chdir="",
-    script_name="",
-    script_body=b"",
-    shared=True,
-)
+SETTINGS = replace(answering_nodes.SETTINGS, shared=True)
 
 
 class Started(Supervisor):

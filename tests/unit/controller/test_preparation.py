@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from answering_nodes import AnsweringNodes
+from answering_nodes import SETTINGS, AnsweringNodes
 from muster_controller.preparation import prepare
-from muster_controller.settings import Settings
 
 FACTS: dict[str, Any] = {
     "uid": 0,
@@ -44,21 +43,6 @@ PLAN: dict[str, Any] = {
         for number in (1, 2)
     ],
 }
-SETTINGS = Settings(
-    user="muster",
-    stop_timeout=5,
-    stall_timeout=0.0,
-    rendezvous_timeout=120,
-    min_free_bytes=1,
-    keep=10,
-    keep_bytes=0,
-    log_max=0,
-    detached=False,
-    time_limit=0,
-    chdir="",
-    script_name="",
-    script_body=b"",
-)
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:

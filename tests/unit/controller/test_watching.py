@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from answering_nodes import AnsweringNodes
+from answering_nodes import SETTINGS, AnsweringNodes
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
 from muster_controller.logs import LogBook
-from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -32,21 +31,6 @@ PLAN: dict[str, Any] = {
         for rank, name in enumerate(NODES)
     ],
 }
-SETTINGS = Settings(
-    user="muster",
-    stop_timeout=5,
-    stall_timeout=0.0,
-    rendezvous_timeout=120,
-    min_free_bytes=1,
-    keep=10,
-    keep_bytes=0,
-    log_max=0,
-    detached=False,
-    time_limit=0,
-    chdir="",
-    script_name="",
-    script_body=b"",
-)
 
 
 def look(number: int, **differing: Any) -> dict[str, Any]:
