@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ MOST_WHEELS = 500
 MOST_BYTES = 16_000_000_000  # of all wheels together; those of CUDA have 3 to 4 GB
 MOST_METADATA = 4_000_000
 CHUNK = 1 << 20
+# What zipfile raises on an archive that somebody has spoiled; ValueError, on names that are none.
+UNREADABLE = (StopIteration, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError)
 # Where pip has settings and passwords of root's.
 SETTINGS = (".netrc", ".pip/pip.conf", ".config/pip/pip.conf")
 # DynamicUser also takes away set-user-ID, every writable folder but its own, and what is left at the end.
@@ -121,7 +124,7 @@ def wheel_of(path: Path, sha256: str) -> Wheel:
             names = (name for name in archive.namelist() if name.count("/") == 1)
             with archive.open(next(name for name in names if name.endswith(".dist-info/METADATA"))) as file:
                 head = email.message_from_bytes(file.read(MOST_METADATA))
-    except (StopIteration, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as problem:
+    except UNREADABLE as problem:
         raise wheels.WheelError(f"{path.name} is no wheel that can be read ({problem})") from None
     name, version = str(head["Name"]), str(head["Version"])
     wheels.judge(path.name, name, version, map(str, head.get_all("Requires-Dist", [])))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -14,18 +13,12 @@ from ansible.module_utils.muster_node.pytorch import resolving
 from ansible.module_utils.muster_node.tools.files import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("nothing_waits")
+
 TINY = "tiny-1.0-py3-none-any.whl"
-
-
-@pytest.fixture(autouse=True)
-def nothing_waits() -> Iterator[None]:
-    """End a test that waits for the other end of a FIFO."""
-    signal.alarm(10)
-    yield
-    signal.alarm(0)
 
 
 @pytest.fixture
@@ -63,6 +56,16 @@ def otherwise_named(path: Path) -> None:
     wheel(path.parent, file="torch-1.0-py3-none-any.whl")
 
 
+def spoiled(path: Path) -> None:
+    """An archive whose compressed bytes are none."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("other-1.0.dist-info/METADATA", "Name: other\nVersion: 1.0\n" * 100)
+    content = bytearray(path.read_bytes())
+    begin = content.index(b"METADATA") + len(b"METADATA")
+    content[begin : begin + 20] = b"\xff" * 20
+    path.write_bytes(content)
+
+
 OTHER = "other-1.0-py3-none-any.whl"
 
 
@@ -73,6 +76,7 @@ OTHER = "other-1.0-py3-none-any.whl"
         pytest.param(os.mkfifo, id="a pipe that nobody writes into"),
         pytest.param(os.mkdir, id="a folder"),
         pytest.param(lambda path: path.write_text("no archive"), id="no wheel inside"),
+        pytest.param(spoiled, id="an archive that is spoiled"),
         pytest.param(lambda path: path.with_name("setup.py").write_text(""), id="no wheel by its name"),
         pytest.param(otherwise_named, id="a wheel of another package"),
         pytest.param(
