@@ -23,6 +23,7 @@ import ansible_runner
 
 from machines import never
 from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
     from machines import Machine
 
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
-# Seconds. What is waited for stays as it is once it is so, and a machine may be busy: this only ends what went wrong.
-PATIENCE = 300.0
-
-
-def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait for a condition; its first true value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 
 def read_proc(pid: int, name: str) -> str:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from drill import PATIENCE, all_pids, environ, read_proc, until
+from drill import all_pids, environ, read_proc
 from paths import BIN, ENVIRONMENT, ROOT, SANDBOXES
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

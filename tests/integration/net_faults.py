@@ -9,8 +9,8 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from drill import until
 from outside import listeners, scan
+from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drill import PATIENCE, listening, until
+from drill import listening
 from paths import ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

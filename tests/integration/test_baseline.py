@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, until
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, until
 from killable import Run
 from muster_controller.claims import RUNS
 from muster_controller.keeper import GONE
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

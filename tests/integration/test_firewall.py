@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from drill import PATIENCE, until
 from machines import find_machine
 from outside import EVERY_PORT, Scan, conversation, listeners, scan
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

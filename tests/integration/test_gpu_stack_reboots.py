@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import PATIENCE, until
 from gpu_cluster import boot, loaded, versions
 from package_list import read_packages, renamed
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from gpu_cluster import GpuCluster

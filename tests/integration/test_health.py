@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, until
 from machines import NODES
 from outside import PAYLOADS, listeners
 from paths import ARTIFACTS
 from snapshot import differences, take
 from standin_wheels import make_wheels
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import standin_torchrun
-from drill import PATIENCE, Drill, all_pids, environ, hit, processes, read_proc
+from drill import Drill, all_pids, environ, hit, processes, read_proc
 from paths import ROOT
+from waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import standin_torchrun
-from drill import PATIENCE, Drill, hit, processes, until
+from drill import Drill, hit, processes
 from paths import ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, Drill, all_pids, fields, hit, listening, processes, read_proc, stop_family, until
+from drill import Drill, all_pids, fields, hit, listening, processes, read_proc, stop_family
 from paths import ARTIFACTS, ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, Drill, fields, hit, processes, until
+from drill import Drill, fields, hit, processes
 from paths import ROOT
 from standin_torchrun import TORCHRUN, provide
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import standin_torchrun
-from drill import PATIENCE, all_pids, processes, read_proc, until
+from drill import all_pids, processes, read_proc
 from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

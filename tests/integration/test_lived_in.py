@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import UP_TO_NETWORK
-from drill import PATIENCE, until
 from machines import find_machine, make_bare
 from outside import PAYLOADS, listeners, scan
 from snapshot import differences, lost, take
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from machines import Machine, Play

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import net_faults
-from drill import PATIENCE, listening, until
+from drill import listening
 from killable import Run
 from machines import NODES, find_machine
 from net_faults import EPHEMERAL, PORT
 from outside import listeners, scan
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

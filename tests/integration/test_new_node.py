@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 from conftest import UP_TO_NETWORK
-from drill import PATIENCE, Drill, processes, until
+from drill import Drill, processes
 from machines import NODES, find_machine
 from outside import scan
 from paths import INVENTORY
 from snapshot import differences, take
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

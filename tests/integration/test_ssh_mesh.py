@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import PATIENCE, until
 from lab import SANDBOX_KNOWS, at, make_lab
 from paths import ARTIFACTS, BIN, SANDBOXES
 from snapshot import differences, files
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,10 @@ import pexpect
 import pytest
 import yaml
 
-from drill import PATIENCE, listening, until
+from drill import listening
 from lab import KEY, SANDBOX_KNOWS, at, make_lab
 from paths import BIN, ENVIRONMENT, ROOT
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,9 +24,10 @@ from muster_controller.claims import ClaimError, Claims
 from muster_controller.connection import NodeConnection, NodeError
 from muster_controller.keeper import GONE
 from paths import ROOT
+from waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 PATIENCE = 60.0
@@ -94,13 +95,6 @@ def claim_of(node: Node) -> dict[str, Any]:
 
 def journal(node: Node) -> list[str]:
     return (folder_of(node) / "journal").read_text().splitlines()
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_run_that_ends_has_freed_its_nodes(nodes: list[Node]) -> None:

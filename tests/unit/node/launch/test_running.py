@@ -17,6 +17,7 @@ from muster_node.launch import running, seats, state
 from muster_node.programs import launch as node
 from muster_node.tools import process as processes
 from muster_node.tools.pack import pack
+from waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,16 +36,6 @@ def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-
-
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not happen in time")
 
 
 def test_ranks_are_the_children_that_say_so() -> None:
@@ -186,17 +177,17 @@ def held(tmp_path: Path) -> list[int]:
 
 def test_nothing_begins_before_the_seats_are_had_everywhere(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; time.sleep(60)", word=state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid], 60)
+    until(lambda: held(tmp_path) == [child.pid])
     state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
-    until(lambda: not held(tmp_path), 60)
+    until(lambda: not held(tmp_path))
     state.renew_lease(str(tmp_path), 60.0, state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid], 60)
+    until(lambda: held(tmp_path) == [child.pid])
     assert not (tmp_path / "run/logs/agent.log").exists()
     state.renew_lease(str(tmp_path), 60.0)
-    until(lambda: processes.children(child.pid), 60)
+    until(lambda: processes.children(child.pid))
     agent = processes.children(child.pid)[0]
     os.kill(child.pid, signal.SIGKILL)
-    until(lambda: not held(tmp_path), 60)  # although the agent lives
+    until(lambda: not held(tmp_path))  # although the agent lives
     os.kill(agent, signal.SIGKILL)
 
 
@@ -216,7 +207,7 @@ def test_a_launch_whose_supervisor_is_gone_begins_nothing(launch: Any, tmp_path:
 
 def test_a_launch_that_is_stopped_before_it_begins(launch: Any, tmp_path: Path) -> None:
     child = launch(word=state.TAKE)
-    until(lambda: held(tmp_path), 60)
+    until(lambda: held(tmp_path))
     os.killpg(child.pid, signal.SIGTERM)
     assert child.wait(60) == 0
     assert result(tmp_path) == {"reason": "stopped"}
@@ -224,16 +215,16 @@ def test_a_launch_that_is_stopped_before_it_begins(launch: Any, tmp_path: Path) 
 
 def test_a_shared_launch_minds_nobody_and_has_what_became_free(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; time.sleep(60)", shared=True, word=state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid], 60)
+    until(lambda: held(tmp_path) == [child.pid])
     state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
-    until(lambda: not held(tmp_path), 60)
+    until(lambda: not held(tmp_path))
     first = seats.Seats(str(tmp_path), shared=False)
     first.take()
     state.renew_lease(str(tmp_path), 60.0)
-    until(lambda: processes.children(child.pid), 60)
+    until(lambda: processes.children(child.pid))
     assert held(tmp_path) == [os.getpid()]
     first.let_go()
-    until(lambda: held(tmp_path) == [child.pid], 60)
+    until(lambda: held(tmp_path) == [child.pid])
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+pytestmark = pytest.mark.usefixtures("nothing_waits")
 
 MODULE = Path(__file__).parents[4] / "library/ssh_mesh_files.py"
-
-
-@pytest.fixture(autouse=True)
-def nothing_waits() -> Iterator[None]:
-    """End a test that waits for the other end of a FIFO."""
-    signal.alarm(10)
-    yield
-    signal.alarm(0)
 
 
 @pytest.fixture

@@ -20,9 +20,10 @@ from muster_node.programs import probe_listener as listener
 from muster_node.tools import process
 from muster_node.tools.pack import sent
 from muster_node.tools.program import BOOTSTRAP
+from waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 PROGRAMS = {"serve": listener, "end": listener, "probe": caller, "pair": caller}
 KNOWN = "0123456789abcdef"
@@ -35,16 +36,6 @@ def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(argv, input=given, check=True, capture_output=True, timeout=60)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
-
-
-def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not happen in time")
 
 
 def free_port() -> int:

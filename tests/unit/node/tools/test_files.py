@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muster_node.tools import files
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+pytestmark = pytest.mark.usefixtures("nothing_waits")
 
 SOMEBODY = os.getuid() + 1
 HUGE = 1 << 40
-
-
-@pytest.fixture(autouse=True)
-def nothing_waits() -> Iterator[None]:
-    """End a test that waits for the other end of a FIFO."""
-    signal.alarm(10)
-    yield
-    signal.alarm(0)
 
 
 @pytest.fixture
