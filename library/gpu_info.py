@@ -45,10 +45,14 @@ facts:
   contains:
     uptime: {description: Seconds since the boot., type: float, returned: always}
     container: {description: The kind of container that the node is, or an empty string., type: str, returned: always}
+    virtual:
+      description: The kind of virtual machine that the node is, or an empty string.
+      type: str
+      returned: always
     bus:
       description: >-
         Every GPU on the PCI bus, driver or not: slot, id, class, name, driver, whether it answers, numa node, link
-        (speed, width and what they could be), and the error counts of the bus (aer).
+        (speed, width, what they could be, and what the slot could), and the error counts of the bus (aer).
       type: list
       elements: dict
       returned: always
@@ -62,8 +66,9 @@ facts:
     smi:
       description: >-
         How asking C(nvidia-smi) went: status (ok, not_run, missing, hangs, mismatch, no_driver, failed, unreadable),
-        why, seconds, what it said beside its answer (notes), and the GPUs that it could not reach (lost by their
-        numbers, lost_slots by their places on the bus).
+        why, its exit status (code), seconds, what it said beside its answer (notes), after how many characters its
+        answer ended too early (cut), and the GPUs that it could not reach (lost by their numbers, lost_slots by their
+        places on the bus).
       type: dict
       returned: always
     gpus:

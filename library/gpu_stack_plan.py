@@ -17,9 +17,12 @@ options:
     type: str
     default: ""
   shows:
-    description: Whether the stack is shown. Refusals always are.
-    type: bool
-    default: true
+    description: >-
+      What is shown - the whole C(stack), what becomes of each node's driver (C(drivers)), or C(nothing). Refusals
+      always are.
+    type: str
+    choices: [stack, drivers, nothing]
+    default: stack
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}
@@ -51,6 +54,12 @@ parts:
   returned: success
   type: dict
   sample: {"node1": ["nvidia_driver", "nccl"], "node2": []}
+rdma:
+  description: >-
+    What each node is given for its RDMA adapter. C(source) (the distribution, DOCA, or kept), C(packages),
+    C(modules), C(load), and C(why); C(refusals) where it cannot be had.
+  returned: success
+  type: dict
 repositories:
   description: The package repositories that each node needs, as M(apt_repositories) takes them.
   returned: success

@@ -55,6 +55,10 @@ port:
   description: Port of the rendezvous on the head node.
   returned: always
   type: int
+launch_ports:
+  description: Range of ports that the firewall lets nodes reach each other on for launches.
+  returned: always
+  type: str
 folder:
   description: Folder on the controller that has the cluster's artifacts.
   returned: always

@@ -4,9 +4,11 @@ DOCUMENTATION = r"""
 module: health_verdict
 short_description: Add up what the health checks found on every node and between them
 description:
-  - Puts together the looks of M(nccl_health), the links of M(net_probe) and what must be the same on every node, where
-    the majority is right and the odd node is named. Without a majority, as with two nodes, all are shown.
-  - Keeps C(health/<node>.json), C(network.json) and the run's C(verdict.json) on the controller.
+  - Puts together the looks of M(nccl_health), the links of M(net_probe), the rails of M(rdma_rails) and what must be
+    the same on every node, where the majority is right and the odd node is named. Without a majority, as with two
+    nodes, all are shown.
+  - Keeps C(health/<node>.json), C(network.json), C(rails.json) where there are rails, and the run's
+    C(verdict.json) on the controller.
   - Never fails. What stands against a launch is returned in RV(refusal).
   - Contacts no node; use it with C(run_once).
 options:
@@ -22,6 +24,10 @@ options:
     description: The registered result of M(net_probe).
     type: dict
     required: true
+  rails:
+    description: The registered result of M(rdma_rails).
+    type: dict
+    default: {}
   gate:
     description: With C(warn), and in check mode, a failed check counts as a warning and refuses nothing.
     type: str

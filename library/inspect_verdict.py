@@ -53,6 +53,10 @@ status:
   description: What the findings add up to. healthy, degraded, unknown or failed.
   returned: always
   type: str
+reminder:
+  description: What the end of the run says once more - GPUs that the inventory does not name. Empty for none.
+  returned: always
+  type: str
 artifacts:
   description: Folder on the controller that has C(inspect.json).
   returned: always

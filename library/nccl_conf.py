@@ -36,6 +36,27 @@ options:
     description: The node's address for training.
     type: str
     default: ""
+  hca:
+    description: RDMA adapters that NCCL takes. Empty means those of the fastest fabric.
+    type: list
+    elements: str
+    default: []
+  gid_index:
+    description: Index of the GID on RoCE. Empty leaves it to NCCL.
+    type: str
+    default: ""
+  pkey:
+    description: InfiniBand partition by its key, of which NCCL is given the place. Empty looks for one where it must.
+    type: str
+    default: ""
+  traffic_class:
+    description: Traffic class on RoCE. Empty leaves it to the adapter.
+    type: str
+    default: ""
+  service_level:
+    description: Service level on InfiniBand. Empty leaves it to the adapter.
+    type: str
+    default: ""
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
@@ -71,6 +92,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.gpu_stack import nccl_conf as domain
+from ansible.module_utils.muster.gpu_stack import nccl_ib
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster_node.tools import files
 from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse, warn
@@ -82,10 +104,16 @@ SPEC = {
     "conf": {"type": "raw", "default": "auto"},
     "interface": {"type": "str", "default": ""},
     "address": {"type": "str", "default": ""},
+    "hca": {"type": "list", "elements": "str", "default": []},
+    "gid_index": {"type": "str", "default": ""},
+    "pkey": {"type": "str", "default": ""},
+    "traffic_class": {"type": "str", "default": ""},
+    "service_level": {"type": "str", "default": ""},
 }
 
 
 DEVICES = "/sys/class/infiniband"
+BUS = "/sys/bus/pci/devices"
 FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
 
 
@@ -109,27 +137,41 @@ def carrier(interfaces: list[dict[str, Any]], address: str) -> str:
     return ""
 
 
-def look_at_ports() -> list[domain.RdmaPort]:
+def look_at_ports() -> list[nccl_ib.RdmaPort]:
     ports = []
     for device in names(DEVICES):
+        slot = Path(f"{DEVICES}/{device}/device")
         for number in names(f"{DEVICES}/{device}/ports"):
             folder = f"{DEVICES}/{device}/ports/{number}"
             rate = read(f"{folder}/rate").text.split()  # 400 Gb/sec (4X NDR)
+            keys = sorted(filter(str.isdigit, names(f"{folder}/pkeys")), key=int)
             ports.append(
-                domain.RdmaPort(
+                nccl_ib.RdmaPort(
                     device=device,
                     port=int(number),
                     active="ACTIVE" in read(f"{folder}/state").text,
                     layer=read(f"{folder}/link_layer").text.strip(),
                     prefix=read(f"{folder}/gids/0").text.strip()[:19],
                     rate=int(float(rate[0])) if rate else 0,
+                    pkeys=tuple(read(f"{folder}/pkeys/{key}").text.strip() for key in keys),
+                    slot=slot.readlink().name if slot.is_symlink() else "",
                 )
             )
     return ports
 
 
+def has_halves() -> bool:
+    """Whether a GPU of the machine is one in whose machines a cable is two adapters."""
+    return any(
+        f"{read(f'{BUS}/{slot}/vendor').text.strip()[2:]}:{read(f'{BUS}/{slot}/device').text.strip()[2:]}"
+        in nccl_ib.OF_HALVES
+        for slot in names(BUS)
+    )
+
+
 def look(interface: str, address: str) -> domain.Seen:
     interfaces = look_at_interfaces()
+    ports = look_at_ports()
     return domain.Seen(
         interfaces=tuple(
             # LOWER_UP is what programs know as IFF_RUNNING.
@@ -137,7 +179,8 @@ def look(interface: str, address: str) -> domain.Seen:
             for each in interfaces
         ),
         training=interface or carrier(interfaces, address),
-        ports=tuple(look_at_ports()),
+        ports=tuple(ports),
+        halves=bool(ports) and has_halves(),
     )
 
 
@@ -164,14 +207,23 @@ def write_conf(text: str) -> None:
     files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True)
 
 
+def options_of(given: dict[str, Any]) -> nccl_ib.Options:
+    texts = {name: given[name] for name in ("gid_index", "pkey", "traffic_class", "service_level")}
+    return nccl_ib.Options(hca=tuple(given["hca"]), **texts)
+
+
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     conf = module.params["conf"]
+    options = options_of(module.params)
     seen = look(module.params["interface"], module.params["address"])
-    wrong = [f"{what}. {fix}" for what, fix in domain.request_problems(conf)]
+    wrong = [
+        f"{what}. {fix}" for what, fix in (*domain.request_problems(conf), *nccl_ib.request_problems(options, conf))
+    ]
+    wrong += nccl_ib.problems(options, seen.ports)
     wrong += filter(None, [domain.contradiction(conf, seen.training)])
     refuse(wrong)
     before = read_conf()
-    want = domain.wanted(conf, seen)
+    want = domain.wanted(conf, seen, options)
     after = domain.rewrite(before, want, seen.training)
     warn(module, [*after.notes, *want.undecided])
     changed = bool(after.differences)

@@ -120,7 +120,8 @@ facts:
 traits:
   description: >-
     What must be equal on every node, as short values: C(os), C(kernel), C(python), C(driver), C(cuda), C(torch),
-    C(nccl), C(gpu_model), C(vbios), C(hca_firmware), C(mtu), C(link_speed), C(environment), C(nccl_conf), C(code).
+    C(nccl), C(gpu_model), C(vbios), C(hca_firmware), C(rdma_ports), C(ib_subnets), C(ib_managers),
+    C(ib_partitions), C(roce_mtu), C(mtu), C(link_speed), C(environment), C(nccl_conf), C(code).
     None where it is not known, or does not matter.
   returned: always
   type: dict

@@ -118,6 +118,7 @@ SPEC = {
 LINES_SHOWN = 8
 MOST_SHOWN = 64_000  # bytes of the log that these are taken from
 SECONDS = 3600  # that unpacking and compiling may take, each
+MARGIN = 30  # seconds behind which a command is given up whose own limit, a process of the same user, does not end it
 
 
 class Builder:
@@ -146,11 +147,14 @@ class Builder:
                 stderr=subprocess.STDOUT,
                 check=False,
                 umask=0o022,
+                timeout=seconds + MARGIN,
                 pass_fds=[] if self.lock is None else [self.lock],
                 **self.ids,
             ).returncode
         except OSError as error:
             return str(error.strerror)
+        except subprocess.TimeoutExpired:
+            return f"nothing within {seconds} s"
         return f"nothing within {seconds} s" if ended in (124, 137) else ended
 
     def starts(self, folder: Path) -> int | str:

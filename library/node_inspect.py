@@ -20,7 +20,7 @@ options:
       - Empty looks at everything.
     type: list
     elements: str
-    choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack]
+    choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack, rdma]
     default: []
   user:
     description: Name of the training user. Required where C(users) is looked at.
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 - name: Look at what the GPU stack depends on
   node_inspect:
-    only: [system, pci, boot, packages, stack]
+    only: [system, pci, boot, packages, stack, rdma]
   register: __look
 """
 
@@ -63,7 +63,7 @@ RETURN = r"""
 facts:
   description: >-
     What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
-    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack)), as far as it was looked at; and under
+    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma)), as far as it was looked at; and under
     C(skipped) why something was not.
   returned: always
   type: dict
@@ -74,6 +74,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.facts import facts
 from ansible.module_utils.muster_node.looks import (
+    adapters,
     boot,
     bus,
     clock,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
 
 SUBJECTS = (
     *("system", "users", "pci", "boot", "network", "listeners", "clock", "services", "packages", "disk", "stack"),
+    "rdma",
 )
 
 
@@ -122,6 +124,7 @@ def main() -> None:
         "packages": packages.look,
         "disk": lambda: disk.look(wanted["paths"]),
         "stack": stack.look,
+        "rdma": adapters.look,
     }
     looks = {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}
     module.exit_json(changed=False, facts=facts(looks))

@@ -37,10 +37,6 @@ options:
   base:
     description: What the image is made from; see the role.
     type: str
-  release:
-    description: Code name of the release to be bootstrapped when no image is pulled. Empty means this machine's own.
-    type: str
-    default: ""
   recipe:
     description: Folder of the files that the image is made from.
     type: path
@@ -82,7 +78,6 @@ create: {description: Specification of each node that has to be made., type: dic
 image: {description: Name of the image., type: str, returned: when state=present}
 ulimits: {description: Limits that this machine can give to a node., type: list, returned: always}
 labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
-apt_sources: {description: Package sources to bootstrap from., type: str, returned: always}
 apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
 certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
 node_variables: {description: Variables that hand pip's settings to the nodes., type: dict, returned: always}
@@ -102,10 +97,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.sandbox import plan as sandbox
 
-# More than this no step needs. The caller's hard limits may be lower, and podman lowers its own number of processes to
-# pid_max.
-_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 20000), "nproc": (resource.RLIMIT_NPROC, 10000)}
-_SOURCES = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)"
+_LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 
@@ -128,19 +120,7 @@ class Host:
 
     def ulimits(self) -> list[str]:
         """Limits that podman may set for a node without more rights than its caller has."""
-        limits = []
-        for name, (which, ample) in _LIMITS.items():
-            hard = resource.getrlimit(which)[1]
-            limit = ample if hard == resource.RLIM_INFINITY else min(hard, ample)
-            limits.append(f"{name}={limit}:{limit}")
-        return limits
-
-    def apt_sources(self, release: str) -> str:
-        """Package sources of the distribution, if this machine has apt."""
-        if not shutil.which("apt-get"):
-            return ""
-        listing = self.output("apt-get", "indextargets", "--format", _SOURCES, "Created-By: Packages")
-        found: str = sandbox.apt_sources(listing, release)
+        found: list[str] = sandbox.ulimits({name: resource.getrlimit(which)[1] for name, which in _LIMITS.items()})
         return found
 
     def apt_settings(self) -> str:
@@ -207,7 +187,6 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, 
         "image": image,
         "ulimits": host.ulimits(),
         "labels": {sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
-        "apt_sources": host.apt_sources(given["release"]) if plan.build else "",
         "apt_settings": settings,
         "certificates": [str(path) for path in certificates],
         "node_variables": variables,
@@ -241,7 +220,6 @@ def main() -> None:
             "lock": {"type": "path"},
             "subnet": {"type": "str"},
             "base": {"type": "str"},
-            "release": {"type": "str", "default": ""},
             "recipe": {"type": "path"},
             "public_key": {"type": "path"},
             "node_ca": {"type": "path"},

@@ -19,7 +19,11 @@ options:
     type: str
     default: ""
   script_src:
-    description: Path of a script on the controller that is sent to every node with the start.
+    description:
+      - Path of a script on the controller that is sent to every node with the start.
+      - It may be a folder with a C(__main__.py), as C(torchrun FOLDER) takes it. Its Python files, but for hidden ones,
+        are sent as one file (C(FOLDER.pyz)), which imports modules and packages of the folder by their names there.
+      - At most 8 MB are sent. What is larger belongs on every node (O(script)).
     type: path
     default: ""
   script_args:
@@ -43,6 +47,14 @@ options:
       - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
     type: path
     default: ""
+  first_nodes:
+    description: Number of participants that take part, from the first one on. 0 means all of them.
+    type: int
+    default: 0
+  nproc_per_node:
+    description: Number of ranks on each of them. 0 means as many as C(cluster_nproc_per_node) says.
+    type: int
+    default: 0
   chdir:
     description: Working directory of the ranks, there on every node. Default, a new one of the launch, which is kept.
     type: path

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write docs/findings.md: every finding that Muster can make, from what the rules declare beside themselves.
 
-Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show.
+Run it with .venv/bin/python after a change there; a test holds the file equal to what this prints with --show. With
+--seen it prints what each was seen by, and how many by each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,24 @@ them. A finding is `pass`, `warn` (slower, or it will break later), `fail` (a la
 `unknown` (it matters, and could not be found out). What was not looked at is no finding: it is listed under `skipped`,
 with the reason. Commands are as they are typed for inventory/lab. Written by script/findings.py from the code.
 
+Not every rule has met its fault in life. The last column says the best that has made it fire:
+
+| seen by | what that is | how many |
+|---|---|---|
+{counts}
+
+So where it says `stand-in` of what another program or the kernel prints (above all of GPUs, NVLink, RDMA, the bus and
+the kernel's log), the format is known from documentation and source code only, and no real output has been seen here.
+
 """
+MEANINGS = {
+    "sandbox": "a test brought the fault about on a node of the sandbox (a container with its own systemd and network)",
+    "recording": "a case goes by the recorded output of a real program or kernel, the fault written into it where no"
+    " machine with it could be had. Of GPUs: nvidia-smi is real, and what it shows was answered by a stand-in of NVML",
+    "stand-in": "a case goes by input that was made by hand. Of launches, torch and the network between the nodes it"
+    " has the shape of what Muster's own programs answer",
+    "never": "nothing yet",
+}
 
 if TYPE_CHECKING:
     from muster.verdict.check import Check
@@ -47,14 +65,29 @@ def catalogue() -> str:
     """Return the text of the file."""
     checks = declared()
     families = importlib.import_module("muster.verdict.families")
+    counts = "\n".join(
+        f"| {seen} | {meaning} | {sum(check.seen == seen for check in checks.values())} |"
+        for seen, meaning in MEANINGS.items()
+    )
     groups = {families.family(finding): families.title(finding) for finding in sorted(checks, key=families.place)}
-    return HEAD + "\n".join(_group(group, title, checks) for group, title in groups.items())
+    return HEAD.format(counts=counts) + "\n".join(_group(group, title, checks) for group, title in groups.items())
+
+
+def seen() -> str:
+    """Return every id with what it was seen by, and the count of each."""
+    checks = declared()
+    kinds = importlib.import_module("muster.verdict.check").SEEN
+    lines = [
+        f"{kind:10} {finding}" for kind in kinds for finding, check in sorted(checks.items()) if check.seen == kind
+    ]
+    counts = ", ".join(f"{kind} {sum(check.seen == kind for check in checks.values())}" for kind in kinds)
+    return "\n".join([*lines, counts]) + "\n"
 
 
 def _group(group: str, title: str, checks: dict[str, Check]) -> str:
-    lines = [f"## {title}\n", "| id | reads | fires when | what fixes it |", "|---|---|---|---|"]
+    lines = [f"## {title}\n", "| id | reads | fires when | what fixes it | seen by |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{finding}` | {_cell(check.reads)} | {_cell(check.fires)} | {_cell(_fix(check))} |"
+        f"| `{finding}` | {_cell(check.reads)} | {_cell(check.fires)} | {_cell(_fix(check))} | {check.seen} |"
         for finding, check in sorted(checks.items())
         if finding.partition(".")[0] == group
     ]
@@ -74,5 +107,7 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--show"]:
         sys.stdout.write(catalogue())
+    elif sys.argv[1:] == ["--seen"]:
+        sys.stdout.write(seen())
     else:
         TARGET.write_text(catalogue())

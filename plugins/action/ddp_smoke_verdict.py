@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import math
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+import yaml
 
-from muster.launch import smoke
+from muster.acceptance import baseline, judge, reports
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import write_json
-from muster_controller.runs import add_verdict
+from muster_controller.runs import add_verdict, read_json
+
+ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with
+
+
+def stage_names(payload: Path, mode: str, stages: list[str]) -> tuple[str, ...]:
+    """What the payload was to do, from its own table."""
+    table = runpy.run_path(str(payload / "payload" / "stages.py"))
+    return tuple(stage.name for stage in table["chosen"](mode, ",".join(stages)))
+
+
+def rail_rates(cluster: Path) -> tuple[float, ...]:
+    """What the newest trial of the RDMA adapters measured, in Gbit/s; nothing where there was none."""
+    kept = [folder / "rails.json" for folder in cluster.iterdir() if not folder.is_symlink()]
+    found = sorted((path for path in kept if path.is_file()), key=lambda path: path.parent.name)
+    if not found:
+        return ()
+    rates = [reports.number(rail.get("gbps")) for rail in json.loads(found[-1].read_text(encoding="utf-8"))["rails"]]
+    return tuple(rate for rate in rates if rate is not None and math.isfinite(rate) and rate > 0)
 
 
 class ActionModule(ControllerAction):
@@ -22,13 +45,36 @@ class ActionModule(ControllerAction):
         launch = self.options["launch"]
         if "verdict" not in launch:
             return {"skipped": True, "msg": "Nothing was launched."}
-        plan, events = launch["plan"], launch["events"]
-        verdict = smoke.verdict(plan, launch["verdict"], events, self.options["loss_ratio"])
-        measured = smoke.measured(plan, events)
-        folder = Path(launch["artifacts"])
+        plan, events, mode = launch["plan"], launch["events"], self.options["mode"]
+        folder, payload = Path(launch["artifacts"]), Path(self.options["payload"])
+        bounds = reports.Bounds(
+            loss_ratio=self.options["loss_ratio"],
+            busbw_floor=self.options["busbw_floor"],
+            scaling_floor=self.options["scaling_floor"],
+            rails=rail_rates(folder.parent),
+            gpu_rates=yaml.safe_load((payload.parent / "gpu_rates.yml").read_text(encoding="utf-8")),
+        )
+        wanted = stage_names(payload, mode, self.options["stages"])
+        seen = reports.read(plan, events, mode, wanted, bounds)
+        book = folder.parent / ACCEPTED
+        verdict, measured, accepted = judge.concluded(seen, launch["verdict"], events, self.past(book, folder))
         write_json(folder / "smoke.json", measured)
+        if accepted is not None:
+            write_json(book, accepted)
         add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
         result: dict[str, Any] = {"verdict": verdict, "smoke": measured, "artifacts": str(folder)}
         if verdict["status"] not in ("healthy", "degraded"):
-            result.update(failed=True, msg=verdict["summary"])
+            proofs = [proof for finding in launch["verdict"]["findings"] for proof in finding.get("evidence", [])]
+            shown = [f"\n{proof['source']}:\n{proof['text']}" for proof in proofs]
+            result.update(failed=True, msg="\n".join([verdict["summary"], *shown]))
         return result
+
+    def past(self, book: Path, folder: Path) -> baseline.Past:
+        return baseline.Past(
+            read_json(book),
+            run=folder.name,
+            date=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+            accept=self.options["accept"],
+            severity=self.options["regression"],
+            looks={path.stem: read_json(path) for path in sorted((folder / "health").glob("*.json"))},
+        )

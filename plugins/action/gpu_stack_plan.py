@@ -13,19 +13,25 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail, AnsibleError
 
 from muster.gpu_stack.model import Request, Seen
-from muster.gpu_stack.report import report
-from muster.gpu_stack.repositories import PARTS, needed, parts_of, repository
+from muster.gpu_stack.rdma import DOCA
+from muster.gpu_stack.report import drivers, report
+from muster.gpu_stack.repositories import PARTS, RDMA, doca, needed, parts_of, repository
 from muster.gpu_stack.resolve import resolve
 from muster.gpu_stack.table import Table
+from muster.nvidia_driver.family import is_part
+from muster.nvidia_driver.model import Seen as DriverSeen
 from muster.packages import mirrors
 from muster.packages.repositories import fingerprints
 from muster_controller.action import ControllerAction
+from muster_controller.rdma import OPTIONS as RDMA_OPTIONS
+from muster_controller.rdma import part_of, table
 from muster_controller.sources import mirrors_table
-from muster_controller.variables import load_roles, project_root, read_node, registered
+from muster_controller.variables import controller_file, load_roles, project_root, read_node, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.gpu_stack.rdma import Part
     from muster.gpu_stack.repositories import Repository
 
 VERSIONS = "roles/gpu_stack/files/versions.yml"
@@ -37,7 +43,12 @@ OF_THE_CLUSTER = (
     *("cluster_mirror", "cluster_mirror_urls", "cluster_offline_dir"),
     *("cuda_toolkit_versions", "nccl_install", "container_toolkit_engine", "dcgm_install"),
 )
-OF_A_NODE = ("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", *(f"{part}_mode" for part in PARTS))
+REPLACE, REMOVE_RUNFILE = "nvidia_driver_replace", "nvidia_driver_remove_runfile"
+OF_A_NODE = (
+    *("cluster_gpus", "cluster_gpu_model", "gpu_stack_system", REPLACE, REMOVE_RUNFILE),
+    *(f"{part}_mode" for part in PARTS),
+    *RDMA_OPTIONS,
+)
 
 
 class ActionModule(ControllerAction):
@@ -45,48 +56,63 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         nodes, values = self._nodes(self.task_vars, self.options["looks"])
-        table = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
-        stack = resolve(table, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
+        versions = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
+        stack = resolve(versions, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:
             raise AnsibleActionFail(report(stack))
         keys = self._keys(values["gpu_stack_repository_keys"])
+        trains = {seen.node: seen.has_gpus and stack.variant != "cpu" for seen in nodes}
+        rdma = self._rdma(trains)
         parts = {
-            seen.node: parts_of(
-                stack.nodes[seen.node], self._modes[seen.node], has_gpus=seen.has_gpus and stack.variant != "cpu"
-            )
-            for seen in nodes
+            node: parts_of(stack.nodes[node], self._values[node], has_gpus=has_gpus, rdma=rdma[node].is_due)
+            for node, has_gpus in trains.items()
         }
         request = mirrors.Request(
             values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"]
         )
         repositories, notes = {}, {}
         for seen in nodes:
-            managed = [part for part in parts[seen.node] if self._modes[seen.node][part] == "manage"]
+            own = self._values[seen.node]
+            managed = [part for part in parts[seen.node] if own[f"{part}_mode"] == "manage"]
             places = mirrors.resolve(mirrors_table(self._loader), request, seen.system, seen.machine)
             notes.update(dict.fromkeys(f"{note}." for note in places.notes))
             repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], managed), places, keys)
+            if RDMA in managed and rdma[seen.node].source == DOCA and not places.offline:
+                key = controller_file(own["rdma_doca_key"])
+                if key is None:
+                    raise AnsibleActionFail(f"{seen.node}: rdma_doca_key {own['rdma_doca_key']} cannot be read.")
+                repositories[seen.node].append(doca(own["rdma_doca_url"], key))
         stack = replace(stack, warnings=(*stack.warnings, *notes))
         result: dict[str, Any] = {"stack": asdict(stack), "parts": parts, "repositories": repositories}
-        if self.options["shows"]:
-            result["msg"] = report(stack)
+        result["rdma"] = {node: {**asdict(part), "refusals": [*map(str, part.refusals)]} for node, part in rdma.items()}
+        if self.options["shows"] != "nothing":
+            result["msg"] = report(stack) if self.options["shows"] == "stack" else drivers(stack)
         return result
 
     def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[Seen], dict[str, Any]]:
         """Return what is known of every node that can be reckoned with, and what the inventory says of the cluster."""
         roles = load_roles(self._loader)
         nodes = []
-        self._modes: dict[str, dict[str, str]] = {}
+        self._values: dict[str, dict[str, Any]] = {}
+        self._facts: dict[str, Any] = {}
         for name in task_vars["groups"]["gpu_nodes"]:
             reading = read_node(task_vars, self._templar, roles, name, (*OF_THE_CLUSTER, *OF_A_NODE))
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
-            self._modes[name] = {part: reading.values[f"{part}_mode"] for part in PARTS}
-            look = registered(task_vars, name, looks)
-            node = seen(name, reading.values, look.get("facts"))
+            self._values[name] = reading.values
+            self._facts[name] = registered(task_vars, name, looks).get("facts")
+            node = seen(name, reading.values, self._facts[name])
             # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
             if node.looked or node.model or not looks:
                 nodes.append(node)
         return nodes, reading.values
+
+    def _rdma(self, trains: Mapping[str, bool]) -> dict[str, Part]:
+        names = table(self._loader)
+        return {
+            node: part_of(names, node, self._values[node], self._facts[node], has_gpus=has_gpus)
+            for node, has_gpus in trains.items()
+        }
 
     def _repositories(
         self, node: Seen, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
@@ -158,6 +184,9 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
             looked=False,
         )
     system, gpus = facts["system"], facts["gpus"]
+    driver = DriverSeen(facts["stack"], gpus, facts["secure_boot"])
+    runfile = [*facts["stack"]["runfile"]["programs"], *facts["stack"]["runfile"]["libraries"]]
+    replaces = REMOVE_RUNFILE if values[REMOVE_RUNFILE] and runfile else ""
     return Seen(
         name,
         system=f"{system['id']}-{system['version']}",
@@ -174,4 +203,7 @@ def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) 
         container=system["container"],
         virtual=bool(system["virtual"]),
         driver=facts["packages"]["driver"] or gpus["driver_version"],
+        works=driver.works,
+        packages=tuple(name for name in driver.packages if is_part(name)),
+        replaces=REPLACE if values[REPLACE] else replaces,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus"),
     *("cluster_nproc_per_node", "cluster_torchrun", "cluster_master_port", "cluster_quarantined", "cluster_backend"),
-    *("cluster_launch_nodes", "firewall_allow"),
+    *("cluster_launch_nodes", "firewall_allow", "firewall_launch_ports"),
     *unencrypted.OPTIONS,
 )
 
@@ -52,6 +52,7 @@ class ActionModule(ControllerAction):
             "head": launched[0].name,
             "backend": backend,
             "port": cluster["cluster_master_port"],
+            "launch_ports": cluster["firewall_launch_ports"],
             "folder": str(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
             "sources": {
                 name: {option: own[option] for option in unencrypted.OPTIONS}

@@ -43,6 +43,8 @@ class ActionModule(ControllerAction):
             kept.update(look["verdict"]["coverage"])
             write_json(folder / "health" / f"{name}.json", kept)
         write_json(folder / "network.json", network)
+        if nodes.rails.get("rails"):
+            write_json(folder / "rails.json", {"schema": 1, "rails": nodes.rails["rails"]})
         return {
             "msg": table.report(health, network, len(nodes.looks)),
             "verdict": add_verdict(folder, verdict),
@@ -65,4 +67,4 @@ class ActionModule(ControllerAction):
                 left_out.append(name)
             else:
                 lost[name] = one_line(str(look.get("msg", ""))).rstrip(":. ") or LOST
-        return Nodes(plan, looks, lost, left_out, arguments["network"])
+        return Nodes(plan, looks, lost, left_out, arguments["network"], arguments["rails"])

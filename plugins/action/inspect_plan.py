@@ -10,13 +10,16 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from ansible.errors import AnsibleError
 
+from muster.inspect.gpus import UNSET
 from muster_controller.action import ControllerAction
+from muster_controller.rdma import OPTIONS as RDMA_OPTIONS
 from muster_controller.variables import load_roles, project_root, read_node
 
 REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
     *("cluster_master_port", "cluster_run_root", "cluster_quarantined", "pytorch_root", "node_baseline_user_uid"),
     *("node_baseline_user_gid", "firewall_mode", "firewall_tight"),
+    *RDMA_OPTIONS,
 )
 WRITES = ("pytorch_root", "cluster_run_root")
 
@@ -31,7 +34,8 @@ class ActionModule(ControllerAction):
             reading = read_node(self.task_vars, self._templar, roles, name, REQUESTED)
             for variable, error in reading.errors.items():
                 raise AnsibleError(f"{name}: {variable} {error}.")
-            requests[name] = reading.values
+            given = self.task_vars["hostvars"].raw_get(name)
+            requests[name] = {**reading.values, UNSET: "cluster_gpus" not in given}
         platforms = self._loader.load_from_file(str(project_root() / "roles/cluster/vars/main.yml"))
         return {
             "requests": requests,

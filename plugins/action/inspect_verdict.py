@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 
+from muster.gpu_stack.rdma import describe
 from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
+from muster.inspect.gpus import reminder
 from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import write_json
 from muster_controller.connection import one_line
+from muster_controller.rdma import part_of
+from muster_controller.rdma import table as rdma_table
 from muster_controller.variables import registered
 
 if TYPE_CHECKING:
@@ -42,12 +46,24 @@ class ActionModule(ControllerAction):
             if finding.status == "fail":
                 refusals.setdefault(finding.node, []).append(f"{with_fix(finding)}.")
         return {
-            "msg": table.report(nodes, findings, skipped),
+            "msg": table.report(nodes, findings, skipped, self._rdma(nodes)),
             "refusals": {name: "\n".join(lines) for name, lines in refusals.items()},
             "artifacts": str(folder),
             "findings": verdict["findings"],
             "status": verdict["status"],
+            "reminder": reminder(nodes),
         }
+
+    def _rdma(self, nodes: list[Node]) -> dict[str, str]:
+        """Return a line for each node that has an RDMA adapter: what is there, and what the step gpu_stack does."""
+        names = rdma_table(self._loader)
+        lines = {}
+        for node in nodes:
+            if node.facts is not None:
+                has_gpus = bool(node.request["cluster_gpus"]) or bool(node.facts["gpus"]["devices"])
+                part = part_of(names, node.name, node.request, node.facts, has_gpus=has_gpus)
+                lines[node.name] = describe(part, node.facts["rdma"])
+        return lines
 
     def _node(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], name: str, looks: str) -> Node:
         look = registered(task_vars, name, looks)

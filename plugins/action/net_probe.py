@@ -111,7 +111,8 @@ class Probe:
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:
             others = [peer for peer in peers if peer["node"] != name]
-            message = {"token": self.token, "packets": packets, "peers": others}
+            own = self.requests[name]["address"]
+            message = {"token": self.token, "address": own, "packets": packets, "peers": others}
             self.messages.ask(name, "probe", message, program=CALLER)
         timeout = PROBE_TIMEOUT + PROBE_TIMEOUT_PER_NODE * len(self.requests)
         self.probed = self.gather("probe", list(self.served), timeout)
@@ -175,6 +176,7 @@ class Probe:
                 self.why.get(name, ""),
                 self.probed.get(name, {}).get("names", {}),
                 tuple(self.probed.get(name, {}).get("asked", ())),
+                self.probed.get(name, {}).get("resolvers", {}),
             )
             for name, request in self.requests.items()
         ]

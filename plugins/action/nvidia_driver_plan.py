@@ -90,6 +90,7 @@ class ActionModule(ControllerAction):
             driver=driver,
             fabric=fabric,
             headers=headers,
+            kept=node["keeps"],
         )
 
     def _is_controller(self, facts: Mapping[str, Any]) -> bool:

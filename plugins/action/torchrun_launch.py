@@ -23,7 +23,8 @@ from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
-from muster_controller.runs import add_verdict, launch_id, open_run
+from muster_controller.runs import add_verdict, launch_id, open_run, read_json
+from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
-
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
@@ -126,6 +126,9 @@ class ActionModule(ControllerAction):
 def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
     """Keep it, or say that it is lost, where it was to go, and what it is."""
     path = folder / "verdict.json"
+    if outcome.knows_less(verdict, read_json(path)):
+        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
+        return
     lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
     if lost:
         keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
@@ -139,13 +142,13 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
 def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
-    if source and not Path(source).is_file():
-        raise PlanError([f"{source} is not a file on the controller (script_src)."])
+    if source and (problem := unsendable(Path(source))):
+        raise PlanError([problem])
     return LaunchRequest(
         cluster=cluster["cluster_name"],
         launch_id=launch_id(cluster_folder(cluster)),
         user=cluster["cluster_user"],
-        script=source or options["script"],
+        script=sent_name(Path(source)) if source else options["script"],
         script_is_sent=bool(source),
         args=given.args,
         env=given.env,
@@ -153,6 +156,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         backend=cluster["cluster_backend"],
         port=cluster["cluster_master_port"],
         nodes=cluster["cluster_launch_nodes"],
+        first_nodes=options["first_nodes"],
+        nproc=options["nproc_per_node"],
         chdir=options["chdir"],
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
@@ -174,8 +179,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         detached=options["detached"] or bool(options["attach"]),
         time_limit=options["time_limit"],
         chdir=options["chdir"],
-        script_name=source.name if source else "",
-        script_body=source.read_bytes() if source else b"",
+        script_name=sent_name(source) if source else "",
+        script_body=sent_body(source) if source else b"",
         wait=options["wait"],
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],

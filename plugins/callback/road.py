@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
+from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
 from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 from muster_controller.terminal import typed
@@ -49,6 +50,7 @@ SPEAKING_ACTIONS = (
     "gpu_stack_plan",
     "torchrun_launch",
     "ddp_smoke_verdict",
+    "launch_comparison",
     "validate_inventory",
     "claim_nodes",
     "pytorch_env",
@@ -59,9 +61,10 @@ SPEAKING_ACTIONS = (
     "firewall",
     "health_verdict",
     "net_probe",
+    "rdma_rails",
 )
 # What they say is what they were asked for: it is shown when all is well too.
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict")
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # Parts of a result that say in our own words what to do.
@@ -75,6 +78,7 @@ FOR_PROGRAMS = (
     "timing",
     "findings",
     "facts",
+    "reminder",
     "traits",
     "network",
     "metrics",
@@ -100,6 +104,7 @@ class CallbackModule(DefaultCallback):
         self._last_result = 0.0
         self._verdict: Mapping[str, Any] | None = None
         self._artifacts = ""
+        self._reminder = ""
         self._failures: dict[str, str] = {}
 
     # ------------------------------------------------------------ titles
@@ -205,6 +210,7 @@ class CallbackModule(DefaultCallback):
     def _take(self, result: Any) -> None:
         self._last_result = time.monotonic()
         content = result.result
+        self._reminder = str(content.get("reminder") or self._reminder)
         if isinstance(content.get("verdict"), dict):
             self._verdict = content["verdict"]
             self._artifacts = content.get("artifacts", "")
@@ -251,32 +257,33 @@ class CallbackModule(DefaultCallback):
         except Exception as error:
             page = None
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
-        line, color = self._last_line(str(page) if page else "")
+        line, color = self._last_line(stats, str(page) if page else "")
         if line:
             self._display.display(f"\n{line}", color=color)
 
-    def _last_line(self, page: str) -> tuple[str, str]:
-        """One line that a person understands, and its colour; ('', '') when there is nothing to say."""
-        where = f" ({_short(page)})" if page else ""
-        if self._verdict is not None:
-            status = str(self._verdict["status"])
-            if self._artifacts and not page:
-                where = f" ({_short(self._artifacts)}/verdict.json)"
-            color = {
-                "healthy": constants.COLOR_OK,
-                "degraded": constants.COLOR_WARN,
-                "unknown": constants.COLOR_WARN,
-            }.get(status, constants.COLOR_ERROR)
-            others = (
-                [f"{host}: {why}" for host, why in self._failures.items()] if status in ("healthy", "degraded") else []
+    def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
+        """One sentence that a person understands, and its colour; ('', '') when there is nothing to say."""
+        where = page or (f"{self._artifacts}/verdict.json" if self._artifacts and self._verdict else "")
+        known = REPORTER.of_a_cluster
+        verdict = self._verdict
+        status, line = last_line(
+            Ending(
+                book=REPORTER.run["playbook"] if known else "",
+                contacts=not known or REPORTER.contacts_nodes,
+                check=bool(context.CLIARGS.get("check")),
+                nodes=len(REPORTER.run.get("nodes", ())),
+                changed=[node for node in REPORTER.run.get("nodes", ()) if stats.changed.get(node)],
+                failures=self._failures,
+                verdict=verdict and {**verdict, "summary": typed(str(verdict["summary"]), verdict)},
+                where=_short(where) if where else "",
+                reminder=self._reminder,
             )
-            tail = f" But before: {'; '.join(others)}" if others else ""
-            summary = typed(str(self._verdict["summary"]), self._verdict)
-            return f"{status.upper()}: {summary}{where}{tail}", color
-        if self._failures:
-            stops = "; ".join(f"{host} at {why}" for host, why in self._failures.items())
-            return f"STOPPED: {stops}{where}", constants.COLOR_ERROR
-        return "", ""
+        )
+        return line, {
+            "healthy": constants.COLOR_OK,
+            "degraded": constants.COLOR_WARN,
+            "unknown": constants.COLOR_WARN,
+        }.get(status, constants.COLOR_ERROR)
 
 
 def _message(result: Mapping[str, Any]) -> str:

@@ -4,13 +4,16 @@
     python3 tests/gpu/run.py [OUT]
 
 Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
-than Python; with torch beside it, the ranks compute too. Four parts, each of which says what it saw:
+than Python; with torch beside it, the ranks compute too. Five parts, each of which says what it saw:
 
 1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what is one
    machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
-2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value.
+2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value; whether
+   each GPU is reached by the place that commands name it by, and which checks have a value (own_rules.py).
 3. nccl_health with the short collective of all GPUs.
-4. The smoke payload under torchrun and NCCL, judged as a launch's is.
+4. The acceptance test in full mode under torchrun and NCCL, judged as a launch's is: what each GPU reaches beside its
+   floor, and what nvidia-smi says while it computes (own_device.py).
+5. A soak of a minute.
 
 Ends with 0 when all of it held, 1 when something did not, and 77 where there is no GPU: nothing was tried then.
 """
@@ -22,6 +25,7 @@ import json
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -39,10 +43,13 @@ if importlib.util.find_spec("ansible") is None:
         sys.modules[_name] = types.ModuleType(_name)
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
 
+import own_device
+import own_rules
+
+from muster.acceptance import judge, reports
 from muster.gpu_info.facts import facts as gpu_facts
 from muster.health import gpu as gpu_rules
 from muster.health import node
-from muster.launch import smoke
 from muster.launch.unit import unit_properties
 from muster.verdict.check import collect
 from muster.verdict.finding import Finding, with_fix
@@ -56,7 +63,10 @@ from muster_node.tools.run import run as command
 NO_GPU = 77
 # So begin the ids of the GPUs that tests/standins/nvml.c makes up.
 STANDIN = "GPU-00000000-0000-4000-8000-"
-PAYLOAD = ROOT / "roles/ddp_smoke/files/ddp_smoke.py"
+PAYLOAD = ROOT / "roles/ddp_smoke/files/acceptance"
+CHOSEN = runpy.run_path(str(PAYLOAD / "payload/stages.py"))["chosen"]
+# DCGM's diagnostics of full mode alone may take four minutes.
+FULL_SECONDS, SOAK_SECONDS = 900, 60
 # The default of ddp_smoke_loss_ratio.
 LOSS_RATIO = 0.9
 # What --query-gpu calls it, and where gpu_info has it.
@@ -144,11 +154,13 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     else:
         record(look, facts, out)
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
-    found, skipped = collect(gpu_rules.judge({"gpu": facts}, request))
+    judged = collect(gpu_rules.judge({"gpu": facts}, request))
+    judged.findings.extend(collect(gpu_rules.conclude(judged, {"gpu": facts}, request)).findings)
+    found, skipped = judged
     show(found)
     for skip in skipped:
         say(f"  skipped {skip['id']}: {skip['why']}")
-    return facts, same_in_another_form(facts, out)
+    return facts, own_rules.show(facts, say) & same_in_another_form(facts, out)
 
 
 def show(found: list[Finding]) -> None:
@@ -233,18 +245,38 @@ def collective(count: int, out: Path) -> bool:
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Part 4."""
-    shutil.rmtree(out / "ranks", ignore_errors=True)
+    """Part 4 and 5."""
     if importlib.util.find_spec("torch") is None:
         say("smoke: skipped, there is no torch beside this Python")
         return True
     count = len(facts["gpus"])
+    seen, held = tried(count, out / "full", "full", [])
+    measured = judge.measured(seen, [dict(event) for event in seen.events])
+    keep(out, "smoke.json", measured)
+    held = own_device.show(seen, measured, say) and held
+    # Level 3 of DCGM, which the stage device has in soak mode, takes half an hour.
+    seen, soaked = tried(count, out / "soak", "soak", ["--stages=world,soak", f"--seconds={SOAK_SECONDS}"])
+    measured = judge.measured(seen, [dict(event) for event in seen.events])
+    keep(out, "soak.json", measured)
+    return own_device.show_soak(measured, say) and soaked and held
+
+
+def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.Reports, bool]:
+    """What the ranks reported, and whether it held."""
+    shutil.rmtree(out, ignore_errors=True)
     # A file for each rank: on one pipe, what two of them say can come on one line.
     logs = ["--log-dir", str(out / "ranks"), "--redirects", "3"]
     argv = ["-m", "torch.distributed.run", "--standalone", *logs, f"--nproc-per-node={count}", str(PAYLOAD)]
-    environment = {**os.environ, "MUSTER_BACKEND": "nccl", "NCCL_DEBUG": "VERSION"}
+    # With what NCCL says of itself, nccl-N.txt of each rank, which the stage transport reads.
+    words = ["--judged", f"--output={out / 'acceptance'}", *words]
+    environment = {**os.environ, "MUSTER_BACKEND": "nccl"}
     done = subprocess.run(
-        [sys.executable, *argv], check=False, capture_output=True, text=True, timeout=400, env=environment
+        [sys.executable, *argv, f"--mode={mode}", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=FULL_SECONDS,
+        env=environment,
     )
     keep(out, "smoke.txt", done.stdout + done.stderr)
     events = [
@@ -254,13 +286,20 @@ def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
         if line.startswith("@muster {")
     ]
     entry = {"node": "here", "ranks": list(range(count)), "node_rank": 0, "nproc": count}
-    plan = {"world_size": count, "backend": "nccl", "nodes": [entry]}
-    found = smoke.judge(plan, events, LOSS_RATIO)
-    say(f"smoke under NCCL: ended with {done.returncode}")
-    show(found)
+    plan = {"launch_id": "", "world_size": count, "backend": "nccl", "nodes": [entry]}
+    names = next((word.partition("=")[2] for word in words if word.startswith("--stages=")), "")
+    wanted = tuple(stage.name for stage in CHOSEN(mode, names))
+    # Where there is torch; the parts before need nothing beside Python.
+    rates = importlib.import_module("yaml").safe_load((PAYLOAD.parent / "gpu_rates.yml").read_text())
+    seen = reports.read(plan, events, mode, wanted, reports.Bounds(loss_ratio=LOSS_RATIO, gpu_rates=rates))
+    judged = judge.judge(seen)
+    say(f"{mode} under NCCL: ended with {done.returncode}")
+    show(judged.findings)
+    for skip in judged.skipped:
+        say(f"  skipped {skip['id']}: {skip['why']}")
     if done.returncode:
         say(done.stderr[-2000:])
-    return done.returncode == 0 and not any(one.status == "fail" for one in found)
+    return seen, done.returncode == 0 and not any(one.status == "fail" for one in judged.findings)
 
 
 def main() -> int:

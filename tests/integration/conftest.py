@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from acceptance_runs import run_acceptance
 from gpu_cluster import bring_up, look_up
 from machines import NODES, find_machine, list_nodes, run_playbook
 from races import table
@@ -19,6 +21,7 @@ UP_TO_NETWORK = "inspect,baseline,network"
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from acceptance_runs import Run
     from gpu_cluster import GpuCluster
     from machines import Machine, Play, Result
 
@@ -104,6 +107,19 @@ def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Ma
         result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
     return [find_machine(name) for name in as_they_are or NODES]
+
+
+@pytest.fixture(scope="session")
+def with_pytorch(play: Play) -> None:
+    """The nodes have the training user and the environment."""
+    result = play("site.yml", tags="baseline,pytorch")
+    assert result.rc == 0, result.stdout
+
+
+@pytest.fixture
+def smoke(with_pytorch: None, play: Play, tmp_path: Path) -> Callable[..., Run]:
+    """Run the acceptance test; see run_acceptance."""
+    return partial(run_acceptance, play, tmp_path)
 
 
 @pytest.fixture(scope="session")

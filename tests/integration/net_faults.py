@@ -6,6 +6,7 @@ Rules of the packet filter go into a table of their own: what the role firewall 
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -133,18 +134,54 @@ def slow(machine: Machine, rate: str) -> Iterator[None]:
 
 
 @contextmanager
-def hosts_line(machine: Machine, name: str, address: str) -> Iterator[None]:
-    """The machine's /etc/hosts says something else of this name, before all other lines."""
+def hosts_line(machine: Machine, name: str, address: str, *, beside: bool = False) -> Iterator[None]:
+    """The machine's /etc/hosts says something else of this name, before all other lines or beside what they say."""
     before = machine.inside("cat", "/etc/hosts").stdout
+    gone = "" if beside else name
     others = "".join(
-        " ".join(word for word in line.split() if word != name) + "\n" for line in before.splitlines() if line.strip()
+        " ".join(word for word in line.split() if word != gone) + "\n" for line in before.splitlines() if line.strip()
     )
     write(machine, "/etc/hosts", f"{address} {name}\n{others}")
     try:
-        assert machine.inside("getent", "ahostsv4", name).stdout.split()[0] == address
+        shown = machine.inside("getent", "ahostsv4", name).stdout.splitlines()
+        found = {line.split()[0] for line in shown}
+        assert address in found
+        assert len(found) == (2 if beside else 1)
         yield
     finally:
         write(machine, "/etc/hosts", before)
+
+
+@contextmanager
+def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
+    """The machine's only name server is an address of this machine that takes packets and never answers."""
+    before = machine.inside("cat", "/etc/resolv.conf").stdout
+    machine.inside("ip", "address", "add", f"{silent}/32", "dev", "lo")
+    with rules(machine, f"ip daddr {silent} udp dport 53 counter drop"):
+        write(machine, "/etc/resolv.conf", f"nameserver {silent}\n")
+        try:
+            began = time.monotonic()
+            machine.inside("getent", "hosts", "203.0.113.9", check=False)
+            assert time.monotonic() - began > 3, "it waits for the name server"
+            yield
+        finally:
+            write(machine, "/etc/resolv.conf", before)
+            machine.inside("ip", "address", "delete", f"{silent}/32", "dev", "lo")
+
+
+@contextmanager
+def led_astray(machine: Machine, peer: Machine) -> Iterator[None]:
+    """What is for the peer leaves by an interface behind which there is nobody."""
+    machine.inside("ip", "link", "add", "astray0", "type", "veth", "peer", "name", "astray1")
+    try:
+        for name in ("astray0", "astray1"):
+            machine.inside("ip", "link", "set", name, "up")
+        machine.inside("ip", "route", "add", f"{peer.address}/32", "dev", "astray0")
+        assert " dev astray0 " in machine.inside("ip", "route", "get", peer.address).stdout
+        assert not echoes(machine, peer, 100)
+        yield
+    finally:
+        machine.inside("ip", "link", "delete", "astray0")
 
 
 @contextmanager

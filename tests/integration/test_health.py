@@ -81,6 +81,12 @@ FAULTS = {
         f"mountpoint -q {LAUNCHES} && ! echo one line more >{LAUNCHES}/more",
         f"umount {LAUNCHES}",
     ),
+    "os.shm.small": Fault(
+        "node3",
+        "fallocate -l $(($(df --output=avail -B1 /dev/shm | tail -1) - 8000000)) /dev/shm/muster-test-full",
+        "head -c 40000000 /dev/zero >/dev/shm/muster-test-more; full=$?; rm /dev/shm/muster-test-more; [ $full != 0 ]",
+        "rm /dev/shm/muster-test-full",
+    ),
     "os.remove_ipc": Fault(
         "node2",
         f"mv {LOGIND} /run/muster-test-logind; systemctl restart systemd-logind",
@@ -282,6 +288,17 @@ def test_healthy_again_it_yields_no_finding(sick: Visit, clinic: Clinic, nodes: 
 
 
 @pytest.mark.moment
+def test_what_holds_from_the_next_start_on_is_said_today(clinic: Clinic, nodes: dict[str, Machine]) -> None:
+    """The file is gone, and systemd-logind, which has read it, goes on as before."""
+    does, undo = f"mv {LOGIND} /run/muster-test-logind", f"mv /run/muster-test-logind {LOGIND}"
+    proof = f"! test -e {LOGIND} && {REMOVES} | grep -qx 'b false'"
+    with injected(nodes["node1"], Fault("node1", does, proof, undo)):
+        visit = clinic.look(health_gate="warn")
+    assert visit.bad["os.remove_ipc"] == {"node1"}
+    [said] = [one["summary"] for one in visit.verdict["findings"] if one["id"] == "os.remove_ipc"]
+    assert "from the next start on" in said
+
+
 def test_a_port_that_somebody_holds_refuses_a_launch(clinic: Clinic, nodes: dict[str, Machine]) -> None:
     head = nodes["node1"]
     before = take(head)

@@ -20,12 +20,17 @@ LOOK = "Look at the node"
 REFUSE = "Refuse a node on which something stands against it"
 # Everything that outlives a restart, but what the login itself writes.
 FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
-PROCESSES = "ps -eo comm= | grep -v -e sshd -e sudo -e ps -e sort -e sh$ -e systemd-logind | sort"
+PROCESSES = "ps -eo comm="
 PACKAGES = "dpkg-query -W"
+# This look itself, and what a login leaves for a moment. Chosen here: a pipeline sees its own parts begin.
+OF_THE_LOOK = ("ps", "sh", "bash", "dash", "sshd", "sudo", "systemd-logind")
 
 
 def state_of(machine: Machine) -> list[list[str]]:
-    return [machine.inside("sh", "-c", command).stdout.splitlines() for command in (FILES, PROCESSES, PACKAGES)]
+    files, processes, packages = (
+        machine.inside("sh", "-c", command).stdout.splitlines() for command in (FILES, PROCESSES, PACKAGES)
+    )
+    return [files, [name for name in processes if not name.startswith(OF_THE_LOOK)], packages]
 
 
 @contextmanager

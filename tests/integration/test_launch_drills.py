@@ -484,6 +484,7 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
         extravars={
             "cluster_nproc_per_node": "{{ 2 if inventory_hostname == 'node1' else 1 }}",
             "cluster_artifacts_dir": str(tmp_path),
+            "ddp_smoke_stages": ["world", "collectives"],
         },
     )
     assert result.rc == 0, result.stdout

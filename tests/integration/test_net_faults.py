@@ -150,6 +150,27 @@ def test_a_wrong_line_in_the_hosts_file(network: Network) -> None:
         assert network.found(net_throughput=False) == {"warn net.name.wrong node1 node3"}
 
 
+def test_a_name_that_leads_to_another_machine_as_well(network: Network) -> None:
+    with net_faults.hosts_line(network.node1, "node3", "192.0.2.3", beside=True):
+        probed = network.probe(extravars={"net_throughput": False})
+    assert named(probed) == {"warn net.name.wrong node1 node3"}
+    [finding] = [one for one in probed["findings"] if one["status"] == "warn"]
+    assert f"leads to {network.node3.address} and to 192.0.2.3" in finding["summary"]
+
+
+def test_a_dead_name_server_though_the_nodes_know_each_other(network: Network) -> None:
+    with net_faults.dead_name_server(network.node2, "192.0.2.53"):
+        assert network.found(net_throughput=False) == {"warn net.name.server node2"}
+
+
+def test_a_route_that_leads_astray_is_no_firewall(network: Network) -> None:
+    with net_faults.led_astray(network.node1, network.node3):
+        probed = network.probe(extravars={"net_throughput": False})
+    assert named(probed) == {"fail net.peer.other_interface node1 node3"}
+    [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
+    assert "leaves by astray0" in finding["summary"]
+
+
 def test_a_hostname_that_leads_to_the_loopback(network: Network) -> None:
     with net_faults.hosts_line(network.node2, "node2", "127.0.1.1"):
         assert network.found(net_throughput=False) == {"warn net.name.loopback node2"}

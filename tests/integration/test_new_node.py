@@ -78,7 +78,7 @@ class Story:
 def ranks(play: Play) -> dict[str, list[int]]:
     """Return which ranks each node would have in a launch of all."""
     result = play("playbooks/plan.yml")
-    plan = result.results("Train on every participant")[NODES[0]]["plan"]
+    plan = result.results("Try every participant")[NODES[0]]["plan"]
     return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
 
 

@@ -103,5 +103,5 @@ def test_a_mode_and_a_password_as_people_write_them(play: Play, tmp_path: Path) 
         "- node1: node_baselin_mode is no option of Muster. Write node_baseline_mode, or rename it.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
-    assert secret.endswith("ansible-vault encrypt_string --prompt --name ansible_become_password.")
+    assert secret.endswith("ansible-vault encrypt_string --prompt.")
     assert "hunter2" not in result.stdout

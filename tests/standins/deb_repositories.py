@@ -27,11 +27,13 @@ FOLDERS = {
     "ubuntu": "ubuntu",
     "cuda": "compute/cuda/repos/ubuntu2404/x86_64",
     "nct": "libnvidia-container/stable/deb/amd64",
+    "doca": "doca/ubuntu24.04/x86_64",
 }
 KEYS = {
     "ubuntu": "ubuntu/archive.asc",
     "cuda": "compute/cuda/repos/ubuntu2404/x86_64/3bf863cc.pub",
     "nct": "libnvidia-container/gpgkey",
+    "doca": "doca/GPG-KEY-Mellanox.pub",
 }
 # The same packages for the other release: it is the roads to them that differ.
 OTHER_RELEASES = ("compute/cuda/repos/ubuntu2204",)
@@ -93,7 +95,7 @@ def gpg(home: str, *arguments: str) -> str:
 
 
 class Repositories:
-    """The three repositories in a folder. What was built stays there for the next run, unless its recipe changes."""
+    """The four repositories in a folder. What was built stays there for the next run, unless its recipe changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +104,7 @@ class Repositories:
         self.stranger = Key(folder / "stranger").make()
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Write all three anew with these packages, or those of the list; NVIDIA's may be signed by somebody else."""
+        """Write all four anew with these packages, or those of the list; NVIDIA's may be signed by somebody else."""
         shutil.rmtree(self.root, ignore_errors=True)
         debs = self._build(packages or read_packages())
         for name, place in FOLDERS.items():
@@ -115,7 +117,7 @@ class Repositories:
             shutil.copy(self.key.public, self.root / KEYS[name])
         for place in OTHER_RELEASES:
             (self.root / place).symlink_to(Path(FOLDERS["cuda"]).parent.name)
-        self.key.sign([self.root / FOLDERS["ubuntu"]])
+        self.key.sign([self.root / FOLDERS[name] for name in ("ubuntu", "doca")])
         (signed_by or self.key).sign([self.root / FOLDERS[name] for name in ("cuda", "nct")])
 
     def _build(self, packages: Sequence[Package]) -> dict[str, Path]:

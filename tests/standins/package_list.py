@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PACKAGES = Path(__file__).with_name("packages.yml")
-LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT"}
+LABELS = {"ubuntu": "Ubuntu", "cuda": "NVIDIA CUDA", "nct": "NVIDIA CONTAINER TOOLKIT", "doca": "DOCA-HOST-3.2.1"}
 FIELDS = ("depends", "recommends", "conflicts", "provides", "replaces")
 # Any will do: what apt judges by it is whether an index is older than the one it has.
 DATE = "Date: Sat, 21 Nov 2026 00:00:00 UTC"

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from ansible.cli.adhoc import AdHocCLI
 from ansible.cli.playbook import PlaybookCLI
+from ansible.cli.vault import VaultCLI
 
 from muster.verdict import commands
 
@@ -35,10 +36,13 @@ YAML = sorted([ROOT / "site.yml", *(ROOT / "playbooks").glob("*.yml"), *(ROOT / 
 PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
 # Programs that our commands run on nodes, and what brings them there: not this machine's to check.
 ON_NODES = {
+    "cat": "coreutils, of every Ubuntu and Debian",
     "chronyc": "chrony, which the baseline installs",
+    "getent": "libc-bin, of every Ubuntu and Debian",
     "grep": "every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
     "kill": "procps, of every Ubuntu and Debian server",
+    "nvidia-smi": "nvidia-utils, which the driver brings: without it no rank has a GPU",
     "ping": "iputils-ping, of every Ubuntu and Debian server",
     "ps": "procps, of every Ubuntu and Debian server",
     "ss": "iproute2, of every Ubuntu and Debian server",
@@ -50,6 +54,7 @@ ON_NODES = {
 OF_PLAYBOOKS = {
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
+    "trust_copy_key": "playbooks/trust.yml",
     "trust_replace": "playbooks/trust.yml",
 }
 UNCHECKED = {
@@ -179,6 +184,14 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
             assert re.search(rf"^  {name}:", text, re.MULTILINE), f"{options.module_name} has no option {name}"
 
 
+def check_vault(words: list[str]) -> None:
+    """It takes --name for strings among its arguments alone; a secret does not belong there, and is asked for."""
+    cli = VaultCLI(["ansible-vault", *words])
+    cli.init_parser()
+    options = cli.parser.parse_args(words)
+    assert options.encrypt_string_prompt, "nothing asks for the secret"
+
+
 def check_pytest(words: list[str]) -> None:
     """Paths and names of tests or of their case files."""
     *paths, name = words if "-k" in words else [*words, ""]
@@ -219,6 +232,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         check_playbook(arguments, typed=typed)
     elif name == "ansible":
         check_ad_hoc(arguments, typed=typed)
+    elif name == "ansible-vault":
+        check_vault(arguments)
     elif arguments[:2] == ["-m", "pytest"]:
         check_pytest(arguments[2:])
     elif name == "python":

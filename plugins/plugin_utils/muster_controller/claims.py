@@ -75,7 +75,8 @@ class Claims:
             return
         self.process = 0
         kept = any(self.folder.iterdir())
-        files.replace(str(self.folder / RESULT), result.encode())
+        with contextlib.suppress(OSError):  # a full disk: journals then say that the run is gone
+            files.replace(str(self.folder / RESULT), result.encode())
         for handle in (self.alive[1], self.kept[1], self.alive[0]):
             os.close(handle)
         if kept:

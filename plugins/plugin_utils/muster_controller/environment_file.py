@@ -20,10 +20,17 @@ MOST = 128 * 1024  # bytes; the kernel takes no longer variable
 def read_environment(path: str) -> dict[str, str]:
     """The variables of the file. Raises PlanError, whose sentences hold no value."""
     try:
-        text = _text(Path(path).expanduser())
+        text = _text(_home(Path(path)))
         return parse_lines(text) if holds_lines(text) else _mapping(text)
     except PlanError as problem:
         raise PlanError([f"launch_env_file {path}: {sentence}" for sentence in problem.problems]) from None
+
+
+def _home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise PlanError([f"there is no user {path.parts[0].lstrip('~')} here, whose home it is in."]) from None
 
 
 def _text(path: Path) -> str:

@@ -58,6 +58,14 @@ class Command:
     text: str = ""
 
 
+@dataclass(frozen=True)
+class Change:
+    """A change that is in force and not confirmed. began: by the monotonic clock, which all processes share."""
+
+    token: str
+    began: float
+
+
 class Guard:
     """Guards one kind of change on one node. `what` is a word for names of units and folders."""
 
@@ -92,6 +100,18 @@ class Guard:
         fix: str = "",
     ) -> None:
         """Apply under guard. `fix` ends the sentence of the failure: what the user may look at or type."""
+        self.keep(self.begin(apply=apply, files=files, texts=texts, undo=undo, fix=fix), fix)
+
+    def begin(
+        self,
+        *,
+        apply: Callable[[], object],
+        files: Sequence[str] = (),
+        texts: Mapping[str, str] | None = None,
+        undo: Sequence[Command] = (),
+        fix: str = "",
+    ) -> Change:
+        """Apply, and leave the timer running: `keep` or `take_back` ends it, from another process if need be."""
         token = secrets.token_hex(8)
         armed = self._ask(
             self.first,
@@ -114,11 +134,19 @@ class Guard:
         except BaseException:
             self._undo_now()
             raise
-        reason = self._confirm(token, began)
+        return Change(token, began)
+
+    def keep(self, change: Change, fix: str = "") -> None:
+        """Confirm by a new connection."""
+        reason = self._confirm(change.token, change.began)
         if reason:
-            self._see_it_undone(
-                token, began, f"a new connection could not be made while it was in force ({reason})", fix
-            )
+            why = f"a new connection could not be made while it was in force ({reason})"
+            self._see_it_undone(change.token, change.began, why, fix)
+
+    def take_back(self, change: Change, reason: str, fix: str = "") -> None:
+        """Undo at once, where something else than the way in speaks against it; always raises GuardError."""
+        self._undo_now()
+        self._see_it_undone(change.token, change.began, reason, fix)
 
     def _confirm(self, token: str, began: float) -> str:
         """Returns why it could not be confirmed; nothing when it was."""

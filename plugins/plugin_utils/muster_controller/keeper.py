@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ PROGRAM = Program("claim")
 RENEWED = LEASE / 4  # seconds from one renewal to the next
 FREED = 10.0  # seconds that nodes have to answer in the end; the others' leases run out
 THREADS = 32  # nodes that are asked at once
+OPENING = 3.0  # seconds that one waits for others to be asked; those may hang, and may be as many
 GONE = "its ansible-playbook is gone"
 
 
@@ -51,11 +53,13 @@ class Keeper:
         self.state = state
         self.renewed = dict.fromkeys(self.connections, claimed)
         self.asked: dict[str, Future[None]] = {}
+        self.asking = threading.BoundedSemaphore(THREADS)
         self.report()
 
     def run(self, alive: int, result: Callable[[], str]) -> None:
         """Go on until the pipe `alive` has nobody left to write into it."""
-        pool = ThreadPoolExecutor(THREADS)
+        # A thread for each node, and another for its end: those that hang must not keep the others from being asked.
+        pool = ThreadPoolExecutor(2 * len(self.renewed))
         poll = select.poll()
         poll.register(alive, select.POLLIN | select.POLLHUP)
         while not poll.poll(RENEWED * 1000):
@@ -66,19 +70,27 @@ class Keeper:
                 self.report()
         request = {**self.request, "result": result() or GONE}
         answer = [name for name, at in self.renewed.items() if at + LEASE > time.monotonic()]
-        wait([pool.submit(ask, self.connections[name], "free", request) for name in answer], FREED)
+        wait([pool.submit(self.ask, name, "free", request) for name in answer], FREED)
 
     def report(self) -> None:
         files.replace(str(self.state), json.dumps(self.renewed).encode(), mode=0o600)
 
     def renew(self, name: str) -> None:
         began = time.monotonic()
-        answer = ask(self.connections[name], "renew", self.request)
+        answer = self.ask(name, "renew", self.request)
         if isinstance(answer, dict):
             held = answer.get("held") is True
             self.renewed[name] = began if held else 0.0
             if not held:
                 self.report()
+
+    def ask(self, name: str, verb: str, request: Json) -> Json | NodeError:
+        slot = self.asking.acquire(timeout=OPENING)
+        try:
+            return ask(self.connections[name], verb, request)
+        finally:
+            if slot:
+                self.asking.release()
 
 
 def ask(connection: NodeConnection, verb: str, request: Json) -> Json | NodeError:

@@ -27,11 +27,19 @@ class KeptLog:
         self.sizes = [0, 0]
         self.turn = 0
         self.head = 0
+        self.begun = False
         self.missing = 0  # bytes that were to come next, and are nowhere
         self.dropped = 0  # bytes between the beginning and the end
 
     def add(self, data: bytes, gap: int = 0) -> None:
-        """Append, behind `gap` bytes that are missing. Raises OSError; what is not written is missing from then on."""
+        """Append, behind `gap` bytes that are missing. Raises OSError; what is not written is missing from then on.
+
+        The first part takes the place of what an earlier supervisor kept.
+        """
+        if not self.begun:
+            for path in (self.path, *self.turns):
+                path.unlink(missing_ok=True)
+            self.begun = True
         missing = self.missing + gap
         self.missing = missing + len(data)
         if missing:

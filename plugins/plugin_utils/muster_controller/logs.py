@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +66,9 @@ class LogBook:
         keeping.surely(folder, self.begin)
 
     def begin(self) -> None:
-        """Make the folder ours, unless another supervisor has it: a launch that is attached to is fetched whole again.
+        """Make the folder ours, unless another supervisor has it.
+
+        A launch that is attached to is fetched whole again; of a log that its node has no more, the copy stays.
 
         Raises OSError.
         """
@@ -81,9 +81,6 @@ class LogBook:
             self.keeping.say(
                 f"Another supervisor of this launch keeps its logs in {self.folder}; this one only watches"
             )
-            return
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.folder / "logs")
 
     def keep_plan(self, plan: dict[str, Any]) -> str:
         """Return why it is lost; "" where it is kept."""

@@ -1,4 +1,4 @@
-"""The report page of a run, read from the run's folder and written into it."""
+"""The report page of a run, and its junit.xml: read from the run's folder and written into it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from muster import report
 from muster.verdict.printable import printable
 
+from . import junit
 from .artifacts import write_json, write_text
 from .runs import history, read_json
 from .variables import project_root
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "report.html"
+JUNIT = "junit.xml"
 REMEMBERED = 40  # runs that the page shows
 
 
@@ -27,7 +29,9 @@ def write_page(folder: Path, run: dict[str, Any]) -> Path:
     kept = gather(folder, run)
     ended = {**run, **report.outcome(kept), "page": True}
     write_json(folder / "run.json", ended)
-    write_text(folder / PAGE, render(report.page(gather(folder, ended))))
+    known = gather(folder, ended)
+    write_text(folder / PAGE, render(report.page(known)))
+    write_text(folder / JUNIT, junit.xml(report.suite(known)))
     return folder / PAGE
 
 
@@ -51,6 +55,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         verdict=read_json(folder / "verdict.json"),
         plan=read_json(folder / "plan.json"),
         smoke=read_json(folder / "smoke.json"),
+        comparison=read_json(folder / "comparison.json"),
         network=read_json(folder / "network.json"),
         health={path.stem: read_json(path) for path in sorted((folder / "health").glob("*.json"))},
         logs={

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.verdict import access
 from muster.verdict.commands import Terminal, playbook
 from muster_controller import record, runs
 from muster_node.tools.process import LAUNCH_ID
@@ -91,7 +92,7 @@ class Reporter:
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
         if isinstance(result.get("artifacts"), str) and LAUNCH_ID.match(Path(result["artifacts"]).name):
             folder = Path(result["artifacts"])
-            self.folders += [folder] if folder not in self.folders else []
+            self.folders = [*(other for other in self.folders if other != folder), folder]
 
     def failed(self, host: str, task: str, result: Mapping[str, Any], *, once: bool, unreachable: bool) -> None:
         if isinstance(result.get("verdict"), dict):
@@ -154,15 +155,28 @@ class Reporter:
                 self.cluster_folder, {"time": now(), "playbook": book, **about, "result": result, "changed": changed}
             )
 
+    @property
+    def of_a_cluster(self) -> bool:
+        """Whether an inventory was judged, and by a playbook that does not say itself what came of it."""
+        silent = set(WITHOUT_A_PAGE) - set(CONTACT_NO_NODE)
+        return self.cluster_folder is not None and not silent & {Path(name).stem for name in self.playbooks}
+
+    @property
+    def contacts_nodes(self) -> bool:
+        return not all(Path(name).stem in CONTACT_NO_NODE for name in self.playbooks)
+
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
-        """The folders that have a page: of a run that looked at something, launched something, or failed."""
+        """The folders that have a page: of a run that looked at something, launched something, or failed.
+
+        The last one is that of which a task has spoken last: its page is the run's.
+        """
         if self.cluster_folder is None or all(Path(name).stem in WITHOUT_A_PAGE for name in self.playbooks):
             return []
         own = self.cluster_folder / self.run["id"]
-        others = [folder for folder in self.folders if folder != own and folder.is_dir()]
-        if failures and not own.is_dir() and not others:
+        if failures and not any(folder.is_dir() for folder in (own, *self.folders)):
             runs.run_folder(self.cluster_folder)
-        return [folder for folder in (own, *others) if folder.is_dir()]
+        folders = self.folders if own in self.folders else [own, *self.folders]
+        return [folder for folder in folders if folder.is_dir()]
 
 
 REPORTER = Reporter()
@@ -176,6 +190,9 @@ def reason(result: Mapping[str, Any]) -> str:
     why = "\n".join(dict.fromkeys(text.strip() for text in said if text.strip()))
     if UNTRUSTED in why:
         return typed(FIRST_CONTACT)
+    what, fix = access.explain(why)
+    if what:
+        return typed(f"{what}. {fix}")
     return why.removeprefix("Task failed: ")[:LONGEST_REASON] or "failed"
 
 

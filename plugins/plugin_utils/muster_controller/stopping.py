@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STOP_BYTES = 512 * 1024  # of logs, with the last look
 DRAIN_BYTES = 4 * 1024 * 1024  # of logs, in one message behind it
 FREEZE_TIMEOUT = 5.0
-STOP_TIMEOUT = 15.0
+STOP_TIMEOUT = 10.0  # beside what the ranks have between SIGTERM and SIGKILL
 DRAIN_TIMEOUT = 20.0
 
 
@@ -29,14 +29,17 @@ class Stopping:
         messages: Messages,
         reports: NodeReports,
         say: Callable[[str], None],
+        stop_timeout: float,
         asked_again: Callable[[], bool] = lambda: False,
     ) -> None:
-        """asked_again: whether somebody has interrupted once more. That is answered, and the stopping goes on."""
+        """stop_timeout: seconds that the ranks have between SIGTERM and SIGKILL. asked_again: whether somebody has
+        interrupted once more. That is answered, and the stopping goes on."""
         self.launch_id = plan["launch_id"]
         self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
         self.messages = messages
         self.reports = reports
         self.say = say
+        self.stop_timeout = STOP_TIMEOUT + stop_timeout
         self.asked_again = asked_again
 
     def stop(self, *, dump: bool) -> dict[str, Left]:
@@ -55,7 +58,7 @@ class Stopping:
                 "limit": STOP_BYTES,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
-        answers = self.messages.gather("stop", self.run_dirs, STOP_TIMEOUT, self.reports.late, self.heed)
+        answers = self.messages.gather("stop", self.run_dirs, self.stop_timeout, self.reports.late, self.heed)
         left: dict[str, Left] = {}
         incomplete: set[str] = set()
         for name in self.run_dirs:
@@ -80,8 +83,9 @@ class Stopping:
     def heed(self) -> bool:
         """Answer whoever interrupts once more; never a reason to leave off."""
         if self.asked_again():
+            longest = self.stop_timeout + DRAIN_TIMEOUT
             self.say(
-                f"Still ending {self.launch_id} on its nodes, for {STOP_TIMEOUT + DRAIN_TIMEOUT:.0f} s at most; its"
+                f"Still ending {self.launch_id} on its nodes, for {longest:.0f} s at most; its"
                 " verdict comes then. What this cannot end is ended by its lease, or by its time limit"
             )
         return False

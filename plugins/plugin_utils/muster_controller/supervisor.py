@@ -123,7 +123,14 @@ class Supervisor:
         with self.reports.contained("the end"):
             if stalled:
                 record.stuck = standing_still({report.node: report.ranks for report in record.reports})
-            stopping = Stopping(self.plan, self.messages, self.reports, self.say, lambda: self.interruption.again)
+            stopping = Stopping(
+                self.plan,
+                self.messages,
+                self.reports,
+                self.say,
+                self.settings.stop_timeout,
+                lambda: self.interruption.again,
+            )
             record.leftovers = stopping.stop(dump=stalled)
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes the image that the machines' image starts from: base.sh BUILD_DIR IMAGE BASE [RELEASE]
+# Makes the image that the machines' image starts from: base.sh BUILD_DIR IMAGE BASE [UBUNTU_MIRROR]
 set -eu
-dir=$1 image=$2 base=$3 release=${4:-}
+dir=$1 image=$2 base=$3 mirror=${4:-}
+plugins=$(cd "$(dirname "$0")/../../../plugins" && pwd)
 
 pull() {
     if podman image exists "$1"; then
@@ -16,19 +17,16 @@ pull() {
 }
 
 bootstrap() {
-    command -v mmdebstrap >/dev/null || { echo "mmdebstrap is missing: run script/setup sandbox, or install it." >&2; exit 1; }
-    [ -s "$dir/sources" ] || { echo "apt on this machine has no source of Debian or Ubuntu: run apt-get update." >&2; exit 1; }
-    [ -n "$release" ] || release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-    mkdir "$dir/tmp"
-    # With mounts of its own: those of a bootstrap that is killed would stay, and removing its folder would reach into them.
-    TMPDIR=$dir/tmp unshare --mount mmdebstrap --mode=root --variant=minbase --include=apt,ca-certificates \
-        --aptopt="$dir/context/apt.conf" --dpkgopt=force-unsafe-io "$release" "$dir/base.tar" "$dir/sources"
+    PYTHONPATH="$plugins/module_utils:$plugins/plugin_utils" python3 -m muster_controller.bases "$dir" "$1" "$mirror"
     podman import --quiet "$dir/base.tar" "$image"
 }
 
 case $base in
     *:*) pull "$base" 600 ;;
-    auto) pull ubuntu:24.04 50 || bootstrap ;;
-    debian12 | debian13 | host) bootstrap ;;
-    *) echo "sandbox_base is '$base': it may be auto, debian12, debian13, host, or an image such as ubuntu:24.04." >&2; exit 1 ;;
+    auto) pull ubuntu:24.04 50 || bootstrap host ;;
+    debian12 | debian13 | ubuntu22.04 | ubuntu24.04 | ubuntu26.04 | host) bootstrap "$base" ;;
+    *)
+        echo "sandbox_base is '$base': it may be auto, debian12, debian13, ubuntu22.04, ubuntu24.04, ubuntu26.04, host, or an image such as ubuntu:24.04." >&2
+        exit 1
+        ;;
 esac

@@ -55,20 +55,23 @@ def test_road_shows_what_ran_and_ends_with_the_reason(tmp_path: Path) -> None:
     assert lines[-1] == "STOPPED: two at 'One that stops': the second"
 
 
-def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
-    lines = played(
+def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
+    """What is printed where the verdict on a smoke launch of one rank is bad."""
+    return played(
         tmp_path,
         f"""
         - name: A verdict
           hosts: one
           gather_facts: false
           tasks:
-            - name: Judge a smoke launch whose rank was silent
+            - name: Judge a smoke launch
               ddp_smoke_verdict:
+                payload: {ROOT}/roles/ddp_smoke/files/acceptance
+                stages: [world, train]
                 launch:
                   artifacts: {tmp_path}
-                  events: []
-                  verdict: {{status: healthy, summary: x, findings: []}}
+                  events: {events}
+                  verdict: {launch}
                   plan:
                     launch_id: x
                     backend: gloo
@@ -76,11 +79,28 @@ def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
                     nodes: [{{node: one, node_rank: 0, nproc: 1, ranks: [0]}}]
         """,
     )
-    said = "one: rank 0 (local rank 0) did not report its start; one: rank 0 (local rank 0) did not report its result"
-    wrong = f"the launch ran, but its result is wrong. {said}"
+
+
+def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
+    lines = verdict_of(tmp_path, "{status: healthy, summary: x, findings: []}", "[]")
+    wrong = "the launch ran, but its result is wrong. one: rank 0 (one, local rank 0) did not report anything"
     at = lines.index("fatal: [one]: FAILED!")
     assert lines[at + 1 : at + 3] == [f"  {wrong}", ""]
     assert lines[-1] == f"FAILED: {wrong} ({tmp_path}/verdict.json)"
+
+
+def test_road_ends_with_how_the_launch_ended_and_what_was_reported_before(tmp_path: Path) -> None:
+    killed = (
+        "{status: failed, summary: x, findings: [{id: launch.exception, status: fail, node: one, "
+        "summary: rank 0 failed, evidence: [{source: stderr of rank 0, text: 'ValueError: x'}]}]}"
+    )
+    said = "{rank: 1, local_rank: 0, node_rank: 0, world_size: 1, backend: gloo, machine: m}"
+    report = f"{{event: stage, stage: world, status: ok, from_rank: 0, from_node: one, facts: {said}}}"
+    lines = verdict_of(tmp_path, killed, f"[{report}]")
+    line = "one: rank 0 failed; what was reported before shows: one: rank 0: rank is 1, not 0"
+    at = lines.index("fatal: [one]: FAILED!")
+    assert lines[at + 1 : at + 5] == [f"  {line}", "", "  stderr of rank 0:", "  ValueError: x"]
+    assert lines[-1] == f"FAILED: {line} ({tmp_path}/verdict.json)"
 
 
 def test_road_says_nothing_at_the_end_when_all_was_rescued(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     finally:
         os.umask(before)
     found = modes(tmp_path)
-    assert len(found) == 10
+    assert len(found) == 11
     assert found == {name: 0o600 if (tmp_path / name).is_file() else 0o700 for name in found}
     assert (folder / "logs/node1/rank0.stdout.log").read_text() == "line\nline\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -13,6 +14,7 @@ import time
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from ansible import constants
@@ -23,6 +25,7 @@ from muster_controller import claims, keeper
 from muster_controller.claims import ClaimError, Claims
 from muster_controller.connection import NodeConnection, NodeError
 from muster_controller.keeper import GONE
+from muster_node.tools import files
 from paths import ROOT
 from waiting import until
 
@@ -176,6 +179,53 @@ def test_a_step_renews_by_itself_what_nobody_kept(nodes: list[Node]) -> None:
         assert ours.missing(["node1"]) == ["node1"]
         assert ours.claim(nodes, "site.yml", take_over=False) == []
         assert ours.missing(["node1"]) == []
+
+
+def test_a_full_disk_does_not_keep_the_end_of_a_run_from_freeing_its_nodes(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Claims()
+    ours.begin()
+    ours.claim(nodes, "site.yml", take_over=False)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(files, "replace", Mock(side_effect=full))
+    ours.end("ok")
+    assert [claim_of(node)["freed"] for node in nodes] == [True] * 3
+
+
+class Hanging(Node):
+    """Its connection is there, and nothing comes of it."""
+
+    over = threading.Event()
+
+    def python(self, _arguments: str, _text: bytes, *, privileged: bool) -> tuple[int, str, str]:
+        assert privileged
+        self.over.wait(PATIENCE)
+        raise NodeError("it hangs", reachable=False)
+
+
+def test_nodes_that_hang_keep_no_other_from_being_renewed_and_freed(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("RENEWED", 0.05), ("OPENING", 0.05), ("FREED", 5.0)):
+        monkeypatch.setattr(keeper, name, seconds)
+    monkeypatch.setattr(keeper, "THREADS", 2)
+    some = [*(Hanging(node.name, node.connection, "python3") for node in nodes[:2]), nodes[2]]
+    request = {"token": "ours", "who": "ann@desk", "doing": "site.yml", "lease": LEASE, "take_over": False}
+    keeper.ask(nodes[2], "take", request)
+    before = claim_of(nodes[2])["until"]
+    alive, ours = os.pipe()
+    kept = keeper.Keeper(some, request, tmp_path / "state.json", time.monotonic())
+    thread = threading.Thread(target=kept.run, args=(alive, lambda: "ok"))
+    thread.start()
+    try:
+        until(lambda: claim_of(nodes[2])["until"] > before)
+    finally:
+        os.close(ours)
+        thread.join(PATIENCE)
+        Hanging.over.set()
+        os.close(alive)
+    assert claim_of(nodes[2])["freed"]
 
 
 class Talkative(Node):

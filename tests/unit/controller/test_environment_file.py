@@ -97,3 +97,8 @@ def test_one_that_is_not_there_or_no_file(tmp_path: Path) -> None:
     for name, why in (("none", "No such file or directory"), ("pipe", "is not a regular file")):
         with pytest.raises(PlanError, match=f"{name}: it cannot be read: {why}"):
             read_environment(str(tmp_path / name))
+
+
+def test_a_home_of_nobody_is_said_in_a_sentence() -> None:
+    with pytest.raises(PlanError, match="there is no user nobody-has-this-name here, whose home it is in"):
+        read_environment("~nobody-has-this-name/token.env")

@@ -78,9 +78,14 @@ def test_a_disk_that_was_full_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    log = KeptLog(tmp_path / "x.log", 400)
+    (tmp_path / "x.log").symlink_to(tmp_path / "elsewhere")
+    log.add(b"x")
+    assert (tmp_path / "x.log").read_bytes() == b"x"
+    (tmp_path / "x.log").unlink()
     (tmp_path / "x.log").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        KeptLog(tmp_path / "x.log", 400).add(b"x")
+        log.add(b"x")
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -118,6 +118,18 @@ def test_a_new_book_of_the_same_launch_begins_anew(books: Books) -> None:
     assert (again.kept() / "node1/torchrun.log").read_text() == "agent\n"
 
 
+def test_a_log_that_does_not_come_again_stays_as_it_was_kept(books: Books) -> None:
+    """Who attaches to, or ends, what is over finds nothing on its nodes: the logs there may have been pruned."""
+    books.send("node1", "agent", "agent\n")
+    books.send("node1", "0/stderr", "Traceback\n")
+    books.kept()
+    again = Books(books.book.folder)
+    again.send("node1", "agent", "agent\nend\n")
+    logs = again.kept()
+    assert (logs / "node1/torchrun.log").read_text() == "agent\nend\n"
+    assert (logs / "node1/rank0.stderr.log").read_text() == "Traceback\n"
+
+
 # ---------------------------------------------------------------- whatever comes
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
+KEEP = "or keep it in the inventory as ansible_become_password, encrypted with: ansible-vault encrypt_string --prompt"
+SUDO = f"--ask-become-pass to the command, {KEEP}"
+WRONG = f"sudo does not take the password that was given. Try again with --ask-become-pass, {KEEP}"
 LOST = {"msg": "Task failed: no route to host", "unreachable": True}
 
 
@@ -190,6 +193,14 @@ def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) ->
         ({"msg": "non-zero return code", "stderr": "E: no\n"}, "non-zero return code\nE: no"),
         ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
         ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
+        # ansible-core 2.19.14: sudo asks, asks without a prompt, was given another password; the vault has none.
+        ({"msg": "Task failed: Missing sudo password"}, f"sudo asks for a password there. Add {SUDO}"),
+        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo asks for a password there. Add {SUDO}"),
+        ({"msg": "Task failed: Incorrect sudo password"}, WRONG),
+        (
+            {"msg": "Task failed: Attempting to decrypt but no vault secrets found."},
+            "a value of the inventory is encrypted. Add --ask-vault-pass to the command",
+        ),
         ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
         ({"censored": "hidden"}, "failed"),
     ],

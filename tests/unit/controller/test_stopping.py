@@ -15,6 +15,8 @@ from muster_controller.stopping import Stopping
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
     from muster.launch.messages import ProcessFacts
 
 PLAN: dict[str, Any] = {
@@ -52,7 +54,7 @@ def stopped(
     said: list[str] = []
     logs = LogBook(folder, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
     reports = NodeReports(PLAN, logs, said.append)
-    return Stopping(PLAN, nodes, reports, said.append).stop(dump=dump), reports, nodes
+    return Stopping(PLAN, nodes, reports, said.append, 5).stop(dump=dump), reports, nodes
 
 
 def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
@@ -94,3 +96,23 @@ def test_stacks_are_shown_while_no_rank_goes_on(tmp_path: Path) -> None:
     _, _, nodes = stopped(tmp_path, answers, dump=True)
     assert [verb for _, verb, _ in nodes.asked] == ["freeze", "freeze", "stop", "stop"]
     assert all(payload["dump"] for _, verb, payload in nodes.asked if verb == "stop")
+
+
+def test_whoever_may_take_long_to_stop_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """launch_stop_timeout: 60, for a script that writes a checkpoint when it is ended."""
+    nodes = AnsweringNodes({(name, "stop"): [last()] for name in ("node1", "node2")})
+    waited: list[float] = []
+    gather = nodes.gather
+
+    def waiting(verb: str, names: Any, timeout: float, *more: Any) -> Any:
+        waited.append(timeout)
+        return gather(verb, names, timeout, *more)
+
+    monkeypatch.setattr(nodes, "gather", waiting)
+    said: list[str] = []
+    logs = LogBook(tmp_path, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
+    stopping = Stopping(PLAN, nodes, NodeReports(PLAN, logs, said.append), said.append, 60, lambda: True)
+    stopping.stop(dump=False)
+    stopping.heed()
+    assert waited == [70.0]
+    assert "for 90 s at most" in said[-1]

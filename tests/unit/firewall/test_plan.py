@@ -2,14 +2,15 @@
 
 look: one of recorded/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
 replace}: whole lines that go or are put behind all others, and a piece of text that is another. request: other fields
-of Request. heads: the first line of the diff, before and after. found: what the findings say that are no pass.
+of Request. heads: the first line of the diff, before and after. found: what is said of the plan, and now: of the rules
+as they are, where it is no pass.
 """
 
 from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -19,6 +20,9 @@ from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Allowed, Request, RequestError
+
+if TYPE_CHECKING:
+    from muster.verdict.finding import Finding
 
 HERE = Path(__file__).parent
 LOOKS = {path.stem: yaml.safe_load(path.read_text()) for path in (HERE / "recorded").glob("*.yml")}
@@ -88,7 +92,21 @@ def test_plan(case: dict[str, Any]) -> None:
         assert set(lines) <= set(plan.texts[name].splitlines())
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
     findings += judge.judge_cut_off(request, look, judge.scene_planned(request, look, plan))
-    assert [finding.summary for finding in findings if finding.status != "pass"] == case.get("found", [])
+    assert said(findings) == case.get("found", [])
+    findings = judge.judge(request, look, judge.scene_now(look)) + judge.judge_boot(request, look)
+    assert said(findings) == case.get("now", [])
+
+
+def said(findings: list[Finding]) -> list[str]:
+    return [f"{found.status} {found.id}: {found.summary}" for found in findings if found.status != "pass"]
+
+
+def test_rules_that_cannot_be_read_are_unknown() -> None:
+    raw = copy.deepcopy(LOOKS["finished"])
+    raw["said"]["ip6tables"] = {"code": 4, "out": "", "err": "Permission denied (you must be root)"}
+    look = firewall_look.read_look(raw)
+    found = said(judge.judge(request_of({}), look, judge.scene_now(look)))
+    assert "unknown firewall.unknown: " in "\n".join(found)
 
 
 def test_what_the_undo_loads_is_what_is_in_force() -> None:

@@ -1,7 +1,8 @@
 """Every file in cases/ is one node: nccl_conf, what was seen of it, its file before and after, and what is said.
 
 before: null for no file. after: empty for no file, left out for one that stays. BLOCK: our block around these lines.
-Interfaces are given by name, those that are down under `down`; ports as [device, port, layer, rate, prefix].
+Interfaces are given by name, those that are down under `down`; ports as PORT has it, with as much of it as matters.
+options: those called nccl_ib_*, under the names of nccl_ib.Options. refused: what the node lacks of what they name.
 """
 
 from __future__ import annotations
@@ -11,12 +12,25 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.gpu_stack import nccl_conf
-from muster.gpu_stack.nccl_conf import Interface, RdmaPort, Seen
+from muster.gpu_stack import nccl_conf, nccl_ib
+from muster.gpu_stack.nccl_conf import Interface, Seen
+from muster.gpu_stack.nccl_ib import Options, RdmaPort
+
+PORT = ("device", "port", "layer", "rate", "prefix", "slot", "pkeys")
 
 
 def port_of(given: list[Any], *, active: bool) -> RdmaPort:
-    return RdmaPort(active=active, **dict(zip(("device", "port", "layer", "rate", "prefix"), given, strict=False)))
+    shown: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in zip(PORT, given, strict=False)
+    }
+    return RdmaPort(active=active, **shown)
+
+
+def options_of(case: dict[str, Any]) -> Options:
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in case.get("options", {}).items()
+    }
+    return Options(**given)
 
 
 def seen_of(case: dict[str, Any]) -> Seen:
@@ -30,6 +44,7 @@ def seen_of(case: dict[str, Any]) -> Seen:
             *(port_of(each, active=True) for each in case.get("ports", [])),
             *(port_of(each, active=False) for each in case.get("inactive_ports", [])),
         ),
+        halves=case.get("halves", False),
     )
 
 
@@ -40,7 +55,9 @@ def filled(text: str) -> str:
 @cases(__file__, "nccl_conf")
 def test_file(case: dict[str, Any]) -> None:
     seen = seen_of(case)
-    want = nccl_conf.wanted(case.get("request", "auto"), seen)
+    options = options_of(case)
+    assert list(nccl_ib.problems(options, seen.ports)) == case.get("refused", [])
+    want = nccl_conf.wanted(case.get("request", "auto"), seen, options)
     before = None if case["before"] is None else filled(case["before"])
     result = nccl_conf.rewrite(before, want, seen.training)
     assert result.text == (filled(case["after"]) if "after" in case else before)
@@ -108,3 +125,28 @@ def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, 
 )
 def test_the_file_never_says_other_than_a_launch(conf: object, training: str, *, contradicts: bool) -> None:
     assert bool(nccl_conf.contradiction(conf, training)) is contradicts
+
+
+@pytest.mark.parametrize(
+    ("options", "conf", "said"),
+    [
+        ({"hca": ("mlx5_0", "mlx5_1:1", "rocep1s0f0")}, "auto", []),
+        ({"gid_index": "3", "traffic_class": "106", "service_level": "15", "pkey": "0x8001"}, {}, []),
+        ({"hca": ("=mlx5_0",)}, "auto", ["nccl_ib_hca has '=mlx5_0', which is no RDMA adapter"]),
+        ({"hca": ("mlx5_0,mlx5_1",)}, "auto", ["nccl_ib_hca has 'mlx5_0,mlx5_1', which is no RDMA adapter"]),
+        ({"hca": ("mlx5_0", "mlx5_0")}, "auto", ["nccl_ib_hca names 2 adapters"]),
+        ({"gid_index": "256"}, "auto", ["nccl_ib_gid_index is '256'"]),
+        ({"traffic_class": "-1"}, "auto", ["nccl_ib_tc is '-1'"]),
+        ({"service_level": "16"}, "auto", ["nccl_ib_sl is '16'"]),
+        ({"pkey": "1"}, "auto", ["nccl_ib_pkey is '1'"]),
+        ({"pkey": "0x8000"}, "auto", ["nccl_ib_pkey is '0x8000'"]),
+        ({"traffic_class": "106"}, "off", ['nccl_conf is "off", and nccl_ib_tc is set']),
+        (
+            {"traffic_class": "106"},
+            {"NCCL_IB_TC": 96},
+            ["nccl_conf has NCCL_IB_TC, and the option for it is set as well"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_options(options: dict[str, Any], conf: object, said: list[str]) -> None:
+    assert [what for what, _ in nccl_ib.request_problems(Options(**options), conf)] == said

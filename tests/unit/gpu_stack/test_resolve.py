@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases import cases
 from muster.gpu_stack.model import Request, Seen
+from muster.gpu_stack.report import drivers
 from muster.gpu_stack.resolve import resolve
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ def _in_words(stack: Stack) -> dict[str, Any]:
         "why": [f"{choice.what} {choice.value}: {choice.why}" for choice in stack.choices],
         "warnings": list(stack.warnings),
         "refusals": list(map(str, stack.refusals)),
+        "drivers": drivers(stack).splitlines(),
     }
 
 
 def _node_in_words(node: NodeStack) -> dict[str, Any]:
     parts = {part: list(map(str, getattr(node, part))) for part in PARTS}
     why = [f"{choice.what} {choice.value}: {choice.why}" for choice in node.choices]
-    return {**parts, "why": why, "modules": f"{node.modules}, {node.build}"}
+    return {**parts, "why": why, "becomes": node.becomes, "modules": f"{node.modules}, {node.build}"}

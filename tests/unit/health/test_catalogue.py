@@ -130,9 +130,12 @@ def test_a_new_check_costs_its_rule_a_case_and_the_written_catalogue(tmp_path: P
     shutil.copytree(ROOT / "script", tmp_path / "script")
     shutil.copytree(UTILS, tmp_path / "plugins/module_utils", ignore=shutil.ignore_patterns("__pycache__"))
     rule = tmp_path / "plugins/module_utils/muster/health/ras.py"
-    new = 'SLOW = Check("job.slow", reads="its answers", fires="warn: they are late", fix="Wait")\nCHECKS = (RAS, SLOW)'
+    new = (
+        'SLOW = Check("job.slow", seen="never", reads="its answers", fires="warn: they are late", fix="Wait")\n'
+        "CHECKS = (RAS, SLOW)"
+    )
     rule.write_text(rule.read_text().replace("CHECKS = (RAS,)", new))
-    assert "| `job.slow` | its answers | warn: they are late | Wait |\n" in shown(tmp_path)
+    assert "| `job.slow` | its answers | warn: they are late | Wait | never |\n" in shown(tmp_path)
     said = (
         "from muster.health import node; from muster.verdict.check import Judged; print(node.looked_at(Judged([], [])))"
     )

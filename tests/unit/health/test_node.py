@@ -7,15 +7,12 @@ skipped: some of what must be skipped. traits: some of them. What the GPUs thems
 
 from __future__ import annotations
 
-import copy
-import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cases import cases, load_cases
+from looked_at import HERE, looked
 from muster.health import node
 from muster.health.facts import facts
 from muster.health.rdma import chosen
@@ -24,40 +21,6 @@ from muster.health.subjects import subjects
 from muster.health.traits import traits
 from muster.verdict.check import collect
 from muster.verdict.finding import as_lines
-
-HERE = Path(__file__).parent
-RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
-SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
-REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
-
-
-def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
-    for place, value in changes.items():
-        *folders, last = place.split("/") if place not in looks else [place]
-        inner = looks
-        for folder in folders:
-            inner = inner[folder]
-        inner[last] = value
-
-
-def configuration(acs: int | None) -> str:
-    """A device's configuration with ACS behind another capability; without it below 0, not readable at None."""
-    if acs is None:
-        return bytes(0x40).hex()
-    first = struct.pack("<IHH", 0x0001 | 1 << 16 | 0x148 << 20, 0, 0)
-    second = struct.pack("<IHH", (0x000D if acs >= 0 else 0x0010) | 1 << 16, 0x1F, max(acs, 0))
-    return (bytes(0x100) + first.ljust(0x48, b"\0") + second).hex()
-
-
-def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    looks, request = copy.deepcopy(RECORDED), dict(REQUEST)
-    for layer in ([copy.deepcopy(SERVER)] if case.get("base") == "server" else []) + [case]:
-        request |= layer.get("request", {})
-        lay_over(looks, layer.get("looks", {}))
-    for device in looks["pci"]["devices"].values():
-        if "acs" in device:
-            device["configuration"] = configuration(device["acs"])
-    return looks, request
 
 
 @cases(__file__, "judge")

@@ -1,7 +1,8 @@
 """Every file in cases/verdict holds a few nodes and the findings about them, each as "status id node: sentence".
 
 Every node is a good one, on Debian 12, at 10.0.0.N: request lies over what its inventory says, and facts, by their
-dotted names, over what was seen. A finding of a peer's own is given once for each node that it is told of.
+dotted names, over what was seen. A finding of a peer's own is given once for each node that it is told of. last: the
+line that the report ends with.
 """
 
 from __future__ import annotations
@@ -84,14 +85,17 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     told = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
     assert told == case["findings"]
     skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
-    text = report(nodes, found, skipped)
+    text = report(nodes, found, skipped, case.get("rdma", {}))
     table = text.splitlines()[: len(nodes) + 1]
     assert max(map(len, table)) <= WIDTH
     if "table" in case:
         assert text == case["table"].rstrip("\n")
+    if "last" in case:
+        assert text.splitlines()[-1] == case["last"]
 
 
 def test_a_good_node_passes_once() -> None:
     nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
-    assert [finding.status for node in nodes for finding in inspect_node.judge(node)] == ["pass", "pass"]
+    found = [finding for node in nodes for finding in inspect_node.judge(node)]
+    assert [(finding.status, finding.id) for finding in found] == [("pass", "inspect.node")] * 2
     assert cluster.judge(nodes) == []

@@ -15,6 +15,7 @@ RATIO = Option("ratio", "float")
 NAMES = Option("names", "list")
 ENTRIES = Option("entries", "list", elements="dict")
 PAIRS = Option("pairs", "dict")
+STAGES = Option("stages", "list", choices=("world", "device", "train"))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,8 @@ PAIRS = Option("pairs", "dict")
         (NAMES, "a, b,", ["a", "b"]),
         (NAMES, ["a", ""], ["a"]),
         (ENTRIES, [{"port": 1}], [{"port": 1}]),
+        (STAGES, ["train", "world"], ["train", "world"]),
+        (STAGES, [], []),
         (PAIRS, {"a": 1}, {"a": 1}),
         (PAIRS, '{"a": 1}', {"a": 1}),
         (Option("anything", "raw"), None, None),
@@ -55,6 +58,8 @@ def test_a_value_is_read_as_its_type(option: Option, value: Any, result: Any) ->
         (NAMES, ["a", None], "has an entry, the second, that has no value"),
         (ENTRIES, "9100", "is '9100', not a list"),
         (ENTRIES, [9100], "has an entry, the first, that is 9100, not a mapping of names to values"),
+        (STAGES, "world, trian", "has 'trian', which is not one of world, device, train; did you mean train?"),
+        (STAGES, ["x"], "has 'x', which is not one of world, device, train"),
         (PAIRS, "a=1", "is 'a=1', not a mapping of names to values"),
     ],
 )

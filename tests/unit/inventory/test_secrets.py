@@ -116,5 +116,5 @@ def test_the_sentence_names_variable_and_file_and_never_the_value() -> None:
     sentences = [str(problem) for problem in problems(inventory)]
     assert (
         "group_vars/all.yml: HF_TOKEN is a secret, and everybody can read it there."
-        " Put in its place what this prints: ansible-vault encrypt_string --prompt --name HF_TOKEN." in sentences
+        " Put in its place what this prints for the name HF_TOKEN: ansible-vault encrypt_string --prompt." in sentences
     )

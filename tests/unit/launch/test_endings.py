@@ -34,6 +34,11 @@ def test_every_ending_is_found_under_an_id_of_its_own() -> None:
     assert len({ending.check.id for ending in Ending}) == len(Ending)
 
 
+def test_endings_that_a_verdict_names_by_their_ids() -> None:
+    ids = {Ending.LEASE: "launch.lease", Ending.FAILED: "launch.failed", Ending.INTERRUPTED: "launch.interrupted"}
+    assert {ending: ending.check.id for ending in ids} == ids
+
+
 @pytest.mark.parametrize(
     ("ended", "ending", "summary"),
     [

@@ -14,7 +14,9 @@ from muster.verdict.finding import as_lines
 
 @cases(__file__, "grants")
 def test_grants(case: dict[str, Any]) -> None:
-    assert as_lines(judge(Grants(*case["granted"]), case["nodes"])) == case["said"]
+    found = judge(Grants(*case["granted"]), case["nodes"])
+    assert as_lines(found) == case["said"]
+    assert {finding.id for finding in found} <= {"launch.controller"}
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 8, 64, 250, 1000])

@@ -43,6 +43,18 @@ def test_finished() -> None:
     assert (verdict["status"], verdict["summary"]) == ("healthy", "2 ranks on 2 nodes ran to their end (gloo)")
 
 
+def test_how_a_launch_ended_is_not_forgotten() -> None:
+    """Who attaches to, or ends, what is over sees nothing of it any more."""
+    finished, interrupted = judged(Ending.FINISHED), judged(Ending.INTERRUPTED, "ended by hand (launch_stop)")
+    assert outcome.knows_less(interrupted, finished)
+    assert not outcome.knows_less(interrupted, judged(Ending.DETACHED))
+    assert not outcome.knows_less(interrupted, {})
+    assert not outcome.knows_less(interrupted, {"findings": [{"id": "health.gpu", "status": "fail"}]})
+    assert not outcome.knows_less(finished, interrupted)
+    left = judged(Ending.INTERRUPTED, "x", leftovers={"node1": Left("the unit is still active", [])})
+    assert not outcome.knows_less(left, finished)
+
+
 def test_finished_with_a_warning_says_which() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"

@@ -132,12 +132,37 @@ def test_a_follower_without_patience_for_ever() -> None:
 
 def test_stall_is_counted_from_the_last_line_of_any_rank() -> None:
     seen = watch("node1", stall=10.0, start=30.0, patience=FOREVER)
+    seen.saw("node1", look(), 39.0)
     assert decided(seen, 39.0) is None
+    seen.saw("node1", look(), 40.1)
     assert decided(seen, 40.1) == (Ending.STALLED, "")
-    seen.saw("node1", look(rank1="step 1\n"), 39.0)
-    assert decided(seen, 49.0) is None
-    seen.saw("node1", look(rank1="", agent="torchrun says something\n"), 48.0)
-    assert decided(seen, 49.1) == (Ending.STALLED, "")
+    seen.saw("node1", look(rank1="step 1\n"), 41.0)
+    seen.saw("node1", look(), 51.0)
+    assert decided(seen, 51.0) is None
+    seen.saw("node1", look(rank1="", agent="torchrun says something\n"), 51.1)
+    assert decided(seen, 51.1) == (Ending.STALLED, "")
+
+
+def test_whoever_does_not_answer_does_not_stand_still() -> None:
+    """Who attaches and is cut off for longer than the limit ends nothing: what was written meanwhile is still there."""
+    seen = watch(stall=10.0, patience=FOREVER)
+    seen.saw("node1", look(rank0="step 1\n"), 5.0)
+    seen.saw("node2", look(), 5.0)
+    assert decided(seen, 60.0) is None
+    seen.saw("node2", look(), 60.0)
+    assert decided(seen, 60.0) is None, "the rank that writes is on the other node"
+    seen.saw("node1", look(rank0="step 2\n"), 61.0)
+    assert decided(seen, 71.0) is None
+    seen.saw("node1", look(), 71.1)
+    seen.saw("node2", look(), 71.2)
+    assert decided(seen, 71.3) == (Ending.STALLED, "")
+
+
+def test_whoever_is_over_and_asked_no_more_may_stand_still() -> None:
+    seen = watch(stall=10.0, patience=FOREVER)
+    seen.saw("node1", look(WELL), 1.0)
+    seen.saw("node2", look(), 11.0)
+    assert decided(seen, 11.0) == (Ending.STALLED, "")
 
 
 def test_no_limit_no_stall() -> None:

@@ -41,6 +41,7 @@ def seen(target: str, changes: dict[str, Any]) -> dict[str, Any]:
     good = {
         "ports": ports,
         "source": "10.0.0.9",
+        "way": "eth0",
         "route_error": "",
         "neighbour": "known",
         "clock": [[100.0, 100.0501, 100.0502, 100.1003], [101.0, 101.00005, 101.00006, 101.0001]],
@@ -52,7 +53,7 @@ def seen(target: str, changes: dict[str, Any]) -> dict[str, Any]:
         "rtt_us": 50,
     }
     if not any(outcome == "ok" for outcome in (outcomes.get(port, "ok") for port in PORTS)):
-        good = {key: good[key] for key in ("ports", "source", "route_error", "neighbour")}
+        good = {key: good[key] for key in ("ports", "source", "way", "route_error", "neighbour")}
     return {**good, **changes}
 
 
@@ -80,8 +81,8 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
             served = None
         else:
             assert served is not None
-            served["interfaces"].update(copy.deepcopy(changes.get("interfaces", {})))
-            served.update({key: value for key, value in changes.items() if key != "interfaces"})
+            served["interfaces"].update(copy.deepcopy(changes.get("interfaces") or {}))
+            served.update({key: value for key, value in changes.items() if key != "interfaces" or value is None})
         named = {peer: {"addresses": [f"10.0.0.{place}"], "seconds": 0.001} for place, peer in enumerate(names, 1)}
         for asked, answer in case.get("named", {}).get(name, {}).items():
             named[asked] = {"addresses": answer, "seconds": 0.001} if isinstance(answer, list) else answer
@@ -89,11 +90,13 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
         named = {key: value for key, value in named.items() if value is not None}
         request = case.get("request", {}).get(name, {})
         why = case.get("why", {}).get(name, "")
-        nodes.append(Node(name, f"10.0.0.{number}", request.get("interface", ""), served, why, named, asked))
+        resolvers = case.get("resolvers", {}).get(name, {})
+        address = f"10.0.0.{number}"
+        nodes.append(Node(name, address, request.get("interface", ""), served, why, named, asked, resolvers))
         found = {}
         for target in names:
             if target != name and served is not None:
-                over: dict[str, Any] = {"source": f"10.0.0.{number}"}
+                over: dict[str, Any] = {"source": f"10.0.0.{number}", "way": "eth0"}
                 for pattern, changes in case.get("links", {}).items():
                     if concerns(pattern, name, target):
                         over.update(changes)

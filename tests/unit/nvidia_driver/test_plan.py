@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from cases import cases
@@ -16,6 +17,7 @@ from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
 
 HERE = Path(__file__).parent
+RUNFILE = {"packages!": {}, "runfile": {"libraries": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"]}}
 FILES = (
     File("/etc/modprobe.d/muster-nvidia.conf", "blacklist nouveau\n"),
     File("/etc/apt/preferences.d/muster-nvidia-driver", "Package: nvidia-*\n", ("ubuntu", "debian")),
@@ -79,3 +81,27 @@ def test_case(case: dict[str, Any]) -> None:
     assert {key: said[key] for key in unsaid - case.get("plan", {}).keys() if said[key]} == {}
     for line in case.get("diff", []):
         assert line in [f"{each.what}: {each.before} -> {each.after}" for each in plan.differences]
+
+
+@pytest.mark.parametrize(
+    ("changes", "works"),
+    [
+        ({}, True),
+        ({"stack": RUNFILE}, True),
+        (
+            {"stack": {"nvidia_smi": {"why": "ended with 255"}}},
+            True,
+        ),  # that is a GPU's trouble, and no other driver's cure
+        ({"stack": {"loaded": "580.178.04"}}, False),
+        ({"stack": {"loaded": ""}}, False),
+        ({"stack": {"packages!": {}}}, False),
+        (
+            {"stack": {"packages": {"nvidia-dkms-580-open": {"version": "580.159.04-1", "state": "half-configured"}}}},
+            False,
+        ),
+        ({"gpus": {"devices": [{"slot": "0000:18:00.0", "driver": "nouveau"}]}}, False),
+    ],
+)
+def test_a_driver_works_when_the_kernel_runs_what_is_installed(changes: dict[str, Any], works: bool) -> None:
+    healthy = yaml.safe_load((HERE / "healthy.yml").read_text())["seen"]
+    assert seen_of(laid_over(healthy, changes)).works is works

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import accepted_samples
 import samples
 from chromium import Chromium, find
 from muster import report
@@ -27,6 +28,14 @@ PAGES: dict[str, Artifacts] = {
     "two_hundred": samples.failed(200),
     "stopped": samples.stopped(2),
     "hostile": samples.hostile(),
+    "accepted": accepted_samples.kept(4, 2),
+    "weak_gpu": accepted_samples.kept(4, 2, "gpu"),
+    "slow_link": accepted_samples.kept(4, 2, "link"),
+    "straggler": accepted_samples.kept(4, 2, "straggler"),
+    "killed_stage": accepted_samples.kept(4, 2, "stage"),
+    "slower_than_accepted": accepted_samples.kept(4, 2, "drop"),
+    "soak": accepted_samples.soaked(4, 2),
+    "accepted_64": accepted_samples.kept(64, 8, "gpu"),
 }
 SEEN = "document.body.innerText"
 # Whether what is drawn there could be read: its text's colour against the first background behind it.
@@ -104,7 +113,7 @@ def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Pat
 def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
-    if name in ("healthy", "failed"):
+    if name in ("healthy", "failed", "accepted"):
         browser.picture(PICTURES / f"{name}_phone.png")
 
 

@@ -61,7 +61,9 @@ def test_what_is_written_is_what_a_shell_takes() -> None:
 
 def test_findings_and_verdicts_are_typed_wherever_they_are_and_what_nodes_said_is_not() -> None:
     said = "run ansible-playbook site.yml --tags pytorch"
-    check = Check("torch.import", "", "", fix="Build it with", command=playbook("site.yml", tags="pytorch"))
+    check = Check(
+        "torch.import", "", "", seen="never", fix="Build it with", command=playbook("site.yml", tags="pytorch")
+    )
     finding = check.fail("node1", f"torch says: {said}", observed=said, expected=said, evidence=evidence("log", said))
     kept = {"node": "node1", "facts": {"motd": said, "lines": [said]}, "verdict": add_up([finding])}
     typed = Terminal(".venv/bin/", ("inventory/lab",)).shapes(kept)

@@ -32,42 +32,49 @@ MANAGE = playbook("playbooks/network.yml", firewall_mode="manage")
 
 LAUNCH_BLOCKED = Check(
     "firewall.launch.blocked",
+    seen="recording",
     reads="the rules in force, for the packets of a launch from every peer",
     fires="a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
     fix="Change that rule, or let the role firewall write its own",
 )
 LAUNCH_OPEN = Check(
     "firewall.launch.open",
+    seen="recording",
     reads="the rules in force, for packets from a stranger",
     fires="everybody reaches a port of a launch (fail)",
     fix="Remove the rule that is named",
 )
 SSH_BLOCKED = Check(
     "firewall.ssh.blocked",
+    seen="recording",
     reads="the rules in force, for the way that Ansible came in",
     fires="ssh is not let in (fail), or that cannot be known (unknown)",
     fix="Change the rule that is named",
 )
 SERVICE_OPEN = Check(
     "firewall.service.open",
+    seen="recording",
     reads="the rules in force, and what listens",
     fires="everybody reaches a service that firewall_allow does not list (fail)",
     fix="List it there, or remove the rule",
 )
 SERVICE_CUT_OFF = Check(
     "firewall.service.cut_off",
+    seen="recording",
     reads="what listens, and the rules that are about to be written",
     fires="a service that strangers reach is about to be cut off (warn)",
     fix="Add the entry that is named to firewall_allow",
 )
 BOOT = Check(
     "firewall.boot",
+    seen="recording",
     reads="the units and the files of the firewall",
     fires="what is in force is not so after a restart, or a change waits for its confirmation (fail)",
     fix=f"Run {playbook('playbooks/network.yml')} again",
 )
 UNREADABLE = Check(
     "firewall.unknown",
+    seen="stand-in",
     reads="the rules in force",
     fires="not all of them could be read (unknown)",
     fix="Read what is said of them",

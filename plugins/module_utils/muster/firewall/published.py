@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PUBLISHED = Check(
     "firewall.published",
+    seen="sandbox",
     reads="the nat tables",
     fires="a container engine leads a port past the firewall (warn)",
     fix="Publish it on one address only, or close it in DOCKER-USER",

@@ -22,6 +22,9 @@ LOST = re.compile(r"device handle for gpu ?([0-9a-f:.]+?):? ", re.IGNORECASE)
 # All that is said, with 6 as the exit status, when there is a driver and no GPU that it can use.
 NO_DEVICES = "No devices were found"
 MOST_NOTES = 1000
+# nvidia-smi's manual, "Return Value": the driver is not loaded.
+NO_DRIVER = 9
+NOTHING_SAID: dict[str, Any] = {"code": None, "notes": "", "cut": None, "lost": [], "lost_slots": []}
 # A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
 STARTED = re.compile(r"Fabric Manager version \S+ is running")
@@ -42,6 +45,7 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
         skipped["gpu.holders"] = "only root is told who has the devices of others open"
     return {
         "container": container,
+        "virtual": look["virt"] if look["virt"] not in ("", "none") and not container else "",
         "uptime": uptime,
         "bus": bus,
         "nvswitches": 0
@@ -61,12 +65,17 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gpus(root: markup.Element | None, smi: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the GPUs that were listed, numbered as the driver does, by bus: one that is lost keeps its number."""
-    gpus = [query.gpu(element, number) for number, element in enumerate(root.all("gpu") if root else [])]
-    places = sorted([*(gpu["slot"] for gpu in gpus), *smi["lost_slots"]])
+    """Return the GPUs that were listed, with the driver's own numbers: one that is lost keeps its number.
+
+    The driver lists them in its own order, which is that of the bus on most machines only.
+    """
+    gpus = [query.gpu(element) for element in (root.all("gpu") if root else [])]
+    places = [gpu["slot"] for gpu in gpus]
+    if places == sorted(places):
+        places = sorted([*places, *smi["lost_slots"]])
     numbers = [number for number in range(len(places) + len(smi["lost"])) if number not in smi["lost"]]
     by_place = dict(zip(places, numbers, strict=False))
-    return [{**gpu, "index": by_place[gpu["slot"]]} for gpu in gpus]
+    return [{"index": by_place[gpu["slot"]], **gpu} for gpu in gpus]
 
 
 def _answer(look: Mapping[str, Any], question: str) -> str:
@@ -76,6 +85,9 @@ def _answer(look: Mapping[str, Any], question: str) -> str:
 def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> list[dict[str, Any]]:
     if look["why"]:
         skipped["gpu.bus"] = look["why"]
+    elif container == "wsl":
+        skipped["gpu.bus"] = "under WSL, the bus is that of Windows"
+        return []
     elif container:
         skipped["gpu.bus"] = f"a container ({container}) sees the bus of its host, not what it may use"
         return []
@@ -94,6 +106,8 @@ def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> li
                 "width": _first_number(device["current_link_width"]),
                 "speed_max": _first_number(device["max_link_speed"]),
                 "width_max": _first_number(device["max_link_width"]),
+                "slot_speed": _first_number(device["slot_max_link_speed"]),
+                "slot_width": _first_number(device["slot_max_link_width"]),
             },
             "aer": {name: _total(device[f"aer_dev_{name}"]) for name in ("correctable", "nonfatal", "fatal")},
         }
@@ -117,41 +131,54 @@ def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None
     """Return how asking went, and the answer."""
     if not look["smi"]:
         why = "the driver is not loaded, and nvidia-smi would load it"
-        return {"status": "not_run", "why": why, "seconds": None, "notes": "", "lost": [], "lost_slots": []}, None
+        return {"status": "not_run", "why": why, "seconds": None, **NOTHING_SAID}, None
     answer = look["smi"]["query"]
     root, notes, complete = markup.parse(answer["text"], "nvidia_smi_log")
-    if (root is not None and complete) or NO_DEVICES in answer["text"]:
-        status = "ok"
-    elif "did not answer within" in answer["why"]:
-        status = "hangs"
-    elif "is not there" in answer["why"]:
-        status = "missing"
-    elif "Driver/library version mismatch" in answer["text"]:
-        status = "mismatch"
-    elif "couldn't communicate with the NVIDIA driver" in answer["text"]:
-        status = "no_driver"
-    else:
-        status = "failed" if answer["why"] else "unreadable"
     said = "\n".join(filter(None, [notes, root.value("error_string") if root else "", answer["aside"].strip()]))
     lost = sorted(set(LOST.findall(said)))
     return {
-        "status": status,
+        "status": _status(answer, complete=root is not None and complete),
         "why": answer["why"],
+        "code": answer["code"],
         "seconds": answer["seconds"],
-        "notes": said[:MOST_NOTES],
+        "notes": quoted(said)[:MOST_NOTES],
+        "cut": len(answer["text"]) if root is not None and not complete else None,
         "lost": [int(place) for place in lost if place.isdigit()],
         "lost_slots": [values.slot(place) for place in lost if ":" in place],
     }, root
 
 
+def _status(answer: Mapping[str, Any], *, complete: bool) -> str:
+    text = answer["text"]
+    if complete or NO_DEVICES in text:
+        return "ok"
+    signs = {
+        "hangs": "did not answer within" in answer["why"],
+        "missing": "is not there" in answer["why"],
+        "mismatch": "Driver/library version mismatch" in text,
+        "no_driver": "couldn't communicate with the NVIDIA driver" in text or answer["code"] == NO_DRIVER,
+        "failed": bool(answer["why"]),
+    }
+    return next((status for status, there in signs.items() if there), "unreadable")
+
+
+def quoted(text: str) -> str:
+    """Return what of a text a person can read: a program that breaks down may print anything."""
+    lines = ("".join(sign if sign.isprintable() else " " for sign in line).split() for line in text.splitlines())
+    kept = (" ".join(word for word in line if "\ufffd" not in word) for line in lines)
+    return "\n".join(line for line in kept if line)
+
+
 def _add_links(gpus: list[dict[str, Any]], look: Mapping[str, Any], skipped: dict[str, str]) -> None:
-    by_gpu = links(_answer(look, "nvlink_status"), _answer(look, "nvlink_errors"))
+    """Lay the links beside their GPU; what was not answered is skipped by what is judged from it."""
+    seen = links(_answer(look, "nvlink_status"), _answer(look, "nvlink_errors"))
     for gpu in gpus:
-        gpu["nvlinks"] = by_gpu.get(gpu["index"], [])
-    for question, what in (("topology", "gpu.topology"), ("nvlink_status", "nvlink"), ("nvlink_errors", "nvlink")):
+        its = seen.get(gpu["uuid"]) or seen.get(str(gpu["index"])) or {"links": [], "why": ""}
+        gpu["nvlinks"], gpu["nvlinks_why"] = its["links"], its["why"]
+    for question in ("topology", "nvlink_status", "nvlink_errors"):
         why = look["smi"][question]["why"] if look["smi"] else ""
         if why and gpus:
-            skipped.setdefault(what, why)
+            skipped[question] = why
 
 
 def _process(each: Mapping[str, Any], seen: Mapping[str, Any], uptime: float) -> dict[str, Any]:
@@ -164,7 +191,8 @@ def _process(each: Mapping[str, Any], seen: Mapping[str, Any], uptime: float) ->
 def _driver(look: Mapping[str, Any], root: markup.Element | None) -> dict[str, Any]:
     module = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", look["driver_version"])
     library = re.search(r"\.so\.(\d+\.[\d.]+)$", look["library"])
-    loaded = look["loaded"] or (module[1] if module else "")
+    said = root.value("driver_version") if root else ""
+    loaded = look["loaded"] or (module[1] if module else said if look["virt"] == "wsl" else "")
     return {
         "loaded": loaded,
         "open": "Open Kernel Module" in look["driver_version"] if look["driver_version"] else None,

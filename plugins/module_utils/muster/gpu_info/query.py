@@ -24,17 +24,16 @@ THROTTLES = {
 COUNTS = ("sram_correctable", "sram_uncorrectable", "dram_correctable", "dram_uncorrectable")
 
 
-def gpu(element: Element, index: int) -> dict[str, Any]:
+def gpu(element: Element) -> dict[str, Any]:
     """Return what nvidia-smi says of a GPU.
 
-    {index, slot, lost, name, architecture, uuid, serial, minor, device, vbios, inforom, gsp, persistence, mig,
-    mig_pending, compute_mode, recovery, memory, ecc, retired, remap, link, temperature, power, clocks, performance,
-    throttle, utilization, fabric, processes}
+    {slot, lost, name, architecture, uuid, serial, minor, device, vbios, inforom, gsp, persistence, mig, mig_pending,
+    compute_mode, virtualization, display, recovery, memory, ecc, retired, remap, link, temperature, power, clocks,
+    performance, throttle, utilization, fabric, processes}
     """
     value = element.value
     said = {text.strip("[]").lower() for text in element.texts()}
     return {
-        "index": index,
         "slot": slot(value("pci/pci_bus_id") or element.attributes.get("id", "")),
         # A single reading fails on healthy GPUs, too; one without a name or memory is none to compute on.
         "lost": LOST in said or any(broken(value(path)) for path in ("product_name", "uuid", "fb_memory_usage/total")),
@@ -51,6 +50,8 @@ def gpu(element: Element, index: int) -> dict[str, Any]:
         "mig": flag(value("mig_mode/current_mig")),
         "mig_pending": flag(value("mig_mode/pending_mig")),
         "compute_mode": word(value("compute_mode")),
+        "virtualization": word(value("gpu_virtualization_mode/virtualization_mode")),
+        "display": flag(value("display_active")),
         "recovery": "reset" if NEEDS_RESET in said else _recovery(element),
         "memory": {name: whole(value(f"fb_memory_usage/{name}")) for name in ("total", "used", "free")},
         "ecc": _ecc(element),
@@ -150,6 +151,8 @@ def _link(element: Element) -> dict[str, Any]:
     return {
         "generation": whole(element.value(f"{generation}/current_link_gen")),
         "generation_max": whole(element.value(f"{generation}/max_link_gen")),
+        # Not max_host_link_gen, which is 4 on a GB300 whose link is of generation 6.
+        "generation_device": whole(element.value(f"{generation}/max_device_link_gen")),
         "width": whole(element.value(f"{width}/current_link_width")),
         "width_max": whole(element.value(f"{width}/max_link_width")),
         "replays": whole(element.value("pci/replay_counter")),
@@ -157,7 +160,11 @@ def _link(element: Element) -> dict[str, Any]:
 
 
 def _temperature(element: Element) -> dict[str, float | None]:
-    """Degrees Celsius; margin: to the temperature at which the clocks are lowered, told as such since Hopper."""
+    """Degrees Celsius; margin: to the temperature at which the clocks are lowered, told as such since Hopper.
+
+    Since then the limit of the memory is told as a distance too, gpu_temp_max_mem_tlimit_threshold, "0 C" on B200 and
+    GB300: the memory's own distance is not printed, so there is nothing to hold it against.
+    """
     value = element.value
     temperature = number(value("temperature/gpu_temp"))
     slowdown = number(value("temperature/gpu_temp_slow_threshold"))
@@ -186,7 +193,7 @@ def _power(element: Element) -> dict[str, float | None]:
 def _throttle(element: Element) -> list[str] | None:
     """Return why the clocks are lowered now, leaving out that there is nothing to do."""
     reasons = element.find("clocks_event_reasons") or element.find("clocks_throttle_reasons")
-    if reasons is None or not reasons.children:
+    if reasons is None or all(flag(child.text) is None for child in reasons.children):
         return None
     active = [child.name.partition("_reason_")[2] for child in reasons.children if flag(child.text)]
     return [THROTTLES[name] for name in active if name in THROTTLES]

@@ -51,4 +51,13 @@ def broken(text: str) -> bool:
 def slot(bus_id: str) -> str:
     """Return a bus id of nvidia-smi's, 00000000:18:00.0 with eight digits for the domain, as the kernel writes it."""
     domain, colon, rest = bus_id.strip().lower().partition(":")
-    return f"{domain[-4:].rjust(4, '0')}:{rest}" if colon else bus_id.strip().lower()
+    try:
+        return f"{int(domain, 16):04x}:{rest}" if colon else domain
+    except ValueError:
+        return f"{domain}:{rest}"
+
+
+def address(slot: str) -> str:
+    """Return a slot as nvidia-smi takes it for -i. Its numbers are in another order than the bus on some machines."""
+    domain, _, rest = slot.upper().partition(":")
+    return f"{domain.rjust(8, '0')}:{rest}"

@@ -6,31 +6,45 @@ from typing import TYPE_CHECKING
 
 from .model import Refusal
 from .modules import modules_of, source_of
-from .table import numbers
+from .table import Branch, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .nodes import Case, Node
-    from .table import Branch
+
+
+# One of two ways out: a release of PyTorch for the driver that is there is the other.
+REPLACE = "Set nvidia_driver_replace to true to have the driver replaced"
 
 
 def choose_branch(case: Case, floor: str) -> tuple[Branch | None, list[Refusal]]:
     """Return the branch that drives every GPU at this floor of CUDA's, or what stands against the first choice.
 
-    A driver that is not ours to install is judged as it is; where all are such, the oldest of them is returned.
+    A driver that is not ours to install, or that works and is kept, is judged as it is; where all are such, the oldest
+    of them is returned.
     """
-    refusals = [refusal for node in case.nodes if not node.seen.managed for refusal in _judge_theirs(node, floor)]
-    if not case.managed:
-        theirs = min((node.installed_branch for node in case.nodes), default=0)
-        return case.table.branches.get(theirs), refusals
+    given = case.given
+    judged = [node for node in case.nodes if not node.seen.managed or node.name in case.kept]
+    refusals = [refusal for node in judged for refusal in _judge_theirs(node, floor)]
+    if not given:
+        return _oldest(case), refusals
     first: list[Refusal] = []
     for number in _branches_to_try(case):
-        against = [refusal for node in case.managed for refusal in _against(case, number, node, floor)]
+        against = [refusal for node in given for refusal in _against(case, number, node, floor)]
         if not against:
             return case.table.branches[number], refusals
         first = first or against
     return None, refusals + first
+
+
+def _oldest(case: Case) -> Branch | None:
+    """Return the oldest branch that is there; one that the table does not have is known by its number alone."""
+    node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
+    if node is None or not node.installed_branch:
+        return None
+    unknown = Branch(node.installed_branch, "not in the table", "", False, False, True, node.seen.driver)
+    return case.table.branches.get(unknown.number, unknown)
 
 
 def ended(branch: Branch, month: str) -> bool:
@@ -46,14 +60,15 @@ def _judge_theirs(node: Node, floor: str) -> Iterator[Refusal]:
         why = "its driver is not ours to install (nvidia_driver_mode), and it has none"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
     elif numbers(theirs) < numbers(floor):
-        yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", "")
+        fix = REPLACE if node.seen.managed else ""
+        yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", fix)
 
 
 def _branches_to_try(case: Case) -> list[int]:
     """Return what is requested; else what the first node's source has, without a step back from what is installed."""
     if case.request.driver:
         return [int(case.request.driver.partition(".")[0])]
-    node = case.managed[0]
+    node = case.given[0]
     there = node.system.branches[source_of(case, node)]
     installed = max(other.installed_branch for other in case.managed)
 

@@ -35,7 +35,8 @@ class Seen:
     managed: whether the driver may be installed; otherwise it is taken as it is. container: whether it is one, which
     sees its host's bus, uses its host's driver, and has the GPUs that the inventory gives it. virtual: whether it is a
     virtual machine, whose host may keep the NVSwitches. driver: version of the one that is installed, with whatever
-    packages.
+    packages. works: whether it runs. packages: the names of its packages; none for a driver of a runfile. replaces:
+    the option that asks for another one in place of one that works.
     """
 
     node: str
@@ -53,6 +54,9 @@ class Seen:
     container: bool = False
     virtual: bool = False
     driver: str = ""
+    works: bool = False
+    packages: tuple[str, ...] = ()
+    replaces: str = ""
     looked: bool = True
 
     @property
@@ -94,7 +98,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class NodeStack:
-    """What one node is given. pins: the packages that keep the others where they are, to be installed before them."""
+    """What one node is given. pins: the packages that keep the others where they are, to be installed before them.
+
+    keeps: whether it keeps a driver that works and that is none of ours. becomes: what happens to its driver.
+    """
 
     node: str
     source: str = ""
@@ -109,6 +116,8 @@ class NodeStack:
     containers: tuple[Package, ...] = ()
     dcgm: tuple[Package, ...] = ()
     choices: tuple[Choice, ...] = ()
+    keeps: bool = False
+    becomes: str = ""
 
 
 @dataclass(frozen=True)

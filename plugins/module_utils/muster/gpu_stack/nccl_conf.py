@@ -8,9 +8,10 @@ NCCL_SOCKET_IFNAME in its environment; so the file says the same of it, for what
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from . import nccl_ib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ PATH = "/etc/nccl.conf"
 BEGIN = "# BEGIN muster: what the interfaces of this node call for, or nccl_conf says"
 END = "# END muster"
 IFNAME = "NCCL_SOCKET_IFNAME"
-HCA = "NCCL_IB_HCA"
+UNASKED = nccl_ib.Options()
 _BEGIN = re.compile(r"# *BEGIN muster\b")
 _END = re.compile(r"# *END muster\b")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -45,24 +46,16 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class RdmaPort:
-    """A port of an RDMA device. layer: InfiniBand or Ethernet. prefix: subnet of its first GID. rate: Gbit/s."""
-
-    device: str
-    port: int
-    active: bool = True
-    layer: str = "InfiniBand"
-    prefix: str = "fe80:0000:0000:0000"
-    rate: int = 0
-
-
-@dataclass(frozen=True)
 class Seen:
-    """The node. training: the interface that a launch has NCCL use; empty where nobody knows it."""
+    """The node. training: the interface that a launch has NCCL use; empty where nobody knows it.
+
+    halves: whether each of its cables is two adapters (nccl_ib.OF_HALVES).
+    """
 
     interfaces: tuple[Interface, ...] = ()
     training: str = ""
-    ports: tuple[RdmaPort, ...] = ()
+    ports: tuple[nccl_ib.RdmaPort, ...] = ()
+    halves: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,33 +101,24 @@ def is_debugging(name: str, value: str) -> bool:
     return bool(_DEBUGGING.fullmatch(name)) or value.strip().upper() in _DEBUGGING_VALUES.get(name, ())
 
 
-def wanted(request: str | Mapping[str, object], seen: Seen) -> Wanted:
+def wanted(request: str | Mapping[str, object], seen: Seen, options: nccl_ib.Options = UNASKED) -> Wanted:
     """Return what belongs into our block: nothing on a node where NCCL cannot choose wrongly."""
-    if not isinstance(request, str):
-        return Wanted({name: str(value) for name, value in request.items()}, ("nccl_conf says so",))
     if request == "off":
         return Wanted({})
-    lines: dict[str, str] = {}
-    reasons: list[str] = []
+    of_fabric = nccl_ib.choose(options, seen.ports, automatic=isinstance(request, str), halves=seen.halves)
+    if not isinstance(request, str):
+        # What it gives goes before what the fabric says.
+        lines = {**of_fabric.lines, **{name: str(value) for name, value in request.items()}}
+        return Wanted(lines, ("nccl_conf says so", *of_fabric.reasons), of_fabric.undecided)
+    lines = {}
+    reasons = []
     up = [each.name for each in seen.interfaces if each.up]
     taken = taken_unasked(up)
     if seen.training in up and taken != [seen.training]:
         # "=" asks for exactly this name: without it, NCCL takes every interface whose name begins so.
         lines[IFNAME] = f"={seen.training}"
         reasons.append(f"{seen.training} carries the training, and NCCL unasked would take {', '.join(taken)}")
-    fabrics = _fabrics(seen)
-    if len(fabrics) < 2:
-        return Wanted(lines, tuple(reasons))
-    speeds = {name: sum(port.rate for port in ports) for name, ports in fabrics.items()}
-    best = max(fabrics, key=lambda name: speeds[name])
-    known = ", ".join(f"{name} ({_named(ports)}; {speeds[name]} Gbit/s)" for name, ports in fabrics.items())
-    if list(speeds.values()).count(speeds[best]) > 1:
-        fix = f"Name the adapters of the training: nccl_conf: {{{HCA}: =mlx5_0:1,mlx5_1:1}}"
-        undecided = (f"it has several fabrics, and none is the fastest: {known}. {fix}",)
-        return Wanted(lines, tuple(reasons), undecided)
-    lines[HCA] = f"={_named(fabrics[best])}"
-    reasons.append(f"of its fabrics {best} is the fastest: {known}")
-    return Wanted(lines, tuple(reasons))
+    return Wanted({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
 
 
 def taken_unasked(up: Sequence[str]) -> list[str]:
@@ -144,29 +128,6 @@ def taken_unasked(up: Sequence[str]) -> list[str]:
     """
     infiniband = [name for name in up if name.startswith("ib")]
     return infiniband or [name for name in up if not name.startswith(("docker", "lo"))]
-
-
-def _fabrics(seen: Seen) -> dict[str, list[RdmaPort]]:
-    """Return the active ports by what they are connected to. NCCL itself leaves out ports that are not active.
-
-    InfiniBand's subnets differ in their prefix. On Ethernet nothing does: rails of one fabric have
-    subnets of their own.
-    """
-    fabrics: dict[str, list[RdmaPort]] = defaultdict(list)
-    prefixes = {port.prefix for port in seen.ports if port.active and port.layer == "InfiniBand"}
-    for port in sorted(seen.ports, key=lambda each: (_natural(each.device), each.port)):
-        if port.active:
-            subnet = f" {port.prefix}" if port.layer == "InfiniBand" and len(prefixes) > 1 else ""
-            fabrics["RoCE" if port.layer == "Ethernet" else f"{port.layer}{subnet}"].append(port)
-    return dict(fabrics)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
-def _named(ports: list[RdmaPort]) -> str:
-    return ",".join(f"{port.device}:{port.port}" for port in ports)
 
 
 def rewrite(text: str | None, want: Wanted, training: str = "") -> Rewrite:

@@ -67,16 +67,22 @@ class Node:
 
 @dataclass(frozen=True)
 class Case:
-    """What every decision is made from. month: this one, as 2026-11."""
+    """What every decision is made from. month: this one, as 2026-11. kept: the nodes that keep a driver that works."""
 
     table: Table
     request: Request
     nodes: tuple[Node, ...]
     month: str
+    kept: frozenset[str] = frozenset()
 
     @property
     def managed(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.seen.managed)
+
+    @property
+    def given(self) -> tuple[Node, ...]:
+        """The nodes that are given a driver, whatever they have."""
+        return tuple(node for node in self.managed if node.name not in self.kept)
 
 
 def nodes_with_gpus(table: Table, everybody: Sequence[Seen]) -> tuple[tuple[Node, ...], list[Refusal]]:

@@ -31,7 +31,7 @@ def choices(case: Case, found: Candidate, branch: Branch) -> Iterator[Choice]:
         yield Choice("NCCL", nccl, "comes with that build, and is the one that a training loads")
     if cudnn:
         yield Choice("cuDNN", cudnn, "comes with that build")
-    if case.managed:
+    if case.given:
         floor = case.table.floors[found.cuda.partition(".")[0]]
         yield Choice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
 
@@ -52,7 +52,7 @@ def _why_branch(case: Case, branch: Branch, floor: str) -> str:
     elif any(node.installed_branch == branch.number for node in case.managed):
         why = "it is installed already"
     else:
-        why = f"the first that {case.managed[0].system.name} is given"
+        why = f"the first that {case.given[0].system.name} is given"
     return f"{why} ({about}); CUDA needs {floor} or newer"
 
 
@@ -76,7 +76,7 @@ def warnings(case: Case, found: Candidate, branch: Branch) -> Iterator[str]:
         )
     blind = [
         node.name
-        for node in case.managed
+        for node in case.given
         if node.seen.looked and node.seen.secure_boot is None and build_of(case, node) == "dkms"
     ]
     if blind:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verdict.words import few
-from .model import Refusal
+from .model import Choice, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .model import Choice, NodeStack, Package, Stack
+    from .model import NodeStack, Package, Stack
 
 PARTS = (
     ("cuda", "CUDA toolkits"),
@@ -28,7 +28,8 @@ def report(stack: Stack) -> str:
         return "\n".join([f"This GPU stack cannot be had{count}:", *(f"- {why}" for why in reasons), *_warnings(stack)])
     lines = list(_aligned(stack.choices))
     for names, node in _alike(stack):
-        lines += ["", few(names), *_aligned(node.choices), *_packages(node)]
+        said = [Choice("driver", "", node.becomes)] if node.becomes else []
+        lines += ["", few(names), *_aligned([*said, *node.choices]), *_packages(node)]
     return "\n".join([*lines, *_warnings(stack)])
 
 
@@ -54,7 +55,16 @@ def _alike(stack: Stack) -> list[tuple[list[str], NodeStack]]:
 
 def _aligned(choices: Sequence[Choice]) -> Iterator[str]:
     for choice in choices:
-        yield f"  {choice.what:<15} {choice.value:<17} {choice.why}"
+        value = f"{choice.value:<17} " if choice.value else ""
+        yield f"  {choice.what:<15} {value}{choice.why}"
+
+
+def drivers(stack: Stack) -> str:
+    """Return one line for every driver that stays or comes: what a person wants to know before anything is done."""
+    nodes: dict[str, list[str]] = {}
+    for name, node in stack.nodes.items():
+        nodes.setdefault(node.becomes, []).append(name)
+    return "\n".join(f"driver  {few(names)}: {sentence}" for sentence, names in nodes.items() if sentence)
 
 
 def _packages(node: NodeStack) -> Iterator[str]:

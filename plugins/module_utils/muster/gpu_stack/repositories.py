@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from .model import NodeStack
 
+# Not of the stack that is resolved, and before all of it: modules of the driver are built against DOCA's.
+RDMA = "rdma"
 # The parts of a stack in the order in which they are brought: each has a role of its name. Which packages are whose.
 PARTS = {
     "nvidia_driver": "driver",
@@ -20,10 +22,14 @@ PARTS = {
 }
 
 
-def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool) -> list[str]:
-    """Return the roles that have something to do, or to judge, on a node. modes: manage, verify or off of each role."""
+def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma: bool) -> list[str]:
+    """Return the roles that have something to do, or to judge, on a node.
+
+    modes: manage, verify or off of each role, under the names of the options. rdma: whether that role is due there.
+    """
     requested = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
-    return [part for part in requested if has_gpus and modes[part] != "off"]
+    parts = [part for part in requested if has_gpus and modes[f"{part}_mode"] != "off"]
+    return [RDMA, *parts] if has_gpus and rdma else parts
 
 
 def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
@@ -36,6 +42,11 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
     if "nvidia_driver" in managed and node.source in ("debian", "ubuntu"):
         names.append(node.source)
     return names
+
+
+def doca(uri: str, key: str) -> Repository:
+    """Return NVIDIA's repository for DOCA. key: the text of its key, which somebody has compared."""
+    return {"name": "doca", "uri": uri if uri.endswith("/") else f"{uri}/", "key": key}
 
 
 class Repository(TypedDict, total=False):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ..pytorch.pip import PYTORCH_WHEELS
 from ..verdict.commands import tool
 from . import packages, reasons
+from .driver import REPLACE
+from .kept import becomes, is_maintained, with_kept
 from .model import Choice, NodeStack, Refusal, Stack
 from .modules import build_of, module_choices, module_refusals, modules_of, source_of
 from .nodes import Case, nodes_with_gpus
@@ -31,10 +33,10 @@ def resolve(table: Table, request: Request, everybody: Sequence[Seen], today: da
     """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
     warnings = list(reasons.stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
-    case = Case(table, request, nodes, today.isoformat()[:7])
+    case = with_kept(Case(table, request, nodes, today.isoformat()[:7]))
     if request.variant == "cpu" or (not nodes and not refusals):
         return replace(_without_gpus(request, everybody), warnings=tuple(warnings))
-    for node in case.managed:
+    for node in case.given:
         refusals += module_refusals(case, node)
     refusals += _unknown_toolkits(table, request)
     release = table.release(request.torch)
@@ -81,9 +83,9 @@ def _without_gpus(request: Request, everybody: Sequence[Seen]) -> Stack:
 def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
     found = choose_build(case, release)
     if found.refusals or found.branch is None:
-        instead = nearest(case, release)
+        near = nearest(case, release)
         refusals = dict.fromkeys(found.refusals)
-        return Stack(refusals=tuple(replace(one, fix=instead or one.fix or HOPELESS) for one in refusals))
+        return Stack(refusals=tuple(replace(one, fix=_ways_out(case, release, one, near)) for one in refusals))
     nccl, _ = release.variants[found.variant]
     stack = Stack(
         torch=release.version,
@@ -96,24 +98,41 @@ def _fit(case: Case, release: Release, everybody: Sequence[Seen]) -> Stack:
         choices=tuple(reasons.choices(case, found, found.branch)),
         warnings=tuple(reasons.warnings(case, found, found.branch)),
     )
-    of_nodes = {node.name: _node_stack(case, node, stack, found.branch) for node in case.nodes}
+    instead = choose_build(replace(case, kept=frozenset()), release).branch if case.kept else None
+    of_nodes = {
+        node.name: replace(
+            _node_stack(case, node, stack, found.branch), becomes=becomes(case, node, found.branch, instead)
+        )
+        for node in case.nodes
+    }
     untouched = {seen.node: NodeStack(seen.node, choices=(UNTOUCHED,)) for seen in everybody}
     return replace(stack, nodes={**untouched, **of_nodes})
 
 
+def _ways_out(case: Case, release: Release, refusal: Refusal, near: str) -> str:
+    if refusal.fix != REPLACE:
+        return near or refusal.fix or HOPELESS
+    if choose_build(replace(case, kept=frozenset()), release).refusals:
+        return near or HOPELESS
+    return f"{REPLACE}, or {near[0].lower()}{near[1:]}" if near else REPLACE
+
+
 def _node_stack(case: Case, node: Node, stack: Stack, branch: Branch) -> NodeStack:
     table, request = case.table, case.request
+    number = branch.number if is_maintained(case, node, branch) else node.installed_branch
     beside = NodeStack(
         node=node.name,
         cuda=packages.cuda_toolkits(request.cuda_toolkits),
         nccl=packages.nccl(table, stack.nccl, stack.cuda) if request.nccl else (),
         containers=packages.containers(table) if request.container_toolkit else (),
-        dcgm=packages.dcgm(table, node, branch.number) if request.dcgm else (),
+        dcgm=packages.dcgm(table, node, number) if request.dcgm else (),
     )
     if not node.seen.managed:
         why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"
         judged = Choice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
         return replace(beside, choices=(judged,))
+    if not is_maintained(case, node, branch):
+        return replace(beside, keeps=True)
     source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
     return replace(
         beside,

@@ -107,8 +107,9 @@ def _looser(case: Case) -> Iterator[Case]:
     # Python sorts stably: among equals, the order above stays.
     attempts.sort(key=lambda attempt: sum(a != b for a, b in zip(astuple(attempt), astuple(request), strict=True)))
     for attempt in attempts:
+        # A driver that is kept stays so: its replacement is offered by itself.
         looser = replace(case, request=attempt)
-        if not any(refusal for node in case.managed for refusal in module_refusals(looser, node)):
+        if not any(refusal for node in looser.given for refusal in module_refusals(looser, node)):
             yield looser
 
 

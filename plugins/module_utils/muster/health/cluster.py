@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..inspect.node import UNREACHABLE
 from ..net_probe.reach import MASTER_PORT_FOREIGN
 from ..packages import unencrypted
+from ..verdict import access
 from ..verdict.commands import ping
 from ..verdict.finding import Finding, Skipped, as_lines
 from . import consistency
@@ -25,7 +26,7 @@ class Nodes:
     """What is known of the nodes before anything is judged.
 
     plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why it could not be looked at}.
-    left_out: nodes that --limit kept out. network: the result of net_probe.
+    left_out: nodes that --limit kept out. network: the result of net_probe. rails: that of rdma_rails.
     """
 
     plan: Mapping[str, Any]
@@ -33,6 +34,12 @@ class Nodes:
     lost: Mapping[str, str]
     left_out: list[str]
     network: Mapping[str, Any]
+    rails: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def between(self) -> tuple[Mapping[str, Any], ...]:
+        """What was looked at between nodes."""
+        return (self.network, self.rails)
 
 
 @dataclass
@@ -76,20 +83,17 @@ def judge(nodes: Nodes, gate: str) -> Health:
 
 def every_finding(nodes: Nodes) -> list[Finding]:
     launched = nodes.plan["participants"]
-    found = [
-        (UNREACHABLE.fail if name in launched else UNREACHABLE.unknown)(
-            name,
-            f"it could not be looked at: {why}",
-            "Look why with",
-            ping(name),
-        )
-        for name, why in nodes.lost.items()
-    ]
+    found = []
+    for name, why in nodes.lost.items():
+        what, fix = access.explain(why)
+        note = UNREACHABLE.fail if name in launched else UNREACHABLE.unknown
+        words = (f"it could not be looked at: {what or why}", fix or "Look why with", "" if what else ping(name))
+        found.append(note(name, *words))
     for look in nodes.looks.values():
         found += [Finding(**finding) for finding in look["findings"]]
     for name, values in nodes.plan.get("sources", {}).items():
         found += unencrypted.judge(name, values)
-    found += [Finding(**finding) for finding in nodes.network.get("findings", [])]
+    found += [Finding(**finding) for one in nodes.between for finding in one.get("findings", [])]
     return [*found, *consistency.judge({name: look["traits"] for name, look in nodes.looks.items()})]
 
 
@@ -99,10 +103,11 @@ def every_skip(nodes: Nodes) -> list[Skipped]:
     for name, look in nodes.looks.items():
         entries = look["verdict"]["coverage"]["skipped"]
         skipped += [Skipped(id=entry["id"], node=name, why=entry["why"]) for entry in entries]
-    return [*skipped, *nodes.network.get("verdict", {}).get("coverage", {}).get("skipped", [])]
+    coverages = [one["verdict"]["coverage"] for one in nodes.between if "verdict" in one]
+    return [*skipped, *(entry for coverage in coverages for entry in coverage["skipped"])]
 
 
 def every_check(nodes: Nodes) -> set[str]:
     """Ids of what was looked for, found or not."""
-    coverages = [one["verdict"]["coverage"] for one in (*nodes.looks.values(), nodes.network) if "verdict" in one]
+    coverages = [one["verdict"]["coverage"] for one in (*nodes.looks.values(), *nodes.between) if "verdict" in one]
     return {name for coverage in coverages for name in coverage["ran"]}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MISSING = Check(
     "job.code.missing",
+    seen="recording",
     reads="the paths in health_code",
     fires="fail: one is not there on this node",
     fix="Copy it to the same path on every node",

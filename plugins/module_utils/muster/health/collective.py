@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 COLLECTIVE_FAILED = Check(
     "job.collective.failed",
+    seen="recording",
     reads="an all-reduce over the ranks of this node alone, in a unit like a launch's, with health_collective",
     fires="fail: it ends with an error, or does not end",
     fix="Look at what it says: the network between nodes has no part in it",
 )
 COLLECTIVE_WRONG = Check(
     "job.collective.wrong",
+    seen="recording",
     reads="the same all-reduce's result on every rank",
     fires="fail: it differs from what was computed beforehand",
     fix="Take the node out of launches (cluster_quarantined) and test its GPUs and memory",

@@ -16,6 +16,7 @@ from ..verdict.majority import vote
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..verdict.check import Seen
     from ..verdict.finding import Finding
     from ..verdict.majority import Vote
 
@@ -40,16 +41,17 @@ class Trait:
         return report(node, summary, observed=value, expected=usual)
 
 
-def trait(name: str, finding: str, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
+def trait(name: str, finding: str, seen: Seen, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
     """Return a row with a check of its own. finding: its id; status: fail or warn, where nodes differ."""
     fires = f"the {what} is not the same on every node ({status}): {why}"
-    return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command), status == "fail", what, why)
+    return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command, seen=seen), status == "fail", what, why)
 
 
 TRAITS = (
     trait(
         "torch",
         "versions.torch.differ",
+        "sandbox",
         "fail",
         "version of PyTorch",
         "the ranks then speak different protocols over the store",
@@ -59,6 +61,7 @@ TRAITS = (
     trait(
         "nccl",
         "versions.nccl.differ",
+        "stand-in",
         "fail",
         "NCCL that PyTorch loads",
         "NCCL refuses to connect different versions (Mismatched NCCL version detected)",
@@ -68,6 +71,7 @@ TRAITS = (
     trait(
         "cuda",
         "versions.cuda.differ",
+        "stand-in",
         "fail",
         "CUDA that PyTorch is built for",
         "it brings another NCCL and other kernels",
@@ -77,6 +81,7 @@ TRAITS = (
     trait(
         "python",
         "versions.python.differ",
+        "stand-in",
         "warn",
         "Python of the environment",
         "pickled objects and wheels may not fit",
@@ -86,6 +91,7 @@ TRAITS = (
     trait(
         "driver",
         "versions.driver.differ",
+        "stand-in",
         "warn",
         "NVIDIA driver",
         "what works on one node may not on another",
@@ -95,6 +101,7 @@ TRAITS = (
     trait(
         "kernel",
         "versions.kernel.differ",
+        "stand-in",
         "warn",
         "running kernel",
         "drivers and networks behave differently",
@@ -103,6 +110,7 @@ TRAITS = (
     trait(
         "os",
         "versions.os.differ",
+        "stand-in",
         "warn",
         "operating system",
         "libraries differ",
@@ -111,6 +119,7 @@ TRAITS = (
     trait(
         "vbios",
         "versions.vbios.differ",
+        "stand-in",
         "warn",
         "VBIOS of the GPUs",
         "GPUs of one model then differ in limits and faults",
@@ -119,10 +128,57 @@ TRAITS = (
     trait(
         "hca_firmware",
         "versions.hca_firmware.differ",
+        "stand-in",
         "warn",
         "firmware of the adapters",
         "links of the fabric then differ in faults and speed",
         "Bring the adapters to one version",
+    ),
+    trait(
+        "rdma_ports",
+        "rdma.ports.differ",
+        "stand-in",
+        "warn",
+        "set of active RDMA ports that NCCL would use",
+        "a launch goes at the pace of the node with the fewest and slowest",
+        "Look for the adapter or link that is missing there (nvidia-smi topo -m, ibstat, rdma link show)",
+    ),
+    trait(
+        "ib_subnets",
+        "rdma.subnet.differ",
+        "stand-in",
+        "warn",
+        "InfiniBand subnet of the ports that NCCL would use",
+        "ports of different subnets cannot reach each other without a router",
+        "Look at which switch each port is cabled to, and name the adapters of one fabric (nccl_ib_hca)",
+    ),
+    trait(
+        "ib_managers",
+        "rdma.manager.differ",
+        "stand-in",
+        "warn",
+        "subnet manager (its LID) of the InfiniBand ports",
+        "two managers are two fabrics, or one takes over from the other right now",
+        "Look again in a minute; if it stays, see which manager each node has with",
+        "sudo sminfo",
+    ),
+    trait(
+        "ib_partitions",
+        "rdma.pkey.differ",
+        "stand-in",
+        "warn",
+        "InfiniBand partition (P_Key) that NCCL uses",
+        "ports of different partitions cannot talk to each other",
+        "Have the subnet manager put all of them into one (partitions.conf), or name the one to use (nccl_ib_pkey)",
+    ),
+    trait(
+        "roce_mtu",
+        "rdma.mtu.differ",
+        "stand-in",
+        "warn",
+        "MTU of the interfaces below RoCE",
+        "packets of the larger one are lost at the smaller (NCCL's issue 1524)",
+        "Set the same on all of them, and on the switch",
     ),
     Trait("gpu_model", MODELS_DIFFER, False, "model of the GPUs", "a launch goes at the pace of the slowest"),
     Trait(
@@ -135,6 +191,7 @@ TRAITS = (
     trait(
         "link_speed",
         "net.speed.differ",
+        "stand-in",
         "warn",
         "speed of the training interface",
         "a launch goes at the pace of the slowest link",
@@ -143,6 +200,7 @@ TRAITS = (
     trait(
         "environment",
         "env.variables.differ",
+        "sandbox",
         "warn",
         "environment that a job inherits",
         "NCCL, Gloo and PyTorch then behave differently on the nodes",
@@ -151,6 +209,7 @@ TRAITS = (
     trait(
         "nccl_conf",
         "env.nccl_conf.differ",
+        "stand-in",
         "warn",
         "nccl.conf",
         "NCCL then chooses differently on the nodes",
@@ -160,6 +219,7 @@ TRAITS = (
     trait(
         "code",
         "versions.code.differ",
+        "sandbox",
         "fail",
         "code in health_code",
         "ranks that run different code wait for each other for ever",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..gpu_stack.nccl_conf import HCA, IFNAME, is_debugging
-from ..verdict.check import Check
+from ..gpu_stack.nccl_conf import IFNAME, is_debugging
+from ..gpu_stack.nccl_ib import GID_INDEX, HCA, PKEY
+from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
 from ..verdict.masking import masked_env
 
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# What may and must differ between nodes: the names of their own interfaces and adapters.
-OF_THE_NODE = (IFNAME, "GLOO_SOCKET_IFNAME", HCA, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS")
+# What may and must differ between nodes: the names of their own interfaces and adapters, and places in their tables.
+OF_THE_NODE = (
+    *(IFNAME, "GLOO_SOCKET_IFNAME", HCA, GID_INDEX, PKEY, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS"),
+)
 # torch's own and others' that change what ranks do together.
 WORTH = re.compile(r"^(NCCL_|GLOO_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
 UNITS = "the environment of units"
+# What torchrun and whoever starts ranks sets for each of them, and what hides GPUs from all.
+OF_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 # Not a launch: that one has the environment of its plan alone.
 HEIRS = {"/etc/environment": "what is started by hand", UNITS: "every other unit"}
 
 DEBUGGING = Check(
     "env.debugging",
+    seen="recording",
     reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
     "/etc/environment and the environment of units, which a launch does not inherit",
     fires="warn: they set a variable that NCCL's documentation keeps for debugging (NCCL_P2P_DISABLE, NCCL_ALGO, "
@@ -33,19 +39,30 @@ DEBUGGING = Check(
 )
 LAUNCHER = Check(
     "env.launcher",
+    seen="sandbox",
     reads="/etc/environment and the environment of units",
     fires="warn: PET_*, which torchrun reads as its own options: what is started by hand gets another plan",
     fix="Take it out",
 )
-CHECKS = (DEBUGGING, LAUNCHER)
+FOR_LOGINS = Check(
+    "env.login",
+    seen="recording",
+    reads="/etc/environment, which every login reads and a launch of Muster does not",
+    fires="warn: it sets which GPUs a program sees, or who it is among the ranks (CUDA_VISIBLE_DEVICES, RANK, "
+    "MASTER_ADDR and others): what is started by hand, or by Slurm for a login, meets another node than was judged",
+    fix="Take it out; give it to one launch in launch_env",
+)
+CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS)
 LOOKS = ("host", "unit")
 
 
 def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     host, inside = looks["host"], looks["unit"]["inside"]
+    login = _assignments(host["environment"])
     return {
         "unit": masked_env(_worth(inside["environment"])) if inside else {},
-        "login": masked_env(_worth(_assignments(host["environment"]))),
+        "login": masked_env(_worth(login)),
+        "of_ranks": {name: login[name] for name in OF_RANKS if name in login},
         "nccl_conf": {
             place: masked_env(conf(text))
             for place, text in (
@@ -90,14 +107,17 @@ def in_force(files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def chosen_adapters(files: Mapping[str, Mapping[str, str]]) -> str:
-    """NCCL_IB_HCA, where a file sets it."""
-    return in_force(files).get(HCA, "")
-
-
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     node = request["node"]
     seen = facts["environment"]
+    # What is seen in one place is found all the same.
+    if not facts["unit"]["inside"]:
+        yield from skip_all((DEBUGGING, LAUNCHER), facts["unit"]["why"])
+    for path in facts["host"]["unread"]:
+        if path == "/etc/environment":
+            yield from skip_all(CHECKS, f"{path} cannot be read")
+        elif path == "/etc/nccl.conf":
+            yield DEBUGGING.skip(f"{path} cannot be read")
     places = {**seen["nccl_conf"], "/etc/environment": seen["login"], UNITS: seen["unit"]}
     for place, variables in places.items():
         who = "every launch" if place.endswith(".conf") else HEIRS[place]
@@ -124,6 +144,15 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 observed=", ".join(f"{name}={places[place][name]}" for name in names),
                 expected="not set",
             )
+    if seen["of_ranks"]:
+        said = ", ".join(f"{name}={value}" for name, value in seen["of_ranks"].items())
+        yield FOR_LOGINS.warn(
+            node,
+            f"/etc/environment sets {said}: what is started by hand or for a login goes by it, a launch does not",
+            command=f"grep -nE '{'|'.join(seen['of_ranks'])}' /etc/environment",
+            observed=said,
+            expected="not set",
+        )
 
 
 def shown(variables: Mapping[str, str]) -> str:

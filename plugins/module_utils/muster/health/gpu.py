@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info import facts as gpu_facts
-from ..inspect.node import COUNT_DIFFERS
-from ..verdict.check import Check, collect, skip_all
+from ..inspect.gpus import COUNT_DIFFERS
+from ..verdict.check import Check, Judged, collect, skip_all
 from ..verdict.commands import playbook
+from ..verdict.families import family
 from ..verdict.finding import Finding, Skipped, evidence
 from ..verdict.words import few, plural
 from . import fabric_manager, gpu_memory, gpu_settings, gpu_use, nvlink
 from .gpu_node import GpuNode
+from .gpu_readings import apart, unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,26 +25,43 @@ if TYPE_CHECKING:
 SLOW = 10.0
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
+# nvidia-smi's manual, "Return Value": what its exit status means, and what to do. What is not here is explained by the
+# kernel's log at best, 255 (another error) among it.
+EXITS = {
+    3: ("this GPU or driver cannot be asked so", "Look which driver the GPU needs, and install it with", GPU_STACK),
+    4: ("it may not do that", "Look who may open the devices with", "ls -l /dev/nvidia*"),
+    8: ("a GPU's power cables are not attached", "Power the node off, and look at the cables; see", LOG),
+    9: ("no driver answers, though one is loaded", "Look at the kernel log, and reboot the node; see", LOG),
+    10: ("the kernel has an interrupt problem with a GPU", "Look at the kernel log, and reboot the node; see", LOG),
+    12: ("the driver's library is not there", "Install it with", GPU_STACK),
+    13: ("the driver's library is too old for it", "Bring both to one version with", GPU_STACK),
+    14: ("the infoROM of a GPU is corrupt", "Have the GPU looked at; see", LOG),
+    15: ("a GPU has fallen off the bus", "Power the node off and on, and look at what the kernel says with", LOG),
+}
 
 HEALTH = Check(
     "gpu.health",
-    reads="every other check of the node's GPUs",
+    seen="recording",
+    reads="every other check of the node's GPUs, its NVLinks and its fabric manager",
     fires="it passes when none of them found anything, and is not there otherwise",
 )
 LOST = Check(
     "gpu.lost",
+    seen="recording",
     reads="the PCI bus in /sys, and the GPUs that nvidia-smi lists",
     fires="a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
     fix="Power the node off and on (a warm start does not always do); if it is lost again, reseat or replace it",
 )
 DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
+    seen="stand-in",
     reads="/sys/module/nvidia and /proc/driver/nvidia",
-    fires="cluster_gpus is not 0, and no driver is in the kernel",
-    fix=f"Install it with {GPU_STACK}, or reboot where that asks for it",
+    fires="cluster_gpus is not 0, and no driver is in the kernel; under WSL, Windows has given none",
+    fix=f"Install it with {GPU_STACK}, or reboot where that asks for it; under WSL, install it on Windows",
 )
 DRIVER_MISMATCH = Check(
     "gpu.driver.mismatch",
+    seen="stand-in",
     reads="the versions of the module in the kernel, of libnvidia-ml and of the module on disk",
     fires="fails when the first two differ: nothing of CUDA starts; warns when only the module on disk differs, which "
     "the next boot will load",
@@ -50,24 +69,28 @@ DRIVER_MISMATCH = Check(
 )
 SMI_MISSING = Check(
     "gpu.smi.missing",
+    seen="stand-in",
     reads="nvidia-smi",
     fires="the driver is loaded and the program is not there: unknown, since nothing can be asked",
     fix=f"Install it with {GPU_STACK}",
 )
 SMI_HANGS = Check(
     "gpu.smi.hangs",
+    seen="stand-in",
     reads="how long nvidia-smi takes",
     fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a wedged driver",
     fix="Look at the kernel log and reboot the node; a process that waits for the driver cannot be ended",
 )
 SMI_SLOW = Check(
     "gpu.smi.slow",
+    seen="stand-in",
     reads="how long nvidia-smi takes",
     fires="more than 10 s, with persistence on",
     fix="Look at the kernel log for Xid messages",
 )
 SMI_FAILED = Check(
     "gpu.smi.failed",
+    seen="stand-in",
     reads="the exit status of nvidia-smi, and what it printed",
     fires="it failed, or its answer cannot be read",
     fix="Run nvidia-smi on the node; what it says there is the cause",
@@ -81,6 +104,8 @@ CHECKS = (
     *OF_LISTED,
 )
 LOOKS = ("gpu",)
+# What `gpu.health` is concluded from.
+FAMILIES = ("gpu", "nvlink", "fabric_manager")
 
 
 def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +115,7 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     """Yield every finding about the node's GPUs, and what was not looked at and why.
 
-    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least. One `pass` when nothing is
-    wrong.
+    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least.
     """
     facts = facts["gpu"]
     node = GpuNode(facts, request)
@@ -100,18 +124,33 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         yield from skip_all(CHECKS, why)
         return
-    for what, why in facts["skipped"].items():
-        yield Skipped(id=what, why=why)
     rules = [driver, lost, presence, mismatch_on_disk, speed]
     if node.gpus:
         rules += [rule for part in PARTS for rule in part.RULES]
     else:
         yield from skip_all(OF_LISTED, "no GPU answered")
-    said = [one for rule in rules for one in rule(node)]
-    yield from said
-    if collect(said).clean:
-        names = few(sorted({str(gpu["name"]) for gpu in node.gpus}))
-        yield HEALTH.passed(node.name, f"{plural(len(node.gpus), 'GPU')} ({names}) can compute")
+    said = collect(one for rule in rules for one in rule(node))
+    others = apart(node)
+    findings = [one for one in said.findings if one.id not in others]
+    yield from findings
+    yield from (Skipped(id=name, why=why) for name, why in others.items())
+    found, skipped = {one.id for one in findings}, {one["id"] for one in said.skipped} | set(others)
+    yield from (one for one in said.skipped if one["id"] not in others)
+    yield from (skip for skip in unread(node) if skip["id"] not in found | skipped | set(facts["skipped"]))
+    for what, why in facts["skipped"].items():
+        names = [check.id for check in nvlink.JUDGED_FROM.get(what, ())] or [what]
+        yield from (Skipped(id=name, why=why) for name in names if name not in found | skipped)
+
+
+def conclude(judged: Judged, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    """Yield the one `pass` when nothing of the GPUs was found by whatever subject: the kernel's log knows of some."""
+    if "gpu" not in facts or HEALTH.id in {one["id"] for one in judged.skipped}:
+        return
+    against = [one for one in judged.findings if one.status != "pass" and family(one.id) in FAMILIES]
+    gpus = GpuNode(facts["gpu"], request).gpus
+    if gpus and not against:
+        names = few(sorted({str(gpu["name"]) for gpu in gpus}))
+        yield HEALTH.passed(request["node"], f"{plural(len(gpus), 'GPU')} ({names}) can compute")
 
 
 def driver(node: GpuNode) -> Iterator[Said]:
@@ -151,20 +190,31 @@ def driver(node: GpuNode) -> Iterator[Said]:
 def _no_driver(node: GpuNode) -> Finding:
     installed = node.facts["driver"]["on_disk"]
     fix, command = "Install it with", GPU_STACK
-    if installed:
+    if node.under_windows:
+        fix, command = "Install NVIDIA's driver on Windows, then end this machine there with wsl --shutdown", ""
+    elif installed:
         fix, command = f"{installed} is installed: load it, and look why it was not", "sudo modprobe nvidia"
-    summary = f"no driver is loaded, and cluster_gpus is {node.request['gpus']}"
+    where = "Windows has given this machine (WSL) no driver" if node.under_windows else "no driver is loaded"
+    summary = f"{where}, and cluster_gpus is {node.request['gpus']}"
     return DRIVER_NOT_LOADED.fail(node.name, summary, fix, command, observed="", expected="a driver")
 
 
 def _smi_failed(node: str, smi: Mapping[str, Any]) -> Finding:
-    what = "nvidia-smi failed" if smi["why"] else "the answer of nvidia-smi cannot be read"
-    said = smi["notes"].splitlines()[0] if smi["notes"] else smi["why"]
+    said = smi["notes"].splitlines()[0][:200] if smi["notes"] else ""
+    means, fix, command = EXITS.get(smi["code"], ("", "Look at the kernel log with", LOG))
+    if means:
+        what = f"nvidia-smi says that {means} (it ended with {smi['code']}){f': {said}' if said else ''}"
+    elif smi["why"]:
+        what = f"nvidia-smi failed: {said or smi['why']}"
+    elif smi["cut"] is not None:
+        what = f"the answer of nvidia-smi ends in the middle, after {smi['cut']} characters"
+    else:
+        what = f"the answer of nvidia-smi cannot be read: {said or 'it printed nothing that a person could read'}"
     return (SMI_FAILED.fail if smi["why"] else SMI_FAILED.unknown)(
         node,
-        f"{what}: {said or 'it printed nothing'}",
-        "Look at the kernel log with",
-        LOG,
+        what,
+        fix,
+        command,
         evidence=evidence("nvidia-smi -q -x", smi["notes"] or smi["why"]),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.models import model_of
+from ..gpu_info.values import address
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
 from .gpu_node import have
@@ -35,42 +36,49 @@ RECOVERY = {
 
 RESET_NEEDED = Check(
     "gpu.reset.needed",
+    seen="recording",
     reads="gpu_recovery_action of nvidia-smi, before 570 gpu_reset_status",
     fires="the driver asks for a reset or a reboot; warns for `drain and reset`, which running work may wait for",
     fix="Reset the GPU or reboot the node, whichever it asks for",
 )
 ECC_UNCORRECTED = Check(
     "gpu.ecc.uncorrected",
+    seen="recording",
     reads="uncorrectable ECC errors since the driver was loaded",
     fires="one or more: something was computed with it, or was ended by it",
     fix="Reset the GPU; if it comes again, run dcgmi diag -r 3 and have the GPU replaced",
 )
 ECC_CORRECTED = Check(
     "gpu.ecc.corrected",
+    seen="recording",
     reads="corrected ECC errors, of all its life",
     fires=f"more than {MOST_SRAM_CORRECTED} in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
     fix="Have the GPU looked at when there is time for it",
 )
 ECC_SRAM_THRESHOLD = Check(
     "gpu.ecc.sram_threshold",
+    seen="recording",
     reads="sram_threshold_exceeded of nvidia-smi",
     fires="the GPU says that it has had too many uncorrectable errors in SRAM",
     fix="Have the GPU replaced",
 )
 ECC_OFF = Check(
     "gpu.ecc.off",
+    seen="recording",
     reads="the ECC mode, on models that come with it on",
     fires="it is off, so an error in memory is not noticed",
     fix="sudo nvidia-smi -e 1, then reset the GPU",
 )
 ECC_PENDING = Check(
     "gpu.ecc.pending",
+    seen="recording",
     reads="the ECC mode now and after the next reset",
     fires="they differ, so that the node changes with its next boot",
     fix="Reset the GPU, or take the change back with nvidia-smi -e",
 )
 REMAP_PENDING = Check(
     "gpu.remap.pending",
+    seen="recording",
     reads="remapped_rows of nvidia-smi (Ampere and newer)",
     fires="a row waits to be replaced until the GPU is reset. Fails where the driver goes on using the row until then; "
     "warns on A100, Hopper and Blackwell, where the page has been taken out of use and memory is merely smaller",
@@ -78,30 +86,35 @@ REMAP_PENDING = Check(
 )
 REMAP_FAILED = Check(
     "gpu.remap.failed",
+    seen="recording",
     reads="remapped_rows of nvidia-smi",
     fires="a row could not be replaced",
     fix="Have the GPU replaced",
 )
 REMAP_MANY = Check(
     "gpu.remap.many",
+    seen="recording",
     reads="remapped_rows of nvidia-smi",
     fires=f"{MOST_REMAPPED} rows were replaced, which is all the spare ones, or a bank has none left",
     fix="Have the GPU replaced before its next error",
 )
 RETIRED_PENDING = Check(
     "gpu.retired.pending",
+    seen="recording",
     reads="retired_pages of nvidia-smi (before Ampere)",
     fires="a page waits to be taken out of use until the driver is loaded anew",
     fix="Reset the GPU, or reboot the node",
 )
 RETIRED_MANY = Check(
     "gpu.retired.many",
+    seen="recording",
     reads="retired_pages of nvidia-smi",
     fires=f"{MOST_RETIRED} pages or more (DCGM's limit)",
     fix="Have the GPU replaced",
 )
 MEMORY_UNREPAIRABLE = Check(
     "gpu.memory.unrepairable",
+    seen="recording",
     reads="unrepairable_memory, channel_repair_pending and tpc_repair_pending of nvidia-smi (580 and newer)",
     fires="fails when memory cannot be repaired; warns when a repair waits for a reset",
     fix="Reset the GPU for a repair that waits; have it replaced when there is none",
@@ -125,7 +138,7 @@ def recovery(node: GpuNode) -> Iterator[Said]:
         # A row that waits to be replaced is reported by itself, with the same command.
         if action and not (action == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]):
             command, text = RECOVERY.get(action, ("nvidia-smi -q", "See"))
-            one = f" -i {gpu['index']}" if command.startswith("sudo nvidia-smi") else ""
+            one = f" -i {address(gpu['slot'])}" if command.startswith("sudo nvidia-smi") else ""
             yield (RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail)(
                 node.name,
                 f"{node.named([gpu])} has had a fault, and its driver asks for: {action}",
@@ -146,7 +159,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has had {errors} uncorrectable memory errors since its driver was loaded",
                 "Reset it; if they come again, have it replaced",
-                f"sudo nvidia-smi --gpu-reset -i {gpu['index']}",
+                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
                 observed=_counts(now, "uncorrectable"),
                 expected="0",
             )
@@ -220,7 +233,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has a broken row of memory that is replaced at its next reset; {until}",
                 "When nothing runs on it, reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {gpu['index']}",
+                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
                 observed=rows,
                 expected="nothing pending",
                 evidence=evidence("nvidia-smi -q -x", "remapped_row_pending Yes"),
@@ -246,7 +259,7 @@ def retirement(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"{node.named([gpu])} has a broken page of memory that stays in use until its next reset",
                 "Reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {gpu['index']}",
+                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
                 observed=f"{pages} retired",
             )
         if pages >= MOST_RETIRED:
@@ -273,7 +286,7 @@ def repair(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"a repair of {node.named([gpu])} ({' and '.join(waits)}) waits for its next reset",
                 "When nothing runs on it, reset it with",
-                f"sudo nvidia-smi --gpu-reset -i {gpu['index']}",
+                f"sudo nvidia-smi --gpu-reset -i {address(gpu['slot'])}",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info.values import address
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ class GpuNode:
         """The GPUs that answer."""
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
 
+    @property
+    def under_windows(self) -> bool:
+        return bool(self.facts["container"] == "wsl")
+
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
         """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""
         if len(gpus) == 1:
@@ -35,9 +40,14 @@ class GpuNode:
             return f"all {len(gpus)} GPUs"
         return f"GPUs {few([str(gpu['index']) for gpu in gpus])}"
 
+    def at(self, name: str) -> str:
+        """Return the option of nvidia-smi for the GPU that `nvidia-smi topo` calls GPU3."""
+        places = [address(gpu["slot"]) for gpu in self.facts["gpus"] if f"GPU{gpu['index']}" == name]
+        return f" -i {places[0]}" if places else ""
+
     def only(self, gpus: Sequence[Mapping[str, Any]]) -> str:
-        """Return the option of nvidia-smi that speaks of these GPUs alone."""
-        return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(str(gpu['index']) for gpu in gpus)}"
+        """Return the option of nvidia-smi that speaks of these GPUs alone, by their places: numbers may be others."""
+        return "" if len(gpus) == len(self.facts["gpus"]) else f" -i {','.join(address(gpu['slot']) for gpu in gpus)}"
 
 
 def have(gpus: Sequence[Mapping[str, Any]]) -> str:

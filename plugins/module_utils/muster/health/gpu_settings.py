@@ -17,26 +17,34 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .gpu_node import GpuNode
 
+GPU_STACK = playbook("site.yml", tags="gpu_stack")
+
 PERSISTENCE_OFF = Check(
     "gpu.persistence.off",
+    seen="recording",
     reads="persistence mode",
-    fires="it is off: the driver is unloaded between jobs, ECC counts are lost with it, and every start waits for it",
-    fix=f"Enable nvidia-persistenced, which {playbook('site.yml', tags='gpu_stack')} does",
+    fires="it is off, on a GPU without a screen: the driver is unloaded between jobs, ECC counts are lost with it, and "
+    "every start waits for it",
+    fix=f"{GPU_STACK}; until the next start sudo nvidia-smi -pm 1. Enabling nvidia-persistenced alone does nothing "
+    "where its unit says --no-persistence-mode, as Ubuntu's does",
 )
 MIG_ON = Check(
     "gpu.mig.on",
+    seen="recording",
     reads="MIG mode",
     fires="it is on: a process sees one slice of one GPU (CUDA's rule), so ranks beyond the first find no GPU",
     fix="sudo nvidia-smi -mig 0, or take the node out of the inventory",
 )
 MIG_PENDING = Check(
     "gpu.mig.pending",
+    seen="recording",
     reads="MIG mode now and after the next reset",
     fires="they differ",
     fix="Reset the GPU, or take the change back with nvidia-smi -mig",
 )
 COMPUTE_MODE = Check(
     "gpu.compute_mode",
+    seen="recording",
     reads="compute mode",
     fires="fails when it is Prohibited; warns when it is Exclusive, where a rank that touches a second GPU, or a "
     "process that is still there, keeps the next one out",
@@ -44,30 +52,35 @@ COMPUTE_MODE = Check(
 )
 CLOCKS_LOWERED = Check(
     "gpu.clocks.lowered",
+    seen="recording",
     reads="application clocks and their default",
     fires="somebody has set them lower",
     fix="sudo nvidia-smi -rac",
 )
 POWER_LOWERED = Check(
     "gpu.power.lowered",
+    seen="recording",
     reads="the power limit in force and its default",
     fires="somebody has set it lower by more than 1 %",
     fix="sudo nvidia-smi -pl with the default",
 )
 MODEL_MIXED = Check(
     "gpu.model.mixed",
+    seen="recording",
     reads="the models of the node's GPUs",
     fires="they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
     fix="Choose the like ones with cluster_gpus and CUDA_VISIBLE_DEVICES, or accept it",
 )
 VBIOS_MIXED = Check(
     "gpu.vbios.mixed",
+    seen="recording",
     reads="the VBIOS of GPUs of one model",
     fires="they differ, as after a replacement",
     fix="Bring them to one version with the maker's tool",
 )
 INFOROM_CORRUPT = Check(
     "gpu.inforom.corrupt",
+    seen="stand-in",
     reads="what nvidia-smi says beside its answer",
     fires="`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
     fix="Have the GPU looked at",
@@ -88,13 +101,14 @@ TOLERANCE = 0.99
 
 
 def persistence(node: GpuNode) -> Iterator[Said]:
-    off = [gpu for gpu in node.gpus if gpu["persistence"] is False]
+    # A screen keeps the driver loaded by itself.
+    off = [gpu for gpu in node.gpus if gpu["persistence"] is False and not gpu["display"]]
     if off:
         yield PERSISTENCE_OFF.warn(
             node.name,
             f"persistence is off on {node.named(off)}: each job waits for the driver to bring them up",
-            "Enable the daemon with",
-            "sudo systemctl enable --now nvidia-persistenced",
+            f"Turn it on for good with {GPU_STACK}, or until the next start with",
+            f"sudo nvidia-smi -pm 1{node.only(off)}",
             observed="off",
             expected="on",
         )

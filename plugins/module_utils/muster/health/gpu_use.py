@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_info import screen
 from ..gpu_info.models import model_of
+from ..gpu_info.screen import is_screen
+from ..gpu_info.values import address
 from ..launch.unit import LAUNCH_UNITS
 from ..verdict.check import Check
 from ..verdict.finding import evidence
-from ..verdict.words import few, plural
+from ..verdict.words import few
 from .gpu_node import duration, have
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..verdict.check import Said
+    from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
 # Primus takes more than this on a GPU that nobody uses for memory that a dead process left.
 HELD_MIB = 1024
+NOBODY = "no process is listed that uses"
+# PCI Express base specification: GT/s of a lane.
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 # What another process may hold before a job that was made for all of a GPU's memory cannot fit: our own guess.
 MOST_OF_THE_MEMORY = 0.5
 # The server of the Multi-Process Service; those whom it serves are listed by themselves.
@@ -30,43 +37,50 @@ WHY = {
     "power_brake": "the power supply brakes it",
     "sw_thermal": "it is too hot",
 }
-# Ways of CUDA and of its Multi-Process Service; "O" and "G" are what keeps a display or a driver.
-COMPUTES = ("C", "C+G", "M", "M+C")
+# Of the ways in a process's type, "M+C+G": CUDA, and its Multi-Process Service. The others keep a display or a driver.
+COMPUTES = {"C", "M"}
 
 THROTTLED = Check(
     "gpu.throttled",
+    seen="recording",
     reads="the reasons why clocks are lowered",
     fires="heat, a brake of the power supply, or the hardware's own slowdown is active; the power limit is not counted",
     fix="Look at the cooling and the power supplies of the node",
 )
 HOT = Check(
     "gpu.hot",
+    seen="recording",
     reads="the distance to the temperature at which clocks are lowered, and that of the memory to its limit",
     fires="none is left",
     fix="Look at the cooling of the node",
 )
 PCIE_NARROW = Check(
     "gpu.pcie.narrow",
-    reads="the width of the PCIe link now",
-    fires="fewer lanes than the GPU's like on this node, or than a board with NVLink gives it. Slots that all have "
-    "fewer are not reported: the device does not know them",
+    seen="recording",
+    reads="the width of the PCIe link now, and what the bridge above the GPU can (sysfs)",
+    fires="fewer lanes than both the GPU and its slot can. Where the slot is not known, as in a virtual machine: fewer "
+    "than the GPU's like on this node, or than a board with NVLink gives it",
     fix="Reseat the GPU or its riser",
 )
 PCIE_SLOW = Check(
     "gpu.pcie.slow",
-    reads="the generation of the PCIe link, while the GPU computes",
-    fires="it is lower than both ends could, under load; at rest a link is slow to save power, and is not judged",
+    seen="recording",
+    reads="the generation of the PCIe link now and the highest that it was set up for, and what GPU and slot can",
+    fires="it is set up for less than both ends can; or it is lower than that under load. At rest a link is slow to "
+    "save power, and is not judged by what it is now",
     fix="Reseat the GPU, and look at the link's setting in the firmware",
 )
 PROCESS_FOREIGN = Check(
     "gpu.process.foreign",
+    seen="recording",
     reads="the processes that compute on the GPUs",
     fires="one that is no part of a launch: fails when it holds more than half of a GPU's memory, else warns",
     fix="Ask its owner, or end it",
 )
 MEMORY_HELD = Check(
     "gpu.memory.held",
-    reads="the memory in use on GPUs that no process is listed for",
+    seen="recording",
+    reads="the memory in use on GPUs, less what is listed of processes",
     fires=f"more than {HELD_MIB} MiB: something that ended has left it, or a process in another container holds it",
     fix="End whoever has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
 )
@@ -82,7 +96,7 @@ def throttled(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"the clocks of {node.named([gpu])} are lowered, because {why}",
                 "Look at the node's cooling and power, and ask again under load with",
-                f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {gpu['index']}",
+                f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {address(gpu['slot'])}",
                 observed=", ".join(reasons),
                 expected="none",
             )
@@ -102,43 +116,68 @@ def hot(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{what}, {limit}",
             "Look at the node's cooling",
-            f"nvidia-smi -q -d TEMPERATURE -i {gpu['index']}",
+            f"nvidia-smi -q -d TEMPERATURE -i {address(gpu['slot'])}",
             observed=f"{seen['gpu']} °C, {seen['margin']} °C left",
         )
 
 
 def pcie(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
-        link = gpu["link"]
-        if link["width"] and link["width"] < _lanes(node, gpu):
-            yield PCIE_NARROW.warn(
-                node.name,
-                f"{node.named([gpu])} is connected with {link['width']} PCIe lanes, and {_lanes(node, gpu)} are usual",
-                "Power the node off and reseat the GPU or its riser; look at the link with",
-                f"sudo lspci -vv -s {gpu['slot']} | grep Lnk",
-                observed=f"x{link['width']}",
-                expected=f"x{_lanes(node, gpu)}",
-            )
-        busy = gpu["performance"] in ("P0", "P1") and (gpu["utilization"] or 0) > 0
-        if busy and link["generation"] and link["generation_max"] and link["generation"] < link["generation_max"]:
-            yield PCIE_SLOW.warn(
-                node.name,
-                f"the PCIe link of {node.named([gpu])} is of generation {link['generation']} under load, "
-                f"and {link['generation_max']} is possible",
-                observed=str(link["generation"]),
-                expected=str(link["generation_max"]),
-            )
+        yield from _narrow(node, gpu)
+        yield from _slow(node, gpu)
+
+
+def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
+    width, wanted = gpu["link"]["width"], _lanes(node, gpu)
+    if width and width < wanted:
+        yield PCIE_NARROW.warn(
+            node.name,
+            f"{node.named([gpu])} is connected with {width} PCIe lanes, and {_why(node, gpu, wanted)}",
+            "Look again while it computes; if it stays so, power the node off and reseat the GPU or its riser. See",
+            f"sudo lspci -vv -s {gpu['slot']} | grep Lnk",
+            observed=f"x{width}",
+            expected=f"x{wanted}",
+        )
 
 
 def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
-    """Return how many lanes a GPU should have: all on a board of the maker's, else as many as its like have here.
-
-    What device and driver could is not what the slot can: clouds lend GPUs with half of it, and many a slot has half.
+    """Return how many lanes a GPU should have: what it and its slot can, else all on a board of the maker's, else as
+    many as its like have here. Clouds lend GPUs with half of what the device could, and so do many desktops' slots.
     """
-    model = model_of(gpu["name"])
+    model, most = model_of(gpu["name"]), gpu["link"]["width_max"] or 0
+    if slot := _slot(node, gpu)["slot_width"]:
+        return int(min(most, slot))
     if model and model.links:
-        return gpu["link"]["width_max"] or 0
+        return int(most)
     return max(other["link"]["width"] or 0 for other in node.gpus if other["name"] == gpu["name"])
+
+
+def _why(node: GpuNode, gpu: Mapping[str, Any], wanted: int) -> str:
+    return f"its slot can do {wanted}" if _slot(node, gpu)["slot_width"] else f"{wanted} are usual"
+
+
+def _slot(node: GpuNode, gpu: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the bridge above a GPU can; the one of a virtual machine is made up."""
+    found = [device["link"] for device in node.facts["bus"] if device["slot"] == gpu["slot"]]
+    return found[0] if found and not node.facts["virtual"] else {"slot_width": None, "slot_speed": None}
+
+
+def _slow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
+    now, most, device = (gpu["link"][name] for name in ("generation", "generation_max", "generation_device"))
+    slot = GENERATIONS.get(_slot(node, gpu)["slot_speed"] or 0)
+    both = min(device or 0, slot or 0)
+    if most and most < both:
+        what, seen, wanted = f"is set up for generation {most}, and GPU and slot can do {both}", most, both
+    elif _busy(gpu) and now and most and now < most:
+        what, seen, wanted = f"is of generation {now} under load, and {most} is possible", now, most
+    else:
+        return
+    summary = f"the PCIe link of {node.named([gpu])} {what}"
+    yield PCIE_SLOW.warn(node.name, summary, observed=str(seen), expected=str(wanted))
+
+
+def _busy(gpu: Mapping[str, Any]) -> bool:
+    return gpu["performance"] in ("P0", "P1") and (gpu["utilization"] or 0) > 0
 
 
 def foreign(node: GpuNode) -> Iterator[Said]:
@@ -146,9 +185,7 @@ def foreign(node: GpuNode) -> Iterator[Said]:
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
         for process in gpu["processes"]:
-            if process["type"] in COMPUTES and not (
-                process["unit"].startswith(LAUNCH_UNITS) or process["name"] in SERVES
-            ):
+            if _computes(process) and not (process["unit"].startswith(LAUNCH_UNITS) or process["name"] in SERVES):
                 uses[process["pid"] or 0].append((gpu, process))
     for pid, where in uses.items():
         _, process = where[0]
@@ -161,31 +198,52 @@ def foreign(node: GpuNode) -> Iterator[Said]:
         yield (PROCESS_FOREIGN.fail if big else PROCESS_FOREIGN.warn)(
             node.name,
             f"{who} has computed on {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB there",
-            "Ask its owner, or end it with",
-            f"sudo kill {pid}",
+            screen.HOW if is_screen(process["name"]) else "Ask its owner, or end it with",
+            screen.END if is_screen(process["name"]) else f"sudo kill {pid}",
             observed=f"{memory} MiB",
             expected="no process of others",
             evidence=evidence("nvidia-smi -q -x", f"PID {pid} on {few([gpu['slot'] for gpu in gpus])}"),
         )
 
 
+def _computes(process: Mapping[str, Any]) -> bool:
+    return bool(COMPUTES & set(process["type"].split("+")))
+
+
 def held(node: GpuNode) -> Iterator[Said]:
-    stuck = [
-        gpu for gpu in node.gpus if not gpu["mig"] and not gpu["processes"] and (gpu["memory"]["used"] or 0) > HELD_MIB
-    ]
-    if not stuck:
-        return
-    memory = sum(gpu["memory"]["used"] for gpu in stuck)
+    stuck = [gpu for gpu in node.gpus if _unlisted(gpu) > HELD_MIB]
+    if stuck:
+        yield _held(node, stuck, sum(_unlisted(gpu) for gpu in stuck))
+
+
+def _unlisted(gpu: Mapping[str, Any]) -> int:
+    """Return how much memory is in use that no listed process has.
+
+    Of some it is not said how much they have; and who computes may have more than is said (managed memory).
+    """
+    known = [process["memory"] for process in gpu["processes"]]
+    if gpu["mig"] or gpu["memory"]["used"] is None or None in known or any(map(_computes, gpu["processes"])):
+        return 0
+    return int(gpu["memory"]["used"] - sum(known))
+
+
+def _held(node: GpuNode, stuck: list[dict[str, Any]], memory: int) -> Finding:
     theirs = {f"/dev/nvidia{gpu['minor']}" for gpu in stuck}
     holders = [each for each in node.facts["holders"] if theirs & set(each["devices"])]
     who = few([_who(each) for each in holders])
     whom = "it" if len(stuck) == 1 else "them"
-    yield MEMORY_HELD.warn(
+    fix, command = "See who has it open with", "sudo fuser -v /dev/nvidia*"
+    if any(is_screen(each["name"]) for each in holders):
+        fix, command = screen.HOW, screen.END
+    elif len(holders) == 1:
+        fix, command = "End 1 process", f"sudo kill {holders[0]['pid']}"
+    listed = "no process is listed that has them" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
+    return MEMORY_HELD.warn(
         node.name,
-        f"{memory} MiB are in use on {node.named(stuck)}, and no process is listed that uses {whom}"
+        f"{memory} MiB are in use on {node.named(stuck)}, and {listed}"
         + (f"; {who} {have(holders)} the device open" if holders else ""),
-        f"End {plural(len(holders), 'process')}" if len(holders) == 1 else "See who has it open with",
-        f"sudo kill {holders[0]['pid']}" if len(holders) == 1 else "sudo fuser -v /dev/nvidia*",
+        fix,
+        command,
         observed=f"{memory} MiB",
         expected=f"at most {HELD_MIB} MiB on each",
     )

@@ -21,30 +21,35 @@ if TYPE_CHECKING:
 
 STALE = Check(
     "job.stale",
+    seen="sandbox",
     reads="processes with the variables of torchrun whose agent is gone (their parent is the first process)",
     fires="fail: there are some on a node where ranks use GPUs, whose memory they hold; warn: elsewhere",
     fix="End them by their process ids",
 )
 OTHER = Check(
     "job.other",
+    seen="recording",
     reads="processes with the variables of torchrun that no launch of Muster's started",
     fires="warn: another job runs here, and both get slower or fail",
     fix="Wait for it, or end it",
 )
 STOPPED = Check(
     "job.stopped",
+    seen="recording",
     reads="the state of every rank",
     fires="warn: one stands still (SIGSTOP, a debugger): all others wait for it",
     fix="Let it go on, or end the job",
 )
 PORT_HELD = Check(
     "job.port.held",
+    seen="sandbox",
     reads="who listens on cluster_master_port",
     fires="fail on the head node, warn on others: somebody who is no launch of Muster's",
     fix="Stop it, or choose another cluster_master_port",
 )
 USER_MISSING = Check(
     "job.user.missing",
+    seen="recording",
     reads="the account of cluster_user",
     fires="fail: it is not there, so that no launch can start",
     fix="The step baseline makes it",
@@ -62,13 +67,15 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
     return {
         "processes": [_covered(each) for each in look["processes"]],
         "saw_all": look["saw_all"],
+        "why": look.get("why", ""),
         "port": [
             {"address": each.address, "process": each.process, "pid": each.pid}
             for each in heard
             if each.proto == "tcp" and each.port == request["port"]
         ],
         "port_holders": [_covered(each) for each in look["port_holders"]],
-        "listeners_why": looks["listeners"]["why"],
+        # Somebody listens on every machine that is reached.
+        "listeners_why": looks["listeners"]["why"] or ("" if heard else "ss lists nothing that listens"),
         "published": [
             {"proto": proto, "low": span[0], "high": span[1], "place": place}
             for proto, span, place in published(tables, heard)
@@ -93,7 +100,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             playbook("site.yml", tags="baseline"),
         )
     if not seen["saw_all"]:
-        yield from skip_all((STALE, OTHER, STOPPED), "only root may see what others' processes are")
+        why = seen["why"] or "only root may see what others' processes are"
+        yield from skip_all((STALE, OTHER, STOPPED), why)
     else:
         yield from _processes(node, seen["processes"], request)
     yield from _port(node, seen, request)

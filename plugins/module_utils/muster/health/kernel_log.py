@@ -2,123 +2,116 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..verdict.check import Check, skip_all
+from ..gpu_info.values import address
+from ..verdict.check import Check, collect, skip_all
 from ..verdict.finding import evidence
 from ..verdict.words import age
 from .host import CONNTRACK_FULL
+from .kernel_gaps import not_seen
 from .pci import AER
+from .xids import ACTIONS, SXID_LINE, words, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..verdict.check import Said
-    from ..verdict.finding import Finding
+    from ..verdict.finding import Finding, Skipped
 
 DAY = 86400
 MOST_SHOWN = 3
 
-# NVIDIA's catalogue of Xids (docs.nvidia.com, "Analyzing Xid Errors with the Xid Catalog", for Ampere and newer), by
-# the action that it asks for at once. Those of applications (restart it, or nothing) are no fault of the node.
-RESET = frozenset({46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, *range(144, 151)})
-RESTART = frozenset({79})
-LOOK_INSIDE = frozenset({54})
-# High rate of corrected errors, an error that was contained, a row that was remapped: to be watched.
-WATCH = frozenset({63, 92, 94, 157, 160, 161})
-RECOVERY = 154
-XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
-SXID_LINE = re.compile(
-    r"nvidia-nvswitch\d*: SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal),? ?(.*)", re.IGNORECASE
-)
-RECOVERY_TO = re.compile(r"changed from \S+ \(.*?\) to \S+ \((.*?)\)")
-# What to do about an Xid, the mildest first.
-ACTIONS = {
-    "watch": ("Watch it; if it goes on, have the GPU changed", "nvidia-smi -q -i {slot} -d ECC,ROW_REMAPPER"),
-    "inside": ("Look at the GPU's power cable and seat", "nvidia-smi -q -i {slot} -d POWER"),
-    "reset": ("Reset it while nothing uses it; if that fails, restart the node", "sudo nvidia-smi -r -i {slot}"),
-    "restart": (
-        "Restart the node; if the GPU stays away, cut its power, then have it changed",
-        "sudo systemctl reboot",
-    ),
-}
 # The driver is loaded anew: what it logged before is over.
 LOADED = re.compile(r"NVRM: loading NVIDIA UNIX")
 
 XID = Check(
     "gpu.xid",
+    seen="stand-in",
     reads="Xids of NVIDIA's driver in the kernel's log, since it was last loaded",
     fires="fail: within the last day, one for which NVIDIA's catalogue asks to reset the GPU, to restart the "
     "machine or to look inside. warn: the same, but longer ago or with a driver that asks for nothing any "
-    "more, or one to be watched (63, 92, 94, 157, 160, 161). "
+    "more, or one to be watched (63, 92, 94, 157, 160, 161, and a non-fatal one of NVLink 5, 144 to 150). "
     "Those of applications (13, 31, 43, 45 and others) count for nothing",
     fix="What the catalogue asks for: reset the GPU while idle, or restart the machine; have it changed when it "
     "comes back",
 )
 SXID = Check(
     "nvlink.sxid",
+    seen="stand-in",
     reads="SXids of NVSwitches in the kernel's log, since the driver was last loaded",
     fires="fail: a fatal one within the last day; warn: a fatal one before that, or 10 that are not within a day",
     fix="Reset all GPUs together with the fabric manager stopped; have the switch changed when it comes back",
 )
 OOM = Check(
     "os.oom",
+    seen="recording",
     reads="the kernel's log",
     fires="warn: it ended a process for lack of memory within a day",
     fix="More memory, or fewer data loaders",
 )
 DISK_READ_ONLY = Check(
     "os.disk.read_only",
+    seen="stand-in",
     reads="the kernel's log",
     fires="fail: a file system was made read-only after errors, or a disk array failed, since the start",
     fix="Repair the file system, change the disk",
 )
 DISK_ERRORS = Check(
     "os.disk.errors",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a disk had errors within a day",
     fix="Look at the disk's own records",
 )
 HUNG_TASK = Check(
     "os.hung_task",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a process was stuck in the kernel for two minutes, or a processor without end, within a day",
     fix="Look at what it waited for",
 )
 MACHINE_CHECK = Check(
     "os.machine_check",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: the processor or its memory reported errors within a day",
     fix="Look at the firmware's event log",
 )
 NFS = Check(
     "os.nfs",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a server of files does not respond, and was not said to be back since",
     fix="Look at the server and the way to it",
 )
 POWER = Check(
     "pci.power",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a network adapter said that its slot gives it too little power, since the start",
     fix="Look at the slot's limit and the power supplies",
 )
 MODULE_HOT = Check(
     "rdma.module.hot",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a transceiver was too hot within a day",
     fix="Look at the cooling",
 )
 FLAPPING = Check(
     "eth.flapping",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: the training interface lost its link 5 times or more within a day (Azure's node checks)",
     fix="Change the cable or the transceiver",
 )
 NCCL_CRASHED = Check(
     "sw.nccl.crashed",
+    seen="stand-in",
     reads="the kernel's log",
     fires="warn: a process crashed inside libnccl within a day",
     fix="Look at the versions",
@@ -133,100 +126,117 @@ LOOKS = ("kernel_log",)
 
 @dataclass(frozen=True)
 class Sign:
-    """A kind of line, and what is found by it. within: how many seconds back it counts. least: from how many on."""
+    """A kind of line, and what is found by it. kind: what the look calls it.
 
+    within: how many seconds back it counts. least: from how many on.
+    """
+
+    kind: str
     pattern: re.Pattern[str]
-    report: Callable[..., Finding]
+    check: Check
     summary: str
     fix: str
     command: str
     within: float = DAY
     least: int = 1
+    fails: bool = False
 
 
 SIGNS = (
     Sign(
+        "oom",
         re.compile(r"[Oo]ut of memory: Killed process \d+ \((?P<what>.+?)\)"),
-        OOM.warn,
+        OOM,
         "the kernel ended {what} for lack of memory",
         "Give the job more memory, or fewer data loaders; who used it is shown by",
         "sudo journalctl -k -b --grep='oom|Killed process'",
     ),
     Sign(
+        "read_only",
         re.compile(r"Remounting filesystem read-only|md/raid.*: Disk failure on (?P<what>\S+) .*failing array"),
-        DISK_READ_ONLY.fail,
+        DISK_READ_ONLY,
         "a file system or an array has failed: {line}",
         "Look at the disk, and repair the file system before the next start",
         "findmnt -O ro && sudo journalctl -k -b --grep='EXT4-fs error|XFS|I/O error|md/raid'",
-        within=float("inf"),
+        within=math.inf,
+        fails=True,
     ),
     Sign(
+        "disk",
         re.compile(
             r"I/O error,? (on )?dev(ice)? (?P<what>(?!loop|sr\d|fd\d)\w+)"
             r"|nvme (?P<other>nvme\d+): .*(timeout, reset|Disabling)"
         ),
-        DISK_ERRORS.warn,
+        DISK_ERRORS,
         "the disk {what} has had errors",
         "Look at its own records",
         "sudo smartctl -a /dev/{what}",
     ),
     Sign(
+        "hung",
         re.compile(
             r"task (?P<what>\S+?):\d+ blocked for more than \d+ seconds"
             r"|soft lockup - CPU#\d+ stuck for \d+s! \[(?P<other>.+?):\d+\]"
         ),
-        HUNG_TASK.warn,
+        HUNG_TASK,
         "{what} was stuck in the kernel for minutes",
         "Look at what it waited for: often a network file system or a GPU",
         "sudo journalctl -k -b --grep='blocked for more|soft lockup' -A 20",
     ),
     Sign(
+        "machine_check",
         re.compile(r"\[Hardware Error\]|Machine check events logged|EDAC .*\bUE\b"),
-        MACHINE_CHECK.warn,
+        MACHINE_CHECK,
         "the processor or its memory has reported errors",
         "Look at the firmware's event log, and test the memory",
         "sudo journalctl -k -b --grep='Hardware Error|EDAC|Machine check'; sudo ipmitool sel list",
     ),
     Sign(
+        "aer_uncorrected",
         re.compile(r"AER: .*Uncorrect(ed|able).*|PCIe Bus Error: severity=Uncorrect(ed|able).*"),
-        AER.warn,
+        AER,
         "a device on the bus has had uncorrectable errors",
         "Seat it anew, and look at its slot, riser and power",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
     ),
     Sign(
+        "aer_corrected",
         re.compile(r"AER: .*Corrected|PCIe Bus Error: severity=Corrected"),
-        AER.warn,
+        AER,
         "a device on the bus keeps correcting errors of its link",
         "Seat it anew, and look at its slot and riser",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
         least=10,
     ),
     Sign(
+        "power",
         re.compile(r"Detected insufficient power on the PCIe slot"),
-        POWER.warn,
+        POWER,
         "a slot gives its network adapter too little power",
         "Look at the slot's limit in the firmware, and at the power supplies",
         "sudo journalctl -k -b --grep='insufficient power'",
-        within=float("inf"),
+        within=math.inf,
     ),
     Sign(
+        "module_hot",
         re.compile(r"Port module event.*High Temperature"),
-        MODULE_HOT.warn,
+        MODULE_HOT,
         "a transceiver gets too hot",
         "Look at the cooling, and reseat or change it",
         "sudo journalctl -k -b --grep='Port module event'",
     ),
     Sign(
+        "conntrack",
         re.compile(r"nf_conntrack: (nf_conntrack: )?table full"),
-        CONNTRACK_FULL.warn,
+        CONNTRACK_FULL,
         "connections were dropped, because the table of tracked ones was full",
         "Raise the limit",
         "sudo sysctl -w net.netfilter.nf_conntrack_max=1048576",
     ),
     Sign(
+        "nccl",
         re.compile(r"segfault at .* in libnccl"),
-        NCCL_CRASHED.warn,
+        NCCL_CRASHED,
         "NCCL crashed in a process",
         "Look whether the versions fit, and at the stack limit; the lines are shown by",
         "sudo journalctl -k -b --grep=libnccl",
@@ -239,7 +249,7 @@ MANY = 10
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """facts["kernel_log"]: {why, source, lines: [{age, text}]}, the oldest first."""
+    """facts["kernel_log"]: {why, source, lines: [{age, text}], reach, cut}, the oldest first; see the look."""
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
@@ -248,6 +258,20 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if log["why"]:
         yield from skip_all(CHECKS, log["why"])
         return
+    said = list(_found(node, log, facts, request))
+    yield from said
+    found = {one.id for one in collect(said).findings}
+    yield from (skip for skip in _not_seen(log) if skip["id"] not in found)
+
+
+def _not_seen(log: Mapping[str, Any]) -> Iterator[Skipped]:
+    again = any(LOADED.search(line["text"]) for line in log["lines"])
+    windows = dict.fromkeys(((XID, "xid"), (SXID, "sxid")), 0.0 if again else math.inf)
+    windows |= {(sign.check, sign.kind): sign.within for sign in SIGNS}
+    return not_seen(log, windows | {(FLAPPING, "link"): DAY, (NFS, "nfs"): math.inf})
+
+
+def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     lines = log["lines"]
     # Newer drivers say themselves what a GPU still needs; after a reset, that is nothing.
     over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
@@ -276,57 +300,21 @@ def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> I
 
 
 def _xids(node: str, lines: Sequence[Mapping[str, Any]], source: str, over_with: Mapping[str, bool]) -> Iterator[Said]:
-    """One finding for each GPU: its worst, and newest. over_with: whether the driver asks for nothing any more."""
-    worst: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
-    for line in lines:
-        match = XID_LINE.search(line["text"])
-        if match is None:
-            continue
-        slot, code, rest = _slot(match[1]), int(match[2]), match[3]
-        action = action_for(code, rest)
-        if action and (slot not in worst or _rank(action) >= _rank(worst[slot][0])):
-            worst[slot] = (action, code, line)
-    for slot, (action, code, line) in worst.items():
+    """One finding for each GPU. over_with: whether the driver asks for nothing any more."""
+    for slot, (action, code, line) in worst(lines, DAY).items():
         over = over_with.get(slot, False)
         report = XID.fail if action != "watch" and line["age"] <= DAY and not over else XID.warn
         fix, command = ACTIONS[action]
         said = line["text"][line["text"].find("NVRM") :]
         yield report(
             node,
-            f"the GPU {slot} logged Xid {code}, {age(line['age'])} ago: {_words(said)}",
+            f"the GPU {slot} logged Xid {code}, {age(line['age'])} ago: {words(said)}",
             fix,
-            command.format(slot=slot),
+            command.format(gpu=address(slot)),
             observed=f"Xid {code}",
             expected="none",
             evidence=evidence(source, said),
         )
-
-
-def _slot(said: str) -> str:
-    """As the bus has it: the driver leaves the function out."""
-    return said.lower() if "." in said else f"{said.lower()}.0"
-
-
-def _rank(action: str) -> int:
-    return list(ACTIONS).index(action)
-
-
-def action_for(code: int, rest: str) -> str:
-    """What is to be done with the GPU; nothing for what an application did."""
-    if code == RECOVERY:
-        asked = RECOVERY_TO.search(rest)
-        wanted = asked[1] if asked else ""
-        return "restart" if "Reboot" in wanted else "reset" if wanted and wanted != "None" else ""
-    for codes, action in ((RESTART, "restart"), (RESET, "reset"), (LOOK_INSIDE, "inside"), (WATCH, "watch")):
-        if code in codes:
-            return action
-    return ""
-
-
-def _words(text: str) -> str:
-    """The sentence of an Xid's line, without who was running."""
-    said = text.split("): ", 1)[-1].partition(",")[2].strip()
-    return re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said)[:120].rstrip(".!") or "it says no more"
 
 
 def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Said]:
@@ -353,7 +341,7 @@ def _of_a_sign(node: str, sign: Sign, hits: Sequence[tuple[Mapping[str, Any], re
     named = {key: value for key, value in match.groupdict().items() if value}
     what = named.get("what") or named.get("other") or "something"
     times = f" {len(hits)} times, the last" if len(hits) > 1 else ""
-    return sign.report(
+    return (sign.check.fail if sign.fails else sign.check.warn)(
         node,
         f"{sign.summary.format(what=what, line=line['text'][:120])},{times} {age(line['age'])} ago",
         sign.fix,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
+from .host import is_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,12 +34,14 @@ BASELINE = playbook("site.yml", tags="baseline")
 
 UNIT_FAILED = Check(
     "os.unit.failed",
+    seen="recording",
     reads="a transient unit of systemd like a launch's, as the training user, with a small program of ours in it",
     fires="fail: it does not start, or the program fails; unknown: it does not come to an end in time",
     fix="Look at what systemd-run says",
 )
 MEMLOCK = Check(
     "os.limits.memlock",
+    seen="recording",
     reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
     fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
     "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
@@ -46,6 +49,7 @@ MEMLOCK = Check(
 )
 NOFILE = Check(
     "os.limits.nofile",
+    seen="recording",
     reads="RLIMIT_NOFILE inside a unit like a launch's",
     fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
     "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
@@ -53,6 +57,7 @@ NOFILE = Check(
 )
 STACK = Check(
     "os.limits.stack",
+    seen="recording",
     reads="RLIMIT_STACK inside a unit like a launch's",
     fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
     "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
@@ -60,12 +65,14 @@ STACK = Check(
 )
 TASKS = Check(
     "os.limits.tasks",
+    seen="recording",
     reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
     fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
     fix="Raise the limit that is named",
 )
 PROCESSORS = Check(
     "os.limits.processors",
+    seen="recording",
     reads="cpu.max of the unit's cgroup and those above it",
     fires="warn: the quota is less than one processor for each rank",
     fix="Raise the quota, or lower cluster_nproc_per_node",
@@ -136,7 +143,7 @@ def _memlock(
     elif not facts["rdma"]["active"]:
         yield MEMLOCK.skip("only RDMA locks memory, and the node has no active RDMA port")
     elif soft is not None:
-        container = facts["system"]["container"]
+        container = is_container(facts)
         yield MEMLOCK.fail(
             node,
             f"a launch may lock {soft // 1024} kB of memory, and RDMA needs all of its buffers locked",
@@ -176,3 +183,5 @@ def _tasks(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
             observed=str(least[name]),
             expected=str(wanted),
         )
+    elif not seen["cgroup"]["seen"]:
+        yield TASKS.skip("this machine has no cgroups of version 2 to read pids.max from")

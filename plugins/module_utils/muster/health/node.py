@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..verdict.check import Check, collect, skip_all
 from ..verdict.finding import FindingShape, Verdict, add_up
+from . import gpu
 from .facts import facts as facts_of
 from .subjects import has_facts, subjects
 from .traits import traits
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 HEALTH = Check(
     "node.health",
+    seen="stand-in",
     reads="everything that nccl_health looks at on the node",
     fires="never: it says that nothing stands against the node",
     fix="Nothing",
@@ -46,6 +48,7 @@ def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHea
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
     judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
+    judged.findings.extend(collect(gpu.conclude(judged, facts, request)).findings)
     looked = looked_at(judged)
     if judged.clean:
         summary = f"nothing stands against it, of {len(looked)} things looked at"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check, skip_all
 from ..verdict.finding import evidence
+from ..verdict.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 
 ACS_REDIRECTS = Check(
     "pci.acs.redirects",
+    seen="stand-in",
     reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
     fires="warn: it redirects what one device sends another to the root of the bus: peer-to-peer traffic gets slow "
     "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
@@ -29,18 +31,21 @@ ACS_REDIRECTS = Check(
 )
 IOMMU_TRANSLATES = Check(
     "pci.iommu.translates",
+    seen="stand-in",
     reads="the type of each GPU's IOMMU group, the kernel's command line",
     fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
-    fix="iommu=pt on the kernel's command line, or IO virtualisation off in the firmware",
+    fix="iommu=pt (on Arm iommu.passthrough=1) on the kernel's command line, or IO virtualisation off in the firmware",
 )
 LINK_SLOW = Check(
     "pci.link.slow",
+    seen="stand-in",
     reads="link speed and width of RDMA adapters, and what they and the bridge above can",
     fires="warn: slower or narrower than both ends can",
     fix="Seat the adapter anew; look at the slot and the riser",
 )
 AER = Check(
     "pci.aer",
+    seen="recording",
     reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
     "kernel's log",
     fires="warn: there are some",
@@ -121,7 +126,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield from skip_all((ACS_REDIRECTS, IOMMU_TRANSLATES), "there is one device, and none to talk to on its bus")
     else:
         yield from _acs(node, seen, facts)
-        yield from _iommu(node, seen)
+        yield from _iommu(node, seen, facts)
     if not virtual:
         yield from _links(node, seen)
     yield from _errors(node, seen)
@@ -155,17 +160,23 @@ def _bridges(seen: Mapping[str, Any]) -> Iterator[str]:
     yield from dict.fromkeys(slot for above in seen["above"].values() for slot in above)
 
 
-def _iommu(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
+def _iommu(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Said]:
+    if any(gpu["memory"]["total"] is None for gpu in facts["gpu"]["gpus"] if not gpu["lost"]):
+        yield IOMMU_TRANSLATES.skip("the GPU is on the processor's chip, and adapters write to the memory of both")
+        return
+    # The first is of x86 alone (the kernel's list of parameters).
+    passes = "iommu.passthrough=1" if facts["system"]["machine"] == "aarch64" else "iommu=pt"
     translated = [slot for slot, kind in seen["groups"].items() if kind.startswith("DMA")]
     if translated:
         words = " ".join(seen["iommu_words"])
         yield IOMMU_TRANSLATES.warn(
             node,
-            f"the IOMMU translates every access of {len(translated)} GPUs, and slows what they send each other",
-            "Put iommu=pt on the kernel's command line, or switch IO virtualisation off in the firmware",
-            "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub",
+            f"the IOMMU translates every access of {plural(len(translated), 'GPU')}, and slows what they send each "
+            "other",
+            f"Put {passes} on the kernel's command line, or switch IO virtualisation off in the firmware",
+            f"sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{passes} /' /etc/default/grub && sudo update-grub",
             observed=words or "translation",
-            expected="iommu=pt, or none",
+            expected=f"{passes}, or none",
             evidence=evidence("/sys/kernel/iommu_groups/*/type", ", ".join(translated)),
         )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RAS = Check(
     "job.ras",
+    seen="recording",
     reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
     fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
     "it comes and goes while a job runs",
@@ -55,6 +56,9 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         return
     if seen["why"]:
         yield from skip_all(CHECKS, f"what listens there gave no answer of NCCL's: {seen['why']}")
+        return
+    if not (seen["jobs"] or seen["errors"]):
+        yield from skip_all(CHECKS, "its answer is none that is known")
         return
     if seen["errors"]:
         lines = [line.strip() for line in seen["errors"].splitlines() if line.strip()]

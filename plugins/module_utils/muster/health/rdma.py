@@ -1,12 +1,16 @@
-"""InfiniBand and RoCE adapters: whether NCCL can use them, at full speed, and straight from the GPUs' memory."""
+"""The ports of InfiniBand and RoCE adapters: which of them NCCL would use, and whether their links are up and whole.
+
+What a launch needs besides is judged in rdma_verbs.py (user space), rdma_addresses.py (GIDs and partitions), roce.py
+(losses) and gpudirect.py.
+"""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ..gpu_stack.nccl_ib import HCA
 from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 from ..verdict.finding import evidence
@@ -26,10 +30,14 @@ WRONG = (
 )
 # What somebody has switched off on purpose.
 SWITCHED_OFF = ("Disabled", "Sleep")
-DMABUF_KERNEL = (5, 12)
+# What the kernel says of a link of InfiniBand that runs on one of its lanes (drivers/infiniband/core/sysfs.c,
+# rate_show). Cables that divide a port give each end two, and of RoCE that word says nothing of lanes.
+ONE_LANE = re.compile(r"\(1X ")
+IB_DISABLE = "NCCL_IB_DISABLE"
 
 PORT_DOWN = Check(
     "rdma.port.down",
+    seen="recording",
     reads="state and phys_state of every port in /sys/class/infiniband that NCCL would use",
     fires="fail: NCCL_IB_HCA names a port that is not active, or no port is, though one is not switched off. "
     "warn: one is not active while others of the same board are",
@@ -37,71 +45,55 @@ PORT_DOWN = Check(
 )
 PORT_UNMANAGED = Check(
     "rdma.port.unmanaged",
+    seen="stand-in",
     reads="state and phys_state of every InfiniBand port",
     fires="fail: the link is up and the port stays in INIT or ARMED: no subnet manager has set it up",
     fix="Start a subnet manager, on a switch or as opensm on one machine",
 )
 PORT_SLOW = Check(
     "rdma.port.slow",
+    seen="stand-in",
     reads="rate of the active ports",
     fires="warn: slower than the others of the same board on this node",
     fix="Change the cable or the transceiver; look at the switch's port",
 )
+PORT_NARROW = Check(
+    "rdma.port.narrow",
+    seen="stand-in",
+    reads="rate of the active InfiniBand ports, with the number of lanes (kernel, drivers/infiniband/core/sysfs.c)",
+    fires="warn: the link came up on one lane (1X); adapters have four, of which a divided cable takes two",
+    fix="Change the cable or the transceiver; look at the switch's port",
+)
 LAYERS_MIXED = Check(
     "rdma.layers.mixed",
+    seen="stand-in",
     reads="link_layer of the active ports that NCCL would use",
     fires="warn: InfiniBand and Ethernet ports are used together, as NCCL_IB_HCA does not choose",
-    fix="The step gpu_stack writes NCCL_IB_HCA into /etc/nccl.conf (nccl_conf)",
-)
-GID_MISSING = Check(
-    "rdma.gid.missing",
-    reads="the GIDs of active Ethernet ports (RoCE)",
-    fires="warn: none is RoCE v2 with an IPv4 address, which NCCL looks for",
-    fix="Give the adapter's interface an IPv4 address",
+    fix="The step gpu_stack writes NCCL_IB_HCA into /etc/nccl.conf (nccl_ib_hca)",
 )
 ERRORS = Check(
     "rdma.errors",
+    seen="stand-in",
     reads="error counters of the ports, at the beginning and at the end of the look",
     fires="warn: they grow while looked at (NCCL's networking troubleshooting guide)",
     fix="Change the cable or the transceiver; with RoCE look at flow control (PFC, ECN) on the switch",
 )
-DEVICES_MISSING = Check(
-    "rdma.devices.missing",
-    reads="/dev/infiniband/uverbs*",
-    fires="fail: there is an active port, and none of these files: a rank cannot open the adapter",
-    fix="sudo modprobe ib_uverbs; a container needs --device /dev/infiniband",
-)
-GPUDIRECT_MISSING = Check(
-    "rdma.gpudirect.missing",
-    reads="kernel modules, the driver's kind, the kernel's version",
-    fires="warn: GPUs and active RDMA ports, and neither nvidia_peermem nor DMA-BUF (open driver and kernel 5.12): "
-    "every message takes the way through the processor's memory (NCCL's GPU troubleshooting guide)",
-    fix="sudo modprobe nvidia-peermem, or the open kernel modules",
-)
 FIRMWARE_MIXED = Check(
     "rdma.firmware.mixed",
+    seen="stand-in",
     reads="fw_ver of adapters of the same board",
     fires="warn: they differ on one node",
     fix="Update the older ones",
 )
-CHECKS = (
-    PORT_DOWN,
-    PORT_UNMANAGED,
-    PORT_SLOW,
-    LAYERS_MIXED,
-    GID_MISSING,
-    ERRORS,
-    DEVICES_MISSING,
-    GPUDIRECT_MISSING,
-    FIRMWARE_MIXED,
-)
+CHECKS = (PORT_DOWN, PORT_UNMANAGED, PORT_SLOW, PORT_NARROW, LAYERS_MIXED, ERRORS, FIRMWARE_MIXED)
 LOOKS = ("rdma", "host", "unit")
 
 
 def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    # The counters by "device/port" at the end of the look, and NCCL_IB_HCA, where a file sets it.
+    # The counters by "device/port" at the end of the look, and what a file sets of NCCL's variables for RDMA.
     look, later = looks["rdma"], looks["later"]["rdma"]
-    hca = environment.chosen_adapters(environment.facts_of(looks, request)["nccl_conf"])
+    set_there = environment.in_force(environment.facts_of(looks, request)["nccl_conf"])
+    hca = set_there.get(HCA, "")
     ports = [
         {
             "name": f"{name}:{number}",
@@ -110,8 +102,11 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
             "state": port["state"].partition(":")[2].strip(),
             "physical": port["phys_state"].partition(":")[2].strip(),
             "rate": _rate(port["rate"]),
+            "narrow": port["link_layer"] == "InfiniBand" and bool(ONE_LANE.search(port["rate"])),
             "layer": port["link_layer"],
             "gids": port["gids"],
+            "pkeys": port["pkeys"],
+            "manager": port["sm_lid"],
             "used": chosen(hca, name, number),
             "grown": {
                 each: more
@@ -132,6 +127,7 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
         "active": [port["name"] for port in ports if port["used"] and port["state"] == "ACTIVE"],
         "uverbs": look["uverbs"],
         "hca": hca,
+        "settings": {name: value for name, value in set_there.items() if name.startswith("NCCL_IB_")},
     }
 
 
@@ -156,18 +152,40 @@ def chosen(hca: str, device: str, port: str) -> bool:
     return hit != exclude
 
 
+def unused(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
+    """Say why no launch here uses RDMA at all; nothing where one does."""
+    if not facts["rdma"]["devices"]:
+        return "the node has no RDMA adapter"
+    if request["backend"] != "nccl":
+        return "a launch with Gloo uses TCP alone"
+    if facts["rdma"]["settings"].get(IB_DISABLE, "0").strip() not in ("0", ""):
+        return f"nccl.conf sets {IB_DISABLE}, so that NCCL uses no adapter"
+    return ""
+
+
+def active_ports(facts: Mapping[str, Any], layer: str = "") -> list[dict[str, Any]]:
+    """Return the active ports that NCCL would use. layer: InfiniBand or Ethernet, where only those are meant."""
+    return [
+        port
+        for port in facts["rdma"]["ports"]
+        if port["used"] and port["state"] == "ACTIVE" and layer in ("", port["layer"])
+    ]
+
+
+def is_named(facts: Mapping[str, Any]) -> bool:
+    """Whether NCCL_IB_HCA names the adapters, instead of leaving some out or saying nothing."""
+    return bool(facts["rdma"]["hca"]) and not facts["rdma"]["hca"].startswith("^")
+
+
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     node = request["node"]
     seen = facts["rdma"]
-    if not seen["devices"]:
-        yield from skip_all(CHECKS, "the node has no RDMA adapter")
-        return
-    if request["backend"] != "nccl":
-        yield from skip_all(CHECKS, "a launch with Gloo uses TCP alone")
+    if why := unused(facts, request):
+        yield from skip_all(CHECKS, why)
         return
     ports = [port for port in seen["ports"] if port["used"]]
-    active = [port for port in ports if port["state"] == "ACTIVE"]
-    yield from _down(node, ports, active, bool(seen["hca"]) and not seen["hca"].startswith("^"))
+    active = active_ports(facts)
+    yield from _down(node, ports, active, is_named(facts))
     for port in active:
         if port["grown"]:
             grown = ", ".join(f"{key} by {value}" for key, value in port["grown"].items())
@@ -180,16 +198,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
                 expected="none",
             )
     yield from _speed(node, active)
+    yield from _narrow(node, active)
     yield from _layers(node, active)
-    if active and not seen["uverbs"]:
-        container = facts["system"]["container"]
-        yield DEVICES_MISSING.fail(
-            node,
-            "there is no /dev/infiniband/uverbs*, so that no rank can open an RDMA adapter",
-            "Start the container with --device /dev/infiniband" if container else "Load the module",
-            "" if container else "sudo modprobe ib_uverbs",
-        )
-    yield from _direct(node, facts, request, active)
     yield from _firmware(node, seen["devices"])
 
 
@@ -239,6 +249,20 @@ def _speed(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
                 )
 
 
+def _narrow(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
+    for port in active:
+        if port["narrow"]:
+            yield PORT_NARROW.warn(
+                node,
+                f"{port['name']} runs on one lane of its cable, at {port['rate']:g} Gbit/s",
+                "Change its cable or transceiver, and look at the switch's port",
+                f"sudo mlxlink -d {port['device']}",
+                observed="1X",
+                expected="4X, or 2X of a divided cable",
+                evidence=evidence(f"/sys/class/infiniband/{port['device']}", f"{port['rate']:g} Gb/sec (1X)"),
+            )
+
+
 def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
     layers = Counter(port["layer"] for port in active)
     if len(layers) > 1:
@@ -248,57 +272,11 @@ def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
         yield LAYERS_MIXED.warn(
             node,
             f"NCCL would use InfiniBand and Ethernet adapters together ({shown})",
-            "Name those of the training in nccl_conf (NCCL_IB_HCA), then type",
+            "Name those of the training in nccl_ib_hca, then type",
             playbook("site.yml", tags="gpu_stack"),
             observed=shown,
             expected="one kind",
         )
-    for port in active:
-        # Adapters of iWARP have no types, and no need for them.
-        typed = [gid for gid in port["gids"].values() if gid["type"]] or not port["gids"]
-        if port["layer"] == "Ethernet" and typed and not any(_is_routable(gid) for gid in port["gids"].values()):
-            yield GID_MISSING.warn(
-                node,
-                f"{port['name']} has no GID of RoCE v2 with an IPv4 address, which NCCL looks for",
-                "Give its interface an IPv4 address",
-                "rdma link show && ip -br addr",
-                observed=", ".join(f"{gid['gid']} ({gid['type']})" for gid in port["gids"].values()) or "none",
-                expected="RoCE v2, ::ffff:a.b.c.d",
-            )
-
-
-def _is_routable(gid: Mapping[str, str]) -> bool:
-    try:
-        address = ipaddress.IPv6Address(gid["gid"])
-    except ValueError:
-        return False
-    return gid["type"].replace(" ", "").lower() == "rocev2" and address.ipv4_mapped is not None
-
-
-def _direct(
-    node: str, facts: Mapping[str, Any], request: Mapping[str, Any], active: list[dict[str, Any]]
-) -> Iterator[Said]:
-    if not request["gpus"] or not active:
-        yield GPUDIRECT_MISSING.skip("it takes GPUs and an active RDMA port")
-        return
-    modules, driver = facts["host"]["modules"], facts["driver"]
-    if not driver["loaded"]:
-        yield GPUDIRECT_MISSING.skip("the driver of NVIDIA is not loaded")
-    elif not {"nvidia_peermem", "nv_peer_mem"} & set(modules) and not (driver["open"] and _has_dmabuf(facts)):
-        yield GPUDIRECT_MISSING.warn(
-            node,
-            "RDMA adapters cannot reach the GPUs' memory: nvidia_peermem is not loaded, and "
-            + ("its kernel is older than 5.12" if driver["open"] else "DMA-BUF needs the open kernel modules"),
-            "Load it, now and at every start",
-            "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
-            observed="neither",
-            expected="nvidia_peermem or DMA-BUF",
-        )
-
-
-def _has_dmabuf(facts: Mapping[str, Any]) -> bool:
-    numbers = re.match(r"(\d+)\.(\d+)", facts["system"]["kernel"])
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= DMABUF_KERNEL
 
 
 def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[Said]:

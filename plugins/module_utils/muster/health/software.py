@@ -20,60 +20,70 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
+    seen="sandbox",
     reads="cluster_torchrun, as the training user",
     fires="fail: it is not there, or the training user may not run it",
     fix="The step pytorch builds the environment",
 )
 TORCH_MISSING = Check(
     "sw.torch.missing",
+    seen="recording",
     reads="the environment's own Python",
     fires="fail: it has no torch, or does not start",
     fix="The step pytorch builds the environment",
 )
 TORCH_HANGS = Check(
     "sw.torch.hangs",
+    seen="recording",
     reads="how long an import of torch takes, where its build has CUDA",
     fires="unknown: it does not come to an end within 50 s, as with a GPU that does not answer or a very slow disk",
     fix="Look at the GPUs first",
 )
 TORCH_BROKEN = Check(
     "sw.torch.broken",
+    seen="recording",
     reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
     fires="fail: it ends with an error",
     fix="Build the environment anew",
 )
 TORCH_NO_CUDA = Check(
     "sw.torch.no_cuda",
+    seen="stand-in",
     reads="what torch is built for, and the backends that it has",
     fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
     fix="Set cluster_torch_version or pytorch_variant, and run the step pytorch",
 )
 TORCH_GPUS = Check(
     "sw.torch.gpus",
+    seen="stand-in",
     reads="torch.cuda.device_count() inside a unit like a launch's",
     fires="fail: torch sees fewer GPUs than cluster_gpus",
     fix="Look at the GPUs, and who may open /dev/nvidia*",
 )
 TORCH_NO_CODE = Check(
     "sw.torch.no_code",
+    seen="stand-in",
     reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
     fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
     fix="Choose a build that has it (pytorch_variant)",
 )
 CUDA_DRIVER_OLD = Check(
     "sw.cuda.driver_old",
+    seen="stand-in",
     reads="the loaded driver's version and torch.version.cuda",
     fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
     fix="The step gpu_stack installs a fitting one",
 )
 NCCL_OTHER = Check(
     "sw.nccl.other",
+    seen="recording",
     reads="the libnccl that an import of torch maps, and the wheel in the environment",
     fires="warn: torch loads another file than the wheel's, or another version",
     fix="Take away what puts it in front: LD_LIBRARY_PATH, /etc/ld.so.preload, or a library of the system",
 )
 PRELOAD = Check(
     "env.preload",
+    seen="stand-in",
     reads="/etc/ld.so.preload",
     fires="warn: it puts a libnccl or libcuda in front of the environment's, for every process of the node",
     fix="Take that line out",
@@ -89,6 +99,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     inside = facts["unit"]["inside"]
     preloaded = [path for path in facts["host"]["preload"] if re.search(r"lib(nccl|cuda)\b", path)]
+    if "/etc/ld.so.preload" in facts["host"]["unread"]:
+        yield PRELOAD.skip("/etc/ld.so.preload cannot be read")
     if preloaded:
         yield PRELOAD.warn(
             node,

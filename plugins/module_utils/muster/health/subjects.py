@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # In this order people read what was found. A subject that is not named here follows by its name.
 ORDER = (
-    *("host", "limits", "software", "environment", "jobs", "ras", "ethernet", "rdma", "pci", "kernel_log"),
-    *("collective", "gpu", "code"),
+    *("host", "limits", "software", "environment", "jobs", "ras", "ethernet", "rdma"),
+    *("rdma_verbs", "rdma_addresses", "roce", "gpudirect", "pci", "kernel_log", "collective", "gpu", "code"),
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .environment import in_force, shown
-from .rdma import firmware
+from .rdma import active_ports, firmware, unused
+from .rdma_addresses import FULL, used_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def traits(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str | None]:
@@ -19,6 +21,7 @@ def traits(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, st
         **_software(facts, gpus),
         **_gpus(facts, gpus),
         "hca_firmware": _firmware(facts) if gpus else None,
+        **_rdma(facts, request),
         **_link(facts),
         "environment": _environment(facts),
         "nccl_conf": shown(in_force(facts["environment"]["nccl_conf"])) or "empty" if gpus else None,
@@ -58,6 +61,31 @@ def _firmware(facts: Mapping[str, Any]) -> str | None:
         f"{board} {', '.join(sorted(versions))}" for board, versions in firmware(facts["rdma"]["devices"]) if versions
     ]
     return "; ".join(known) or None
+
+
+def _rdma(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str | None]:
+    """What joins the ports that NCCL would use: None where there are none of the kind, or nothing is known of them."""
+    found = [] if unused(facts, request) else active_ports(facts)
+    infiniband = [port for port in found if port["layer"] == "InfiniBand"]
+    settings = facts["rdma"]["settings"]
+    pkeys = [pkey for port in infiniband if (pkey := used_partition(port, settings)[1]) is not None]
+    mtus = [facts["roce"][port["name"]]["mtu"] for port in found if port["name"] in facts["roce"]]
+    return {
+        "rdma_ports": _counted(f"{port['layer']} at {port['rate']:g} Gbit/s" for port in found if port["rate"]),
+        # Every first GID begins with its subnet, of RoCE with nothing that means one.
+        "ib_subnets": _several(port["gids"]["0"]["gid"][:19] for port in infiniband if "0" in port["gids"]),
+        "ib_managers": _several(port["manager"] for port in infiniband if port["manager"] not in ("", "0x0")),
+        "ib_partitions": _several(f"{pkey & ~FULL:#06x}" for pkey in pkeys),
+        "roce_mtu": _several(str(mtu) for mtu in mtus if mtu),
+    }
+
+
+def _several(values: Iterable[str]) -> str | None:
+    return ", ".join(sorted(set(values))) or None
+
+
+def _counted(values: Iterable[str]) -> str | None:
+    return ", ".join(f"{count} {what}" for what, count in sorted(Counter(values).items())) or None
 
 
 def _link(facts: Mapping[str, Any]) -> dict[str, str | None]:

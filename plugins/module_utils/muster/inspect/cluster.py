@@ -24,18 +24,21 @@ if TYPE_CHECKING:
 
 SAME_MACHINE = Check(
     "node.same_machine",
+    seen="recording",
     reads="the boot ids of all nodes",
     fires="two names of the inventory are one machine (fail)",
     fix="List every machine once",
 )
 MACHINE_ID_SHARED = Check(
     "node.machine_id.shared",
+    seen="recording",
     reads="/etc/machine-id of all nodes",
     fires="two nodes have the same, as copies of one image do (warn)",
     fix="Give each its own",
 )
 HOST_KEY_SHARED = Check(
     "node.host_key.shared",
+    seen="recording",
     reads="the ssh host keys of all nodes",
     fires="two nodes have the same, as copies of one image do (warn)",
     fix="Give each its own",
@@ -43,6 +46,7 @@ HOST_KEY_SHARED = Check(
 # Health looks at these two before a launch, when a fix is more urgent.
 MTU_DIFFERS = Check(
     "net.mtu.differ",
+    seen="recording",
     reads="the looks at all nodes, laid beside each other",
     fires="the MTU of the training interface is not the same on every node (fail): a packet that fits one node and not"
     " the other is lost without a word",
@@ -50,6 +54,7 @@ MTU_DIFFERS = Check(
 )
 MODELS_DIFFER = Check(
     "gpu.models.differ",
+    seen="recording",
     reads="the looks at all nodes, laid beside each other",
     fires="the model of the GPUs is not the same on every node (warn): a launch goes at the pace of the slowest",
     fix="Launch on nodes of one kind, with cluster_launch_nodes",

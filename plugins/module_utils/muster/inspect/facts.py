@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from ..network.listeners import parse_ss
+from .rdma import rdma_facts
 from .stack import stack_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+WSL = "wsl"  # as systemd-detect-virt calls it, and counts it among the containers
+AMD = "0x1002"
 CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
 # Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
 UNSYNCHRONISED = 16_000_000
@@ -44,6 +47,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         "packages": ({"packages"}, lambda: _packages(looks["packages"], skipped)),
         "disk": ({"disk"}, lambda: looks["disk"]),
         "stack": ({"stack"}, lambda: stack_facts(looks["stack"], skipped)),
+        "rdma": ({"rdma"}, lambda: rdma_facts(looks["rdma"])),
     }
     return {
         "system": system,
@@ -100,6 +104,8 @@ def fingerprint(public_key: str) -> str:
 def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
     if look["why"]:
         skipped["gpus"] = look["why"]
+    elif system["virtual"] == WSL:
+        skipped["gpus"] = "under WSL, the bus is that of Windows"
     elif system["container"]:
         skipped["gpus"] = f"a container ({system['virtual']}) sees the bus of its host, not what it may use"
     names = device_names(look["catalogue"])
@@ -117,6 +123,7 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
     version = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", look["driver_version"])
     return {
         "devices": devices,
+        "amd": sum(device["vendor"] == AMD for device in look["others"].values()),
         "nvswitches": len(switches),
         "driver_version": version[1] if version else "",
         "modules": sorted(set(re.findall(r"^(nvidia|nouveau|nova_core|vfio_pci) ", look["modules"], re.MULTILINE))),
@@ -230,7 +237,9 @@ def _clock(
     look: Mapping[str, Any], active: Mapping[str, str], system: Mapping[str, Any], skipped: dict[str, str]
 ) -> dict[str, Any]:
     synchronised = None
-    if system["container"]:
+    if system["virtual"] == WSL:
+        skipped["clock"] = "under WSL, Windows sets the clock"
+    elif system["container"]:
         skipped["clock"] = f"the clock of a container ({system['virtual']}) is its host's"
     elif look["max_error"] is None:
         skipped["clock"] = look["why"]

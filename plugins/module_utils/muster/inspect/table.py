@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import as_lines
 from ..verdict.words import few
+from .gpus import reminder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +21,13 @@ CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
-def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped]) -> str:
-    """Return the table, then what was found, then what could not be looked at."""
+def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped], rdma: Mapping[str, str]) -> str:
+    """Return the table, then what was found, then what could not be looked at.
+
+    rdma: by node, what it has of RDMA and what comes of that; empty where it has no adapter.
+    """
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
+    lines += [f"rdma  {few(names)}: {line}." for line, names in _alike(rdma).items() if line]
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([finding for finding in findings if finding.status == status])]
     groups: dict[str, tuple[list[str], list[str]]] = {}
@@ -34,7 +39,17 @@ def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped]) -
         if ids != ["inspect"]:  # a node that was not reached is a finding
             where = "every node" if len(names) == len(nodes) > 1 else few(names)
             lines.append(f"skipped  {where}: {', '.join(ids)}, because {why}")
+    unused = reminder(nodes)
+    if unused:
+        lines += ["", f"warn  {unused}"]
     return "\n".join(lines)
+
+
+def _alike(lines: Mapping[str, str]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for node, line in lines.items():
+        names.setdefault(line, []).append(node)
+    return names
 
 
 def _row(node: Node, findings: list[Finding]) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     addresses.addresses_are_used_once,
     addresses.no_documentation_addresses,
     addresses.addresses_can_be_reached,
+    addresses.link_local_on_all_or_none,
     addresses.one_address_family,
     addresses.interfaces_are_names,
     values.cluster_wide_values_agree,
@@ -54,8 +55,10 @@ RULES: tuple[Rule, ...] = (
     values.builds_and_drivers_are_named,
     values.master_port_is_free_to_use,
     values.master_port_is_outside_the_pinned_range,
+    values.training_mtu_is_one,
     values.processes_fit_the_gpus,
     values.nccl_has_gpus,
+    values.soak_is_of_its_mode,
     values.launch_nodes_exist,
     values.host_keys_are_keys,
     firewall.entries_can_be_rules,
@@ -66,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     sources.offline_folders_are_paths,
     gpu_parts.toolkits_are_versions,
     gpu_parts.nccl_conf_is_a_mapping,
+    gpu_parts.fabric_options_can_be_had,
     gpu_parts.nccl_tests_can_be_built,
 )
 

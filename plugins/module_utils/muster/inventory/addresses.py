@@ -95,7 +95,16 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
         text = node.text("cluster_address")
         address = ip(text)
         kind = _unreachable_kind(address) if address else ""
-        if kind and (len(inventory.nodes) > 1 or kind == NOBODY):
+        if address and address.version == 4 and address.is_link_local and len(inventory.nodes) > 1:
+            # Two machines with a cable between them, as DGX Sparks may be joined. The kernel reaches all of
+            # 169.254.0.0/16 over each interface that has one of its addresses: only a name says which is meant.
+            if not node.text("cluster_interface"):
+                yield Problem(
+                    node.name,
+                    f"cluster_address {address} is {kind}, which says nothing of the interface that it is on",
+                    "Set cluster_interface to the interface that has it, or cluster_address to an address of a network",
+                )
+        elif kind and (len(inventory.nodes) > 1 or kind == NOBODY):
             yield Problem(
                 node.name,
                 f"cluster_address {address} is {kind}, at which no other node can reach it",
@@ -105,6 +114,21 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
         host = ip(node.connects_to)
         if host and node.connects_to != text and _unreachable_kind(host) == NOBODY:
             yield Problem(node.name, f"ansible_host {host} is {NOBODY}", "Write the node's own address")
+
+
+def link_local_on_all_or_none(inventory: Inventory) -> Iterator[Problem]:
+    """One end of a cable alone is of no use."""
+    known = [(node, address) for node in inventory.participants() if (address := ip(node.text("cluster_address")))]
+    # One whose interface is not named has a problem of its own.
+    linked = [node.name for node, address in known if address.is_link_local and node.text("cluster_interface")]
+    others = [node.name for node, address in known if not address.is_link_local]
+    if linked and others:
+        yield Problem(
+            CLUSTER,
+            f"{join(linked, [])} is to train over a link-local address, and {join(others, [])} is not: neither reaches"
+            " the other",
+            "Set cluster_address to addresses of one network on all nodes",
+        )
 
 
 def one_address_family(inventory: Inventory) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..gpu_stack import nccl_conf, nccl_tests
+from ..gpu_stack import nccl_conf, nccl_ib, nccl_tests, rdma
 from .model import Problem
 
 if TYPE_CHECKING:
@@ -41,6 +41,23 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf has variables, and the role that writes them comes with nccl_install, which is false"
             yield Problem(node.name, what, "Set nccl_install to true, or write them into /etc/nccl.conf by hand")
+
+
+def fabric_options_can_be_had(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        hca = node.variables.get("nccl_ib_hca")
+        options = nccl_ib.Options(
+            hca=tuple(map(str, hca)) if isinstance(hca, list) else (),
+            gid_index=node.text("nccl_ib_gid_index"),
+            pkey=node.text("nccl_ib_pkey"),
+            traffic_class=node.text("nccl_ib_tc"),
+            service_level=node.text("nccl_ib_sl"),
+        )
+        for what, fix in nccl_ib.request_problems(options, node.variables.get("nccl_conf", "auto")):
+            yield Problem(node.name, what, fix)
+        request = (node.text(f"rdma_{name}") for name in ("userspace", "doca_url", "doca_key"))
+        for what, fix in rdma.request_problems(*request):
+            yield Problem(node.name, what, fix)
 
 
 def nccl_tests_can_be_built(inventory: Inventory) -> Iterator[Problem]:

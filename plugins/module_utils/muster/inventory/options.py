@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ _FALSE = ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a role, as its argument_specs declare it."""
+    """One option of a role, as its argument_specs declare it. choices: of a list, for each of its entries."""
 
     name: str
     type: str = "str"
@@ -43,8 +44,12 @@ def read(option: Option, value: Any) -> Any:
         if words:
             raise ValueError(f'is {value!r}, as YAML reads {words[0]} without quotes; write "{words[0]}"')
     result = _read_list(option, value) if option.type == "list" else _read_one(option.type, value)
-    if option.choices and result not in option.choices:
-        raise ValueError(f"is {_short(value)}, not one of {', '.join(map(str, option.choices))}")
+    wrong = [one for one in (result if option.type == "list" else [result]) if one not in option.choices]
+    if option.choices and wrong:
+        one = f"has {_short(wrong[0])}, which is" if option.type == "list" else f"is {_short(value)},"
+        near = difflib.get_close_matches(str(wrong[0]), map(str, option.choices), 1) if option.type == "list" else []
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{one} not one of {', '.join(map(str, option.choices))}{meant}")
     return result
 
 

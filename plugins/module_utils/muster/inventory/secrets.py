@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..verdict.commands import vault
 from .model import Problem
 
 if TYPE_CHECKING:
@@ -55,5 +56,5 @@ def none_in_clear_text(inventory: Inventory) -> Iterator[Problem]:
         yield Problem(
             secret.file,
             f"{secret.variable} is a secret, and everybody can read it there",
-            f"Put in its place what this prints: ansible-vault encrypt_string --prompt --name {secret.variable}",
+            f"Put in its place what this prints for the name {secret.variable}: {vault()}",
         )

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ..network.mtu import LEAST_SECONDS, request_problem
 from ..road.steps import STEPS
 from .firewall import port_range
 from .model import CLUSTER, Problem, join, shown
@@ -161,6 +162,18 @@ def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Pr
             )
 
 
+def training_mtu_is_one(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        mtu = node.number("mtu_training")
+        problem = request_problem(mtu) if mtu is not None else None
+        if problem:
+            yield Problem(node.name, *problem)
+        seconds = node.number("mtu_confirm_seconds")
+        if seconds is not None and seconds < LEAST_SECONDS:
+            what = f"mtu_confirm_seconds is {seconds}"
+            yield Problem(node.name, what, f"Write {LEAST_SECONDS} or more: all nodes are set and tried in that time")
+
+
 def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         gpus = node.number("cluster_gpus")
@@ -211,4 +224,15 @@ def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 "cluster_host_key is neither a fingerprint nor a public key",
                 "Write what this prints on the node, from SHA256: on: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+            )
+
+
+def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        stages, mode = node.variables.get("ddp_smoke_stages"), node.text("ddp_smoke_mode") or "quick"
+        if isinstance(stages, list) and "soak" in stages and mode != "soak":
+            yield Problem(
+                node.name,
+                f"ddp_smoke_stages has soak, which the mode {mode} (ddp_smoke_mode) does not have",
+                "Set ddp_smoke_mode to soak, or leave it out of ddp_smoke_stages",
             )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 AGENT = "agent"
 STREAMS = ("stdout", "stderr")
 MOST_BYTES = 2**53
+MOST_DISK = 2**64  # bytes, or files, of a file system: some servers say that they have nearly as many
 MOST_PART = 8 * 1024 * 1024  # characters of one part of a log
 MOST_ERROR = 256 * 1024  # characters of what an error file says
 MOST_WORD = 200
@@ -209,9 +210,9 @@ def disk(given: Any) -> DiskFacts:
         raise UnusableError("disk is no object")
     return {
         "path": word(given.get("path"), 4096) or "",
-        "free": needed(whole(given.get("free")), "disk"),
-        "total": needed(whole(given.get("total")), "disk"),
-        "inodes_free": whole(given.get("inodes_free")),
+        "free": needed(whole(given.get("free"), most=MOST_DISK), "disk"),
+        "total": needed(whole(given.get("total"), most=MOST_DISK), "disk"),
+        "inodes_free": whole(given.get("inodes_free"), most=MOST_DISK),
         "read_only": given.get("read_only") is True,
     }
 
@@ -227,9 +228,9 @@ def number(value: Any) -> float | None:
     return value if usable and math.isfinite(value) else None
 
 
-def whole(value: Any, least: int = 0) -> int | None:
+def whole(value: Any, least: int = 0, most: int = MOST_BYTES) -> int | None:
     usable = isinstance(value, int) and not isinstance(value, bool)
-    return value if usable and least <= value < MOST_BYTES else None
+    return value if usable and least <= value < most else None
 
 
 def word(value: Any, most: int = MOST_WORD) -> str | None:

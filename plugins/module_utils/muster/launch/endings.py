@@ -19,41 +19,48 @@ class Ending(Enum):
 
     FINISHED = Check(
         "launch.ended",
+        seen="stand-in",
         reads="how the ranks and the unit of a launch ended",
         fires="never: it is the pass of a node whose ranks ended with code 0",
     )
     FAILED = Check(
         "launch.failed",
+        seen="stand-in",
         reads="how torchrun ended",
         fires="it ended without a reason that could be found (fail)",
         fix="Read its log",
     )
     EXCEPTION = Check(
         "launch.exception",
+        seen="sandbox",
         reads="the ranks' standard error, the earliest first",
         fires="a rank ended by a Python exception, whose last line is quoted (fail)",
         fix="Read the log that is named",
     )
     SIGNAL = Check(
         "launch.signal",
+        seen="sandbox",
         reads="the exit codes of the ranks",
         fires="a rank was killed by a signal, such as SIGKILL by the kernel when memory ran out (fail)",
         fix="Read the log that is named, and the kernel log of the node",
     )
     EXIT = Check(
         "launch.exit",
+        seen="stand-in",
         reads="the exit codes of the ranks",
         fires="a rank ended with another code than 0 (fail)",
         fix="Read the log that is named",
     )
     AGENT = Check(
         "launch.agent",
+        seen="sandbox",
         reads="the exit code and the log of torchrun",
         fires="torchrun itself failed on the node (fail)",
         fix="Read the log that is named",
     )
     UNIT = Check(
         "launch.unit",
+        seen="sandbox",
         reads="the state of the unit",
         fires="systemd or the kernel ended the unit from outside (fail)",
         fix="Look at journalctl -u with the name of the unit",
@@ -61,24 +68,28 @@ class Ending(Enum):
     TAKEN = TAKEN
     LEASE = Check(
         "launch.lease",
+        seen="stand-in",
         reads="the lease that the supervisor renews",
         fires="nobody renewed it: the controller was gone or cut off (fail)",
         fix="Launch again; detached, a launch goes on without the controller",
     )
     LIMIT = Check(
         "launch.limit",
+        seen="sandbox",
         reads="the time limit of a detached launch",
         fires="it ran out (fail)",
         fix="Raise launch_time_limit",
     )
     NODE = Check(
         "launch.node",
+        seen="sandbox",
         reads="the connection to the node while the launch runs",
         fires="it does not answer any more (fail)",
         fix="Look at the node, then launch again",
     )
     STALLED = Check(
         "launch.stalled",
+        seen="sandbox",
         reads="the output and the stacks of all ranks",
         fires=(
             "no rank has written a line for launch_stall_timeout; the rank that holds the others up is named (fail)"
@@ -87,12 +98,14 @@ class Ending(Enum):
     )
     INTERRUPTED = Check(
         "launch.interrupted",
+        seen="stand-in",
         reads="the supervisor itself",
         fires="the launch was ended early, by a signal or by launch_stop (unknown)",
         fix="Launch again",
     )
     DETACHED = Check(
         "launch.detached",
+        seen="sandbox",
         reads="the supervisor itself",
         fires="the launch goes on without it, so its result is not known yet (unknown)",
         fix=f"Follow it with {playbook('playbooks/launch.yml', launch_attach='ID')}",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 GRANTED = Check(
     "launch.controller",
+    seen="stand-in",
     reads="how many files, processes and threads the controller grants; soft limits are raised where that is possible",
     fires="a launch on that many nodes needs more (fail)",
     fix="Type the command that is named",

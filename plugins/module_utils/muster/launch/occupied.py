@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..gpu_info import screen
 from ..gpu_info.processes import keeps_ready
+from ..gpu_info.screen import is_screen
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.masking import masked_command
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 TAKEN = Check(
     "launch.taken",
+    seen="sandbox",
     reads="the locks of the GPUs (of the processors, for a launch on CPUs), the processes that nvidia-smi lists as "
     "computing, and who has the master port",
     fires="another launch, or a process outside of launches, has what this one needs on a node (fail; warn with "
@@ -28,6 +31,7 @@ TAKEN = Check(
     fix="Wait for it with launch_wait, share with it with launch_shared, or stop it",
 )
 WAIT_OR_SHARE = "Wait for it with -e launch_wait=true, or share with it with -e launch_shared=true. Look at it with"
+BESIDE_A_SCREEN = f"Compute beside it with -e launch_shared=true, or do without it. {screen.HOW}"
 # By the name that the kernel keeps: the Multi-Process Service, whose clients are listed by themselves.
 SERVES = "nvidia-cuda-mps"
 
@@ -65,7 +69,10 @@ def taken(
             summary = f"this launch shares {named(things)} with {describe(holder)} (launch_shared)"
             yield TAKEN.warn(node, summary, "Expect both to be slower. Look at it with", command, observed=who)
         else:
-            yield TAKEN.fail(node, f"{describe(holder)} has {named(things)}", WAIT_OR_SHARE, command, observed=who)
+            fix = WAIT_OR_SHARE
+            if is_screen(holder["name"]) and not holder["launch_id"]:
+                fix, command = BESIDE_A_SCREEN, screen.END
+            yield TAKEN.fail(node, f"{describe(holder)} has {named(things)}", fix, command, observed=who)
 
 
 def unknown(node: str, occupied: Occupied) -> Iterator[Finding]:

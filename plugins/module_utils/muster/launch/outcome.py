@@ -15,7 +15,7 @@ from .failure import Failure, NodeReport, first_failure
 from .occupied import describe_process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..verdict.finding import Finding, Verdict
     from .messages import ProcessFacts
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEFTOVER = Check(
     "launch.leftover",
+    seen="stand-in",
     reads="the processes in the launch's unit, with its mark, and those of an account that belongs to launches alone",
     fires="something of it is left on a node (fail), or the node does not answer (unknown)",
     fix="End it with the command that is named",
@@ -82,6 +83,13 @@ def judge(record: Record, log_dir: str) -> Verdict:
     findings += findings_of(record, record.decision, log_dir)
     findings += left_behind(record)
     return add_up(findings, summary_of(record.plan, findings))
+
+
+def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether a verdict says only that the launch is not known to have ended well or not, and the kept one says how."""
+    ends = {ending.check.id for ending in Ending}
+    known = [one for one in kept.get("findings", []) if one.get("id") in ends and one.get("status") != "unknown"]
+    return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
 
 
 def findings_of(record: Record, decision: Decision, log_dir: str) -> list[Finding]:

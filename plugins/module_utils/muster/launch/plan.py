@@ -7,7 +7,7 @@ training user's home) is marked in `from_node` and filled in by `complete` when 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.masking import masked_argv
@@ -77,6 +77,8 @@ class LaunchRequest:
     env_from: dict[str, str] = field(default_factory=dict)  # the option that gave a variable, by its name
     backend: str = "auto"
     nodes: list[str] = field(default_factory=list)
+    first_nodes: int = 0
+    nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
 
@@ -101,6 +103,11 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
     return found
 
 
+def part_of(nodes: list[NodeSpec], first_nodes: int, nproc: int) -> list[NodeSpec]:
+    """Only so many of the participants, with so many ranks each. 0 means all of them, and as many as each has."""
+    return [replace(node, nproc=nproc or node.nproc) for node in nodes[: first_nodes or None]]
+
+
 def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
     """gloo or nccl; 'auto' means nccl exactly when every participant has GPUs."""
     without = [node.name for node in nodes if node.gpus < 1]
@@ -123,7 +130,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
-    nodes = participants(inventory, request.nodes)
+    nodes = part_of(participants(inventory, request.nodes), request.first_nodes, request.nproc)
     backend = chosen_backend(request.backend, nodes)
     run_dir = f"{request.run_root}/{request.launch_id}"
     head = nodes[0]

@@ -22,95 +22,111 @@ PYTORCH = playbook("site.yml", tags="pytorch")
 
 READY = Check(
     "launch.preflight",
+    seen="stand-in",
     reads="everything below, on each participant, right before a launch",
     fires="never: it is the pass of a node on which nothing stands against the launch",
 )
 PRIVILEGE = Check(
     "launch.privilege",
+    seen="stand-in",
     reads="the node, once more right before the launch",
     fires="the launch is not started as root, which making a unit needs (fail)",
     fix="Set ansible_become: true for the node",
 )
 SYSTEMD = Check(
     "launch.systemd",
+    seen="stand-in",
     reads="/run/systemd/system",
     fires="systemd does not run (fail)",
     fix="Boot the node with systemd",
 )
 PYTHON = Check(
     "launch.python",
+    seen="stand-in",
     reads="the Python that Ansible uses there",
     fires="it is older than 3.10 (fail)",
     fix="Set ansible_python_interpreter to a newer one",
 )
 USER = Check(
     "launch.user",
+    seen="stand-in",
     reads="the account of the training user (cluster_user)",
     fires="it does not exist, or is root (fail)",
     fix=f"Make it with {BASELINE}",
 )
 TORCHRUN = Check(
     "launch.torchrun",
+    seen="stand-in",
     reads="the file cluster_torchrun, as the training user",
     fires="it is not there, or may not be executed (fail)",
     fix=f"Build the environment with {PYTORCH}",
 )
 SCRIPT = Check(
     "launch.script",
+    seen="stand-in",
     reads="the file launch_script, as the training user",
     fires="it is not there, or may not be read (fail)",
     fix="Copy it to the same path on every node",
 )
 CHDIR = Check(
     "launch.chdir",
+    seen="stand-in",
     reads="the folder launch_chdir, as the training user",
     fires="it is not there, or may not be entered (fail)",
     fix="Copy it to the same path on every node",
 )
 DISK = Check(
     "launch.disk",
+    seen="sandbox",
     reads="the file system of cluster_run_root",
     fires="it is read-only, has no inodes, or less room than the logs need (fail)",
     fix="Free some, or set cluster_run_root elsewhere",
 )
 FOLDERS = Check(
     "launch.folders",
+    seen="stand-in",
     reads="owners and modes of cluster_run_root, cluster_work_root and every folder above them, and where links lead",
     fires="anybody but root may change one of them: root would write where they choose (fail)",
     fix="Give it to root, writable by nobody else, or set the option to a folder that is so",
 )
 ADDRESS = Check(
     "launch.address",
+    seen="stand-in",
     reads="the addresses of the interfaces",
     fires="none is cluster_address (fail)",
     fix="Set cluster_address to an address of the node",
 )
 INTERFACE = Check(
     "launch.interface",
+    seen="stand-in",
     reads="the interface that has cluster_address",
     fires="it is not cluster_interface (fail)",
     fix="Set cluster_interface to it, or leave it empty",
 )
 GPUS = Check(
     "launch.gpus",
+    seen="stand-in",
     reads="/dev/nvidia0 and so on",
     fires="under NCCL there are fewer than ranks (fail); under Gloo there are some, which are not used (warn)",
     fix="Look with nvidia-smi, or correct cluster_gpus",
 )
 PORT = Check(
     "launch.port",
+    seen="sandbox",
     reads="an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
     fires="a process that is no launch's holds the port: it is named with its owner (fail)",
     fix="Wait for it or stop it, or take another cluster_master_port",
 )
 UNREACHABLE = Check(
     "launch.unreachable",
+    seen="sandbox",
     reads="the connection of Ansible to the node",
     fires="a participant cannot be reached (fail)",
     fix="Fix it, or leave the node out (cluster_launch_nodes)",
 )
 LOOK = Check(
     "launch.look",
+    seen="stand-in",
     reads="what the program on the node answers",
     fires="it cannot be looked at although it is reached (fail)",
     fix="Fix what it says, and run again",

@@ -20,7 +20,7 @@ FOREVER = float("inf")
 
 @dataclass(frozen=True)
 class Limits:
-    """stall: seconds without a line from any rank until the launch is ended; 0 = never.
+    """stall: seconds without a line from any rank until the launch is ended, as far as all nodes answer; 0 = never.
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
     notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
@@ -108,6 +108,10 @@ class Watch:
         """The node could not be asked; it counts as silent since its last answer, a single miss is nothing yet."""
         self.nodes[name].why_silent = why
 
+    def heard_until(self, now: float) -> float:
+        """Until when every node has said what its ranks wrote: of one that does not answer, nothing is known since."""
+        return min((node.last_answer for node in self.nodes.values() if not node.over), default=now)
+
     def notices(self, now: float) -> list[str]:
         """A sentence about the nodes that have just become silent, each once."""
         silent = {
@@ -145,6 +149,6 @@ class Watch:
             return Decision(Ending.FINISHED, "every node's torchrun ended well")
         if self.limits.until_running and all(node.running for node in self.nodes.values()):
             return Decision(Ending.DETACHED, "all ranks run")
-        if self.limits.stall and now - self.last_line > self.silent_for:
+        if self.limits.stall and self.heard_until(now) - self.last_line > self.silent_for:
             return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")
         return None

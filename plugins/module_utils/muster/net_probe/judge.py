@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 LINKS = Check(
     "net.links",
+    seen="stand-in",
     reads="all of the calls between the nodes",
     fires="never: it is the pass of a node that calls others and is called by them without a finding of its own",
     fix="Nothing is to be done",
 )
 PROBE_FAILED = Check(
     "net.probe.failed",
+    seen="stand-in",
     reads="whether the node could be asked to call the others",
     fires="the probe could not be run there (unknown)",
     fix="Fix what the message says, then run again",

@@ -19,7 +19,8 @@ AT_ONCE = 0.9
 class Node:
     """One node of the probe. served: what `serve` returned, None where nothing answers calls there; why: the reason.
 
-    named: {name: {addresses, seconds}} as the node resolves them; asked: the names it was asked for.
+    named: {name: {addresses, seconds}} as the node resolves them; asked: the names it was asked for. resolvers: of each
+    name server, in their order, how many seconds it took to answer, "refused", or None where it did not.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Node:
     why: str = ""
     named: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
+    resolvers: Mapping[str, float | str | None] = field(default_factory=dict)
 
     @property
     def interfaces(self) -> dict[str, Any] | None:
@@ -55,7 +57,7 @@ class Link:
 
     ports: {port: outcome}. lost of sent: small packets. path_mtu: the largest packet that came through; hole: packets
     above it did not, though smaller ones did. offset: seconds that the other's clock is ahead. rate: bit/s; twice:
-    whether it is the better of two.
+    whether it is the better of two. interface: the one with the source address; way: the one by which the route leaves.
     """
 
     origin: str
@@ -69,6 +71,7 @@ class Link:
     offset: float | None = None
     source: str | None = None
     interface: str | None = None
+    way: str = ""
     rate: float | None = None
     twice: bool = False
     answered_by: str = ""
@@ -135,6 +138,7 @@ def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
     found.answered_by = next((name for name in greetings if name not in (None, target.name)), "") or ""
     found.source = seen.get("source")
     found.interface = origin.carrier(found.source) or None if found.source else None
+    found.way = seen.get("way") or ""
     found.error = str(seen.get("error", ""))
     found.sent, found.lost = seen.get("sent"), seen.get("lost")
     found.rtt = seen["rtt_us"] / 1e6 if seen.get("rtt_us") else None

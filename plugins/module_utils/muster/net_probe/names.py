@@ -5,16 +5,19 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from ..inspect import node as inspect_node
+from ..inspect import training_network
+from ..inspect.node import Node as InspectNode
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
+from . import routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..verdict.finding import Finding
+    from .blame import Pair
     from .cluster import Cluster
     from .links import Node
 
@@ -25,12 +28,14 @@ BY_HAND = "a launch of Muster names addresses; torchrun by hand, mpirun and ssh 
 
 DUPLICATE = Check(
     "net.address.duplicate",
+    seen="sandbox",
     reads="the addresses of all interfaces of all nodes",
     fires="a node has the cluster_address of another one (fail): whoever calls it may reach either",
     fix="Take the address off the node that the inventory does not give it",
 )
 LOOPBACK = Check(
     "net.name.loopback",
+    seen="sandbox",
     reads="what the node's own hostname resolves to on it",
     fires="an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
     " without GLOO_SOCKET_IFNAME then tells the others that address, and with c10d nobody hosts the store",
@@ -38,25 +43,37 @@ LOOPBACK = Check(
 )
 MISSING = Check(
     "net.name.missing",
+    seen="stand-in",
     reads="what the hostnames of the node itself and of all others resolve to on it",
     fires=f"one resolves to nothing (warn): {BY_HAND}",
     fix=f"{HOSTS}: {NETWORK}",
 )
 WRONG = Check(
     "net.name.wrong",
+    seen="sandbox",
     reads="what the hostnames, and the short names in the inventory, of all nodes resolve to on each node",
-    fires=f"one resolves to an address that this node does not have (warn): {BY_HAND}",
+    fires=f"one resolves to an address that this node does not have, alone or beside a right one (warn): {BY_HAND}",
     fix=f"Correct /etc/hosts or the name server, or: {NETWORK}",
 )
 SLOW = Check(
     "net.name.slow",
+    seen="stand-in",
     reads="how long the names of the nodes take to resolve",
     fires=f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it"
     " connects",
     fix="Write the nodes into /etc/hosts, or fix the name servers in /etc/resolv.conf",
 )
+SERVER = Check(
+    "net.name.server",
+    seen="sandbox",
+    reads="the first name server of /etc/resolv.conf, asked over UDP for the name of an address beside the node's",
+    fires="it does not answer within 2 s, be it with an error (warn): whatever is not in /etc/hosts waits for it, 5 s"
+    " and twice by resolv.conf(5)",
+    fix="Correct it in what writes /etc/resolv.conf, or bring it back",
+)
 SAME_HOSTNAME = Check(
     "net.hostname.same",
+    seen="stand-in",
     reads="the hostname of every node",
     fires="two nodes have the same (warn): c10d then takes both for the host of the store",
     fix="Give each node a hostname of its own",
@@ -64,37 +81,41 @@ SAME_HOSTNAME = Check(
 
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
+    astray = {(link.origin, link.target) for link in routes.astray(cluster)}
     for node in cluster.nodes:
         if node.served is not None:
-            yield from own(node, cluster)
+            yield from own(node, cluster, astray)
             if node.asked:
                 yield from resolved(node, cluster)
     yield from duplicates(cluster)
     yield from same_hostname(cluster)
 
 
-def own(node: Node, cluster: Cluster) -> Iterator[Finding]:
-    """The same rules as for `inspect`, which looks before the network is set up: address, interface, ways."""
+def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
+    """The same rules as for `inspect`, which looks before the network is set up: address, interface, ways.
+
+    astray: links that lead to nobody, of which it is said with what comes of it.
+    """
     interfaces = node.interfaces
     if interfaces is None:
         return
     ways = {
         cluster.node(link.target).address: {"interface": link.interface}
         for link in cluster.touching(node.name)
-        if link.origin == node.name and link.interface
+        if link.origin == node.name and link.interface and (link.origin, link.target) not in astray
     }
     seen = {
         "interfaces": {name: {**entry, "state": entry["state"].lower()} for name, entry in interfaces.items()},
         "ways": ways,
     }
-    subject = inspect_node.Node(
+    subject = InspectNode(
         node.name,
         {"cluster_address": node.address, "cluster_interface": node.interface},
         {"network": seen, "skipped": {}},
         peers={other.name: other.address for other in cluster.nodes if other.address in ways},
     )
-    yield from inspect_node.address(subject)
-    yield from inspect_node.ways(subject)
+    yield from training_network.address(subject)
+    yield from training_network.ways(subject)
 
 
 def names_of(node: str, hostname: str) -> list[str]:
@@ -134,6 +155,26 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
         )
+    else:
+        yield from name_servers(node)
+
+
+def name_servers(node: Node) -> Iterator[Finding]:
+    """The first name server, for which every question waits; one behind it that is dead is asked by nobody."""
+    first, *others = node.resolvers or ("",)
+    if not first or node.resolvers[first] is not None:
+        return
+    before = f", and is asked before {few(others)}" if others else ""
+    yield SERVER.warn(
+        node.name,
+        f"the name server {first} does not answer{before}: whatever is not in /etc/hosts waits for it"
+        " (downloads, and the look-up of an address's name)",
+        "Correct it in what writes /etc/resolv.conf (netplan, NetworkManager, systemd-resolved), or bring it back",
+        on_node(node.name, "cat /etc/resolv.conf"),
+        observed="no answer",
+        expected="an answer, whatever it is",
+        evidence=evidence(f"the name of an address beside {node.address}, asked of {first}:53/udp", "no answer"),
+    )
 
 
 def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[Finding]:
@@ -144,21 +185,30 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
         "expected": meant.address,
         "evidence": evidence(f"getaddrinfo({name})", ", ".join(addresses)),
     }
-    if meant is node:
-        if loopback:
-            yield LOOPBACK.warn(
-                node.name,
-                f"its own name {name} leads to {loopback[0]}: Gloo tells that to the others unless it is given an"
-                " interface, and with the rendezvous c10d nobody hosts the store",
-                HOSTS,
-                NETWORK,
-                **more,
-            )
-            return
-    elif loopback:
-        addresses = [address for address in addresses if address not in loopback]
+    if meant is node and loopback:
+        yield LOOPBACK.warn(
+            node.name,
+            f"its own name {name} leads to {loopback[0]}: Gloo tells that to the others unless it is given an"
+            " interface, and with the rendezvous c10d nobody hosts the store",
+            HOSTS,
+            NETWORK,
+            **more,
+        )
+        return
     has = {address for seen in (meant.interfaces or {}).values() for address in seen["addresses"]} | {meant.address}
-    if not any(address.partition("%")[0] in has for address in addresses):
+    own = [address for address in addresses if address.partition("%")[0] in has and address not in loopback]
+    foreign = [address for address in addresses if address not in own]
+    if own and foreign and meant.interfaces is not None and meant is not node:
+        yield WRONG.warn(
+            node.name,
+            f"the name {name} leads to {few(own)} and to {few(foreign)}, which {meant.name} does not have ({BY_HAND}):"
+            " whoever takes that one reaches another machine, or nobody",
+            f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
+            on_node(node.name, f"getent ahosts {name}"),
+            peer=meant.name,
+            **more,
+        )
+    elif not own:
         yield WRONG.warn(
             node.name,
             f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"

@@ -37,6 +37,7 @@ COMPARED = 3  # nodes from which on there is something to compare a link with
 
 BLACK_HOLE = Check(
     "net.path_mtu.black_hole",
+    seen="sandbox",
     reads="packets of the full size of the connection, and where they stall, packets of many sizes side by side",
     fires="small packets come through and larger ones vanish without an error (fail): init works, the first large"
     " collective hangs",
@@ -44,6 +45,7 @@ BLACK_HOLE = Check(
 )
 PACKETS_LOST = Check(
     "net.loss",
+    seen="sandbox",
     reads="200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
     " (TCP_INFO)",
     fires=f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
@@ -51,6 +53,7 @@ PACKETS_LOST = Check(
 )
 SLOW_STREAM = Check(
     "net.throughput.slow",
+    seen="sandbox",
     reads="one stream of a tenth of a second in each direction, between disjoint pairs; what is slow, again, alone and"
     " for longer",
     fires="it gets less than a quarter of what the median link of the median node gets, or of what a physical interface"
@@ -59,12 +62,14 @@ SLOW_STREAM = Check(
 )
 FAR_AWAY = Check(
     "net.latency.high",
+    seen="stand-in",
     reads="the shortest round trip that the kernel saw",
     fires=f"it is {FAR} times that of the median node to its nearest, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
     fix="Look at the way with tracepath: a tunnel, or another site",
 )
 CLOCK_OFFSET = Check(
     "net.clock.offset",
+    seen="sandbox",
     reads="the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
     fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d,"
     " 15 s make a node vanish, and logs are in the wrong order before that",

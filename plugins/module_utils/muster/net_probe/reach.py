@@ -8,6 +8,7 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import evidence
 from ..verdict.words import few
+from . import routes
 from .blame import Share, blame
 from .cluster import untried
 
@@ -54,90 +55,105 @@ LOOK_ON_THE_WAY = "Look at the address, the route and the firewalls on the way"
 
 MASTER_PORT_DROPPED = Check(
     "net.master_port.dropped",
+    seen="sandbox",
     reads=MASTER_PORT_READS,
     fires=fires("dropped"),
     fix=LET_IN,
 )
 MASTER_PORT_REFUSED = Check(
     "net.master_port.refused",
+    seen="sandbox",
     reads=MASTER_PORT_READS,
     fires=fires("refused"),
     fix=LET_IN,
 )
 MASTER_PORT_PROHIBITED = Check(
     "net.master_port.prohibited",
+    seen="sandbox",
     reads=MASTER_PORT_READS,
     fires=fires("prohibited"),
     fix=LET_IN,
 )
 MASTER_PORT_FOREIGN = Check(
     "net.master_port.foreign",
+    seen="sandbox",
     reads=MASTER_PORT_READS,
     fires=fires("foreign"),
     fix="Stop what holds the port, or take another port",
 )
 EPHEMERAL_PORTS_DROPPED = Check(
     "net.ephemeral_ports.dropped",
+    seen="sandbox",
     reads=EPHEMERAL_READS,
     fires=fires("dropped"),
     fix=LET_IN,
 )
 EPHEMERAL_PORTS_REFUSED = Check(
     "net.ephemeral_ports.refused",
+    seen="stand-in",
     reads=EPHEMERAL_READS,
     fires=fires("refused"),
     fix=LET_IN,
 )
 EPHEMERAL_PORTS_PROHIBITED = Check(
     "net.ephemeral_ports.prohibited",
+    seen="stand-in",
     reads=EPHEMERAL_READS,
     fires=fires("prohibited"),
     fix=LET_IN,
 )
 EPHEMERAL_PORTS_FOREIGN = Check(
     "net.ephemeral_ports.foreign",
+    seen="stand-in",
     reads=EPHEMERAL_READS,
     fires=fires("foreign"),
     fix=LET_IN,
 )
 PEER_DROPPED = Check(
     "net.peer.dropped",
+    seen="sandbox",
     reads=PEER_READS,
     fires=every_port("dropped"),
     fix=LOOK_ON_THE_WAY,
 )
 PEER_REFUSED = Check(
     "net.peer.refused",
+    seen="stand-in",
     reads=PEER_READS,
     fires=every_port("refused"),
     fix=LOOK_ON_THE_WAY,
 )
 PEER_PROHIBITED = Check(
     "net.peer.prohibited",
+    seen="stand-in",
     reads=PEER_READS,
     fires=every_port("prohibited"),
     fix=LOOK_ON_THE_WAY,
 )
 PEER_FOREIGN = Check(
     "net.peer.foreign",
+    seen="stand-in",
     reads=PEER_READS,
     fires=every_port("foreign"),
     fix=LOOK_ON_THE_WAY,
 )
 PEER_UNREACHABLE = Check(
     "net.peer.unreachable",
+    seen="sandbox",
     reads=PEER_READS,
     fires=every_port("unreachable"),
     fix=LOOK_ON_THE_WAY,
 )
 WRONG_HOST = Check(
     "net.address.wrong_host",
+    seen="sandbox",
     reads="the name that the listener at a node's address gives of itself",
     fires="another node answers at the address (fail)",
     fix="Give every node an address of its own",
 )
 BUSY = Check(
     "net.probe.busy",
+    seen="stand-in",
     reads="who holds the master port",
     fires="the process of another probe holds it (unknown)",
     fix="Run again when it is done: without its controller it ends by itself, in less than a minute",
@@ -168,8 +184,13 @@ BECAME = {check: outcome for table in (MASTER_PORT, EPHEMERAL_PORTS, PEER) for o
 
 def judge(cluster: Cluster) -> Iterator[Finding]:
     yield from holders(cluster)
+    astray = routes.astray(cluster)
+    yield from routes.judge(cluster, astray)
+    explained = {pair for link in astray for pair in ((link.origin, link.target), (link.target, link.origin))}
     fired: dict[Check, dict[Pair, Link]] = {}
     for link in cluster.links:
+        if (link.origin, link.target) in explained and routes.is_lost(link):
+            continue
         for check in checks_of(link, cluster):
             fired.setdefault(check, {})[link.origin, link.target] = link
     tested = {(link.origin, link.target) for link in cluster.links if set(link.ports.values()) - {"not_tried"}}

@@ -18,6 +18,8 @@ KERNEL_PACKAGES = ("linux-", "kernel-")
 # As systemd has it for a unit that starts with the system, or that another one starts.
 STARTED = ("enabled", "static", "indirect", "generated")
 NOT_THERE = "is not there"
+# Ubuntu's unit runs with --no-persistence-mode: to start it changes nothing.
+BY_HAND = ": sudo nvidia-smi -pm 1 does so until the next start"
 
 
 def judge_driver(plan: Plan, request: Request, seen: Seen) -> None:
@@ -113,13 +115,24 @@ def _signed(plan: Plan, request: Request, seen: Seen) -> None:
         kernel = seen.stack["kernels"][name]
         if not request.driver and kernel["module"] not in ("", seen.installed):
             said = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
-            plan.differs("broken", f"{said}: it will not work after the next boot")
+            _broken_later(plan, request, f"{said}: it will not work after the next boot")
         # Where validation is switched off in the firmware (mokutil --disable-validation) one was let in all the same.
         is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
             said = f"its module for {name} is not signed, and Secure Boot lets no such module in"
             # What apt brings may be signed; otherwise the node must not be started with it.
-            plan.differs("disk" if request.driver else "broken", f"{said}: docs/gpu_driver.md has the steps")
+            if request.driver:
+                plan.differs("disk", f"{said}: docs/gpu_driver.md has the steps")
+            else:
+                _broken_later(plan, request, f"{said}: docs/gpu_driver.md has the steps")
+
+
+def _broken_later(plan: Plan, request: Request, said: str) -> None:
+    """What does not keep a driver from working now: one that is kept because it works does not stop the node for it."""
+    if request.kept:
+        plan.remarks.append(said)
+    else:
+        plan.differs("broken", said)
 
 
 def _answers(plan: Plan, seen: Seen) -> None:
@@ -143,13 +156,16 @@ def _persistence(plan: Plan, request: Request, seen: Seen) -> None:
     off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
     if unit is None:
         if off or not gpus:
-            plan.differs(
-                "broken" if not request.driver else "run", "nothing keeps its GPUs initialised while nobody uses them"
-            )
+            said = "nothing keeps its GPUs initialised while nobody uses them"
+            if request.driver:
+                plan.differs("run", said)
+            else:
+                _broken_later(plan, request, f"{said}{BY_HAND if request.kept else ''}")
         return
     if not request.driver:
         if off or (not gpus and not persistence.is_on(unit)):
-            plan.differs("broken", "persistence is off: sudo systemctl enable --now nvidia-persistenced")
+            how = BY_HAND if request.kept else ": sudo systemctl enable --now nvidia-persistenced"
+            _broken_later(plan, request, f"persistence is off{how}")
         return
     if unit["load"] == "masked":
         plan.remarks.append(f"{persistence.UNIT} is masked. To have it run: sudo systemctl unmask {persistence.UNIT}")

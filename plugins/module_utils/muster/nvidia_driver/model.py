@@ -30,7 +30,7 @@ class Request:
     """What is asked of a node. driver, fabric, headers, pins: names of packages; without a driver it is only judged.
 
     exact: a version, or empty for any of the branch. reboots: whether it may be rebooted. controller: whether it is the
-    machine on which Ansible runs.
+    machine on which Ansible runs. kept: whether the driver is kept because it works.
     """
 
     source: str = "nvidia"
@@ -45,6 +45,7 @@ class Request:
     removes_runfile: bool = False
     reboots: bool = True
     controller: bool = False
+    kept: bool = False
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -101,6 +102,12 @@ class Seen:
         if not bootable:
             return [running] if running else []
         return list(dict.fromkeys([bootable[-1], *([running] if running in bootable else [])]))
+
+    @property
+    def works(self) -> bool:
+        """Whether the driver that is installed is the one that runs. Whether GPUs answer is another question."""
+        foreign = any(device["driver"] in NOT_OURS for device in self.gpus["devices"])
+        return bool(self.installed) and self.loaded == self.installed and not foreign and not self.broken
 
     @property
     def gpu_slots(self) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from ..gpu_info.screen import way_out
 from . import persistence
-from .family import PINNING, branch_of, is_obsolete, is_part, keeps_step
+from .family import PINNING, branch_of, is_obsolete, is_part, is_versioned, keeps_step
 from .judge import busy, judge_driver
 from .model import File, Plan
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .model import Request, Seen
 
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
+KEPT = "Its driver is kept as it is: nvidia_driver_replace: true has it replaced"
 UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
 
 
@@ -34,7 +36,8 @@ def make_plan(request: Request, seen: Seen) -> Plan:
     changes_driver = plan.apt or plan.configure or bool(plan.uninstall)
     in_use = busy(seen)
     if in_use and (changes_driver or plan.of_kind("boot")):
-        plan.refusals.append(f"{in_use}, so its driver is not touched now: wait for it, or end it, then run this again")
+        how = way_out([*(holder["name"] for holder in seen.stack["holders"]), *seen.stack["launches"]])
+        plan.refusals.append(f"{in_use}, so its driver is not touched now: {how}, then run this again")
     elif in_use and plan.due:
         plan.remarks.append(f"a reboot is due ({'; '.join(plan.due)}), but {in_use}: it can wait")
     else:
@@ -52,8 +55,12 @@ def forbids_reboot(request: Request) -> str:
 
 
 def requested_version(request: Request, seen: Seen) -> str:
-    """Return the version that every part shall have; "" while nothing that is installed has one."""
-    return request.exact or (seen.installed if request.fits(seen.installed) else "")
+    """Return the version that every part shall have; "" while nothing that is installed has one.
+
+    Of a driver from another source it is not kept: the new one may lack it, or have it in part.
+    """
+    from_there = any(is_versioned(name, request.source) and name in seen.packages for name in request.driver)
+    return request.exact or (seen.installed if request.fits(seen.installed) and from_there else "")
 
 
 def _runfile(plan: Plan, request: Request, seen: Seen) -> None:
@@ -215,7 +222,7 @@ def settle(plan: Plan, request: Request, stage: str) -> list[str]:
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
     if wrong and not request.driver:
-        wrong.append("Its driver is not ours to change: nvidia_driver_mode is verify")
+        wrong.append(KEPT if request.kept else "Its driver is not ours to change: nvidia_driver_mode is verify")
     if wrong or not plan.reboot:
         return wrong
     forbidden = forbids_reboot(request)

@@ -21,6 +21,7 @@ OPTIONS = (
 )
 UNENCRYPTED = Check(
     "packages.source.unencrypted",
+    seen="stand-in",
     reads="the addresses in cluster_mirror_urls, pytorch_index_url, pytorch_extra_index_urls and pytorch_find_links",
     fires="pip is sent to one that begins with http:// (warn). One of apt's is reported, and passes: it has signatures",
     fix="Give the mirror a certificate (cluster_extra_ca for one of your own) and write https://. Until then, compare"

@@ -22,42 +22,49 @@ MISFIT = "Its packages do not fit this node, or each other: see the trace among 
 
 IMPORT = Check(
     "torch.import",
+    seen="stand-in",
     reads="the environment that cluster_torchrun belongs to",
     fires="PyTorch cannot be imported there (fail)",
     fix=REBUILD,
 )
 VERSION = Check(
     "torch.version",
+    seen="sandbox",
     reads="the version that torch tells",
     fires="it is not cluster_torch_version (fail)",
     fix=REBUILD,
 )
 VARIANT = Check(
     "torch.variant",
+    seen="stand-in",
     reads="the CUDA that torch is built for",
     fires="it is not pytorch_variant (fail)",
     fix="Look which builds the index or the folder offers, and set pytorch_variant",
 )
 PACKAGES = Check(
     "torch.packages",
+    seen="stand-in",
     reads="the packages in the environment",
     fires="one of pytorch_packages is missing, or has another version (fail)",
     fix=REBUILD,
 )
 BACKENDS = Check(
     "torch.backends",
+    seen="stand-in",
     reads="torch.distributed",
     fires="gloo is missing, or nccl on a node with GPUs (fail)",
     fix="Choose another build with pytorch_variant",
 )
 DEVICES = Check(
     "torch.devices",
+    seen="stand-in",
     reads="torch.cuda.device_count()",
     fires="torch sees fewer GPUs than cluster_gpus (warn)",
     fix="Look at the driver",
 )
 NCCL = Check(
     "torch.nccl",
+    seen="stand-in",
     reads="the NCCL that is loaded with torch",
     fires="its version cannot be read (unknown)",
     fix=REBUILD,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from .request import Request, RequestError, canonical_name
+from .request import Request, RequestError, canonical_name, public_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,8 +108,8 @@ def explain_pip(output: str, request: Request) -> tuple[str, str]:
     # pip goes on without an index that it cannot reach, and then misses what that one has.
     for pattern, trouble, fix in _UNREACHABLE:
         if re.search(pattern, output):
-            return f"{what}; {trouble}", fix
-    return what, _mend_missing(requirement, request, output)
+            return f"{what}; {trouble}", _or_the_default_build(requirement, request, offered, fix)
+    return what, _or_the_default_build(requirement, request, offered, _fix_missing(requirement, request, output))
 
 
 _FAILURES = (
@@ -160,7 +160,20 @@ _UNREACHABLE = (
 )
 
 
-def _mend_missing(requirement: str, request: Request, output: str) -> str:
+def _or_the_default_build(requirement: str, request: Request, offered: Sequence[str], fix: str) -> str:
+    """The same fix, after the one that needs nothing else: the build that is offered, where only it is."""
+    name, _, version = requirement.partition("==")
+    public = public_version(version)
+    if name != "torch" or public == version or public not in offered or "torch" in request.locked:
+        return fix
+    build = f"the build of {public} that is offered"
+    return (
+        f"Set pytorch_variant to cuda, for {build} (about 8 GB; it trains without a GPU as well), "
+        f"{fix[0].lower()}{fix[1:]}"
+    )
+
+
+def _fix_missing(requirement: str, request: Request, output: str) -> str:
     name, _, version = requirement.partition("==")
     variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
     other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)

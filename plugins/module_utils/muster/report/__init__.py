@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import few
-from . import checks, links, past, training, versions, words
+from . import accepted, checks, comparison, links, measured, past, training, transports, versions, words
 from .artifacts import Artifacts
+from .pipelines import suite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Artifacts", "outcome", "page"]
+__all__ = ["Artifacts", "outcome", "page", "suite"]
 
 
 def outcome(kept: Artifacts) -> dict[str, Any]:
@@ -36,10 +37,30 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "checks": checks.grid(kept, nodes),
         "links": links.maps(kept.network),
         "versions": versions.table(kept.health),
+        "acceptance": acceptance(kept),
         "training": training.launch(kept),
+        "comparison": comparison.table(kept.comparison),
         "past": past.table(kept.history, kept.run.get("id", "")),
+        "trends": past.trends(kept.history, kept.run.get("id", "")),
         "skipped": checks.skipped(kept, nodes),
     }
+
+
+def acceptance(kept: Artifacts) -> dict[str, Any] | None:
+    """The acceptance test, part by part; None where none was made."""
+    smoke = kept.smoke
+    parts = {
+        "overview": accepted.overview(smoke),
+        "beside": accepted.beside(smoke),
+        "collectives": measured.collectives(smoke),
+        "transport": transports.transport(smoke),
+        "pairs": transports.pairs(smoke),
+        "devices": measured.devices(smoke),
+        "stragglers": measured.stragglers(smoke),
+        "scaling": measured.scaling(smoke),
+        "soak": measured.soak(smoke),
+    }
+    return parts if any(parts.values()) else None
 
 
 def about(kept: Artifacts) -> Mapping[str, Any]:

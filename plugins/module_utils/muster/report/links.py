@@ -111,16 +111,19 @@ def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
     return _reader("rtt_ms", " ms", lambda value: shades[sum(value > limit for limit in limits)])
 
 
-def narrow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
-    usual = median(values)
-    limits = (0.6 * usual, 0.45 * usual, SLOW * usual)
+def narrow(
+    values: Sequence[float], unit: str = "Gb/s", usual: float | None = None, slow: float | None = None
+) -> Callable[[Mapping[str, Any]], Read]:
+    """usual: what they are held against if not their median. slow: the part of it below which it is a finding."""
+    usual, slow = median(values) if usual is None else usual, SLOW if slow is None else slow
+    limits = (max(0.6, slow) * usual, max(0.45, slow) * usual, slow * usual)
     shades = (
-        Shade("good", f"{number(limits[0])} Gb/s and more"),
-        Shade("bad1", f"{number(limits[1])} Gb/s and more"),
-        Shade("bad2", f"{number(limits[2])} Gb/s and more"),
-        Shade("bad3", f"less than {number(limits[2])} Gb/s", bad=True),
+        Shade("good", f"{number(limits[0])} {unit} and more"),
+        Shade("bad1", f"{number(limits[1])} {unit} and more"),
+        Shade("bad2", f"{number(limits[2])} {unit} and more"),
+        Shade("bad3", f"less than {number(limits[2])} {unit}", bad=True),
     )
-    return _reader("gbps", " Gb/s", lambda value: shades[sum(value < limit for limit in limits)])
+    return _reader("gbps", f" {unit}", lambda value: shades[sum(value < limit for limit in limits)])
 
 
 def lossy(_values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:

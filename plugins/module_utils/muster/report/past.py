@@ -5,6 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..acceptance.metrics import metrics, positive
+from . import plots
 from .words import WORDS, duration, moment, number
 
 if TYPE_CHECKING:
@@ -17,6 +19,12 @@ LONGEST = 140  # characters of a sentence
 COMPARED = 5  # runs before it that were laid out alike
 MARKS = {"healthy": "pass", "degraded": "warn", "failed": "fail", "stopped": "fail"}
 DROP = 0.85  # of what they had in the middle
+TRENDS = (
+    ("samples_per_second", "Throughput of each run", "samples/s"),
+    ("busbw", "All-reduce of each run, busbw", "GB/s"),
+    ("efficiency", "Scaling efficiency of each run", "of linear"),
+    ("gemm_tflops", "Slowest GPU of each run", "TFLOP/s"),
+)
 
 
 def figures(kept: Artifacts) -> dict[str, Any]:
@@ -29,8 +37,57 @@ def figures(kept: Artifacts) -> dict[str, Any]:
         "samples_per_second": kept.smoke.get("samples_per_second"),
         "loss_last": kept.smoke.get("loss_last"),
         "gbps": median(throughput) if throughput else None,
+        **_of_acceptance(kept.smoke),
     }
     return {name: value for name, value in head.items() if value is not None}
+
+
+def _of_acceptance(smoke: Mapping[str, Any]) -> dict[str, Any]:
+    """The bandwidth that DDP waits for, the efficiency, and the rate of the slowest GPU."""
+    measured = metrics(smoke)
+    levels = (measured.get(f"busbw all_reduce {level}") for level in ("across", "all"))
+    busbw = next((one.value for one in levels if one), None)
+    efficiency = measured.get("efficiency all")
+    rates = [one.value for one in measured.values() if one.kind == "gemm"]
+    return {
+        "busbw": busbw,
+        "efficiency": efficiency.value if efficiency else None,
+        "gemm_tflops": min(rates, default=None),
+    }
+
+
+def trends(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]]:
+    """What the newest runs with the layout of this one came to, the oldest first; a drop is marked."""
+    layout = next((_layout(run) for run in history if run.get("id", "") == this), None)
+    alike = [run for run in history[:SHOWN] if _layout(run) == layout][::-1] if layout else []
+    drawn = []
+    for key, title, unit in TRENDS:
+        points = [
+            (moment(str(run.get("began", ""))), value)
+            for run in alike
+            if (value := positive((run.get("figures") or {}).get(key))) is not None
+        ]
+        if len(points) > 1:
+            drawn.append(_trend(title, unit, points))
+    return drawn
+
+
+def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    """points: when a run began, and what it came to."""
+    marks = []
+    for place, (began, value) in enumerate(points):
+        usual = median([before for _, before in points[max(0, place - COMPARED) : place]] or [value])
+        bad = value < DROP * usual
+        less = f", {100 - 100 * value / usual:.0f} % less" if bad else ""
+        marks.append(plots.Mark(place, value, "bad" if bad else "c1", f"{began}: {number(value)} {unit}{less}"))
+    last = len(points) - 1
+    places = dict.fromkeys((0, last // 2, last) if last > 3 else (0, last))
+    # Month and day; the year is that of the table below.
+    x = plots.Axis("runs, the newest on the right", 0, last, [(place, points[place][0][5:10]) for place in places])
+    y = plots.upward(unit, [value for _, value in points])
+    return plots.plot(
+        title, "", x, y, [plots.Line("", "c1", [(n, value) for n, (_, value) in enumerate(points)])], marks
+    )
 
 
 def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]] | None:

@@ -6,6 +6,8 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..acceptance.reports import number as numeric
+from . import plots
 from .words import number
 
 if TYPE_CHECKING:
@@ -13,9 +15,7 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts
 
-WIDTH, HEIGHT = 600, 150  # of a curve, in its own units
 SLOW = 0.8  # of what the ranks have in the middle
-POINTS = 400  # of a curve; more cannot be seen
 
 
 def launch(kept: Artifacts) -> dict[str, Any] | None:
@@ -23,12 +23,12 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
     plan, smoke = kept.plan, kept.smoke
     if not plan.get("nodes"):
         return None
+    ranks = [_reported(rank) for rank in smoke.get("ranks", [])]
     reports: dict[str, list[Mapping[str, Any]]] = {}
-    for rank in smoke.get("ranks", []):
-        reports.setdefault(str(rank.get("from_node")), []).append(rank)
-    speeds = [
-        rank["samples_per_second"] for rank in smoke.get("ranks", []) if _is_number(rank.get("samples_per_second"))
-    ]
+    for rank in ranks:
+        if rank["said"]:
+            reports.setdefault(rank["node"], []).append(rank)
+    speeds = [rank["samples_per_second"] for rank in ranks if _is_number(rank.get("samples_per_second"))]
     usual = median(speeds) if speeds else 0.0
     steps = smoke.get("steps", [])
     return {
@@ -43,12 +43,21 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
         "curves": [
             drawn
             for drawn in (
-                curve("Loss", "", steps, "loss"),
+                curve("Loss", "loss", steps, "loss"),
                 curve("Throughput", "samples/s", steps, "samples_per_second"),
             )
             if drawn
         ],
     }
+
+
+def _reported(rank: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rank said of its training, and where it ran; said: whether it reported anything at all."""
+    stages = rank.get("stages")
+    trained = stages.get("train") if isinstance(stages, dict) else None
+    facts = trained.get("facts") if isinstance(trained, dict) else None
+    node = rank.get("node", rank.get("from_node"))  # the latter in runs of Muster before the acceptance test
+    return {**rank, **(facts if isinstance(facts, dict) else {}), "node": str(node), "said": stages != {}}
 
 
 def _node(
@@ -82,27 +91,12 @@ def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -
     points = [(step["step"], step[key]) for step in steps if _is_number(step.get("step")) and _is_number(step.get(key))]
     if len(points) < 2:
         return None
-    points = [*points[: -1 : -(-len(points) // POINTS)], points[-1]]
     (begin, first), (end, last) = points[0], points[-1]
-    end = max(end, begin + 1)
-    top = max(value for _, value in points) or 1.0
-    places = [
-        f"{(step - begin) / (end - begin) * WIDTH:.1f},{HEIGHT - max(value, 0) / top * HEIGHT:.1f}"
-        for step, value in points
-    ]
-    return {
-        "title": title,
-        "unit": unit,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "points": " ".join(places),
-        "area": f"0,{HEIGHT} {' '.join(places)} {WIDTH},{HEIGHT}",
-        "top": number(top),
-        "begin": begin,
-        "end": end,
-        "told": f"from {number(first)} at step {begin} to {number(last)} at step {end}",
-    }
+    told = f"from {number(first)} at step {begin} to {number(last)} at step {end}"
+    x, y = plots.along("step", begin, end), plots.upward(unit, [value for _, value in points])
+    return plots.plot(title, told, x, y, [plots.Line("", "c1", points)])
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    found = numeric(value)
+    return found is not None and math.isfinite(found)

@@ -32,7 +32,7 @@ def changing(holders: Mapping[str, Any]) -> str:
 def refusal(holders: Mapping[str, Any], *, begun: bool) -> str:
     """Why a run does not go on. begun: an earlier step of it has claimed other nodes."""
     said = "Nothing was changed there." if begun else "Nothing was changed."
-    end = f"Wait until that run has ended; if it is gone, its claim ends by itself within {LEASE} s."
+    end = f"Wait until that run has ended; once its last process is gone, its claim ends by itself within {LEASE} s."
     return f"{changing(holders)} {said} {end} To take it over at once: {again(cluster_take_over='true')}"
 
 

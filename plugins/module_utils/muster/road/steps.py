@@ -59,13 +59,15 @@ STEPS = (
         "network",
         "names that never mean loopback, ssh between the nodes with checked keys, a firewall that stays on "
         "([docs/ports.md](docs/ports.md))",
-        ("cluster_hosts", "ssh_mesh", "firewall"),
+        ("cluster_hosts", "ssh_mesh", "firewall", "mtu"),
+        ("mtu_training",),
     ),
     Step(
         "GPU stack",
         "gpu_stack",
-        "driver, fabric manager, and on request CUDA, NCCL, containers and DCGM: [one set of versions that fit](#gpus)",
-        ("gpu_stack", "nvidia_driver", "cuda_toolkit", "nccl", "container_toolkit", "dcgm"),
+        "driver, fabric manager, what InfiniBand and RoCE need, and on request CUDA, NCCL, containers and DCGM: "
+        "[one set of versions that fit](#gpus)",
+        ("gpu_stack", "rdma", "nvidia_driver", "cuda_toolkit", "nccl", "container_toolkit", "dcgm"),
         (
             *("gpu_stack_driver", "gpu_stack_source", "gpu_stack_modules", "gpu_stack_build"),
             *("gpu_stack_repository_keys", "cuda_toolkit_versions", "nccl_install", "nccl_tests_version"),
@@ -85,7 +87,7 @@ STEPS = (
         "every node and every link examined, the nodes compared; a launch that would fail is not begun "
         "([docs/health.md](docs/health.md))",
         ("health",),
-        ("health_gate", "health_throughput", "health_collective", "health_code"),
+        ("health_gate", "health_throughput", "health_rails", "health_collective", "health_code"),
     ),
     Step(
         "DDP smoke",

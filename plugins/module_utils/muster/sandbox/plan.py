@@ -23,6 +23,10 @@ _PIP_LISTS = {"extra-index-url": "pytorch_extra_index_urls", "find-links": "pyto
 _APT_SETTINGS = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
 
 
+# More than this no step needs.
+_AMPLE = {"nofile": 20000, "nproc": 10000}
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The sandbox as the inventory describes it."""
@@ -224,6 +228,18 @@ def plan_end(name: str, checkout: str, found: Found) -> Plan:
     )
 
 
+def ulimits(hard: dict[str, int]) -> list[str]:
+    """Limits that podman may set for a node without more rights than its caller has, whose hard limits these are.
+
+    podman lowers its own number of processes to pid_max. A negative limit is none.
+    """
+    return [
+        f"{name}={limit}:{limit}"
+        for name, ample in _AMPLE.items()
+        for limit in [ample if hard[name] < 0 else min(hard[name], ample)]
+    ]
+
+
 def pip_settings(listing: str) -> dict[str, str]:
     """Settings as pip uses them, from C(pip config list): the environment outranks files, a later file others."""
     settings: dict[str, str] = {}
@@ -265,31 +281,6 @@ def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[
     if settings.get("cert"):
         variables["pytorch_extra_ca"] = ca_on_node
     return variables, folders
-
-
-def apt_sources(listing: str, release: str) -> str:
-    """Package sources of a distribution's release, from the sources that this machine itself uses.
-
-    The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution
-    is served by the same mirror, under suites of its own name. What does not come from the distribution is left out.
-    """
-    keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
-    stanzas: dict[tuple[str, str, str], set[str]] = {}
-    for line in listing.splitlines():
-        fields = line.split("|")
-        if len(fields) != 5 or fields[0] not in keyrings:
-            continue
-        origin, uri, suite, codename, component = fields
-        own_release = codename.partition("-")[0]
-        if component not in {"main", "universe"} or suite.partition("-")[2] not in {"", "updates", "security"}:
-            continue
-        wanted_suite = suite.replace(own_release, release or own_release, 1)
-        stanzas.setdefault((origin, uri, wanted_suite), set()).add(component)
-    return "\n".join(
-        f"Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: {' '.join(sorted(components))}\n"
-        f"Signed-By: /usr/share/keyrings/{keyrings[origin]}\n"
-        for (origin, uri, suite), components in stanzas.items()
-    )
 
 
 def apt_settings(dump: str) -> str:

@@ -2,6 +2,7 @@
 
     LOST = Check(
         "gpu.lost",
+        seen="recording",
         reads="the GPUs on the bus, and those that nvidia-smi lists",
         fires="fail: one on the bus does not answer",
         fix="Drain the node and restart it; if it comes back, the GPU goes to its maker",
@@ -21,8 +22,8 @@ looked for, come from these objects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .finding import Finding, Skipped, fix_with
 
@@ -32,13 +33,20 @@ if TYPE_CHECKING:
     Said = Finding | Skipped
 
 
+# The best that has made a check fire, best first; tests/unit/verdict/test_seen.py looks for it.
+Seen = Literal["sandbox", "recording", "stand-in", "never"]
+SEEN: tuple[Seen, ...] = get_args(Seen)
+
+
 @dataclass(frozen=True)
 class Check:
     """One kind of finding, in words for the user.
 
     id: stable, dotted, lower-case, written out whole. reads: what is looked at. fires: when it is not a `pass`, with
     the threshold and what it is based on. fix, command: what fixes it; a finding says both unless it is given a fix of
-    its own.
+    its own. seen: what has made it fire: the fault itself, brought about on a node of the sandbox by a test
+    ("sandbox"); a case over the recorded output of a real program or kernel ("recording"); a case over what a test
+    made up ("stand-in"), which the real thing may print otherwise; or nothing yet ("never").
     """
 
     id: str
@@ -46,6 +54,7 @@ class Check:
     fires: str
     fix: str = ""
     command: str = ""
+    seen: Seen = field(kw_only=True)
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
         """more: other fields of Finding (observed, expected, evidence, peer)."""

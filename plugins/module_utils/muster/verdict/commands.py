@@ -23,6 +23,7 @@ COMMAND = re.compile(
     | ansible-playbook\ (?P<books>{_BOOK}(?:\ {_BOOK})*)(?!\w|\ -i\ |\ {_BOOK})
     | ansible\ (?P<node>'[^']+'|[^\s']+)(?=\ (?:--become\ )?-m\ ansible\.builtin\.(?:command|ping)\b)
     | python\ (?P<tool>script/[a-z_]+\.py)
+    | (?P<vault>ansible-vault)(?=\ encrypt_string\ --prompt\b)
     )""",
     re.VERBOSE,
 )
@@ -53,6 +54,11 @@ def on_node(node: str, command: str, *, become: bool = False) -> str:
 def ping(node: str) -> str:
     """Log in on a node, and show how."""
     return shlex.join(["ansible", node, "-m", "ansible.builtin.ping", "-vvv"])
+
+
+def vault() -> str:
+    """Encrypt a value for the inventory; it asks for the variable's name and the value."""
+    return shlex.join(["ansible-vault", "encrypt_string", "--prompt"])
 
 
 def tool(name: str) -> str:
@@ -117,6 +123,8 @@ class Terminal:
             return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"
         if command["node"]:
             return f"{self.program('ansible')} {command['node']}{self.inventory_arguments}"
+        if command["vault"]:
+            return self.program("ansible-vault")
         return f"{self.program('python')} {shlex.quote(self.folder + command['tool'])}"
 
 

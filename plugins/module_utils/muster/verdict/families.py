@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FAMILIES = {
     "launch": "Launches",
-    "smoke": "The smoke launch",
+    "smoke": "The acceptance test",
     "net": "The network between the nodes",
     "versions": "The same on every node",
     "gpu": "GPUs",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools.run import run
-from .seats import NOT_SEEN, holder
+from .seats import HOLDERS_SECONDS, NOT_SEEN, holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +31,10 @@ def computing(*, gpus: bool) -> Json:
     if apps.code != 0:
         return {**nothing, "uuids": uuids, "why": apps.why}
     found: dict[str, list[Json]] = {}
+    deadline = time.monotonic() + HOLDERS_SECONDS
     for uuid, pid in rows(apps.text):
         if uuid in names:
-            who = holder(int(pid)) if pid.isdecimal() else NOT_SEEN
+            who = holder(int(pid), deadline - time.monotonic()) if pid.isdecimal() else NOT_SEEN
             found.setdefault(GPU.format(names[uuid]), []).append(who)
     return {"computing": found, "uuids": uuids, "why": ""}
 

@@ -12,6 +12,7 @@ from . import state
 Json = dict[str, Any]
 
 SECONDS = 5.0  # what is not removed by then is so at the next start
+MEASURED = 2.0  # seconds, before that, for the sizes; what is not counted by then takes nothing away
 OF_A_RUN = {"logs", "script"}  # where there is anything else, an earlier version of Muster had the job write there
 HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 
@@ -26,10 +27,11 @@ class Run(NamedTuple):
 
 def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
     """Remove what is too much, beside the launch that is about to start; return {pruned: ids, bytes}."""
-    deadline = time.monotonic() + SECONDS
     pruned, size = [], 0
     with files.folder(run_root, links=True) as root:
-        for run in surplus(_runs(root, deadline), keep - 1, keep_bytes):
+        runs = _runs(root, time.monotonic() + MEASURED)
+        deadline = time.monotonic() + SECONDS
+        for run in surplus(runs, keep - 1, keep_bytes):
             if state.is_over(run.launch_id):
                 os.rename(run.launch_id, f"{HALF_GONE}{run.launch_id}", src_dir_fd=root, dst_dir_fd=root)
                 pruned.append(run.launch_id)

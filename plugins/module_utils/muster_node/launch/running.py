@@ -16,7 +16,7 @@ from ..tools import files, process
 from .capping import Cap
 from .foreign import number
 from .seats import Seats
-from .state import BEGIN, LET_GO, lease, lease_is_held
+from .state import BEGIN, LET_GO, lease
 
 Json = dict[str, Any]
 
@@ -46,6 +46,7 @@ def run(state: str) -> None:
         return
     ranks: dict[int, Json] = {}
     noted = 0
+    held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
@@ -58,7 +59,8 @@ def run(state: str) -> None:
         if code is not None:
             write_result(state, "stopped" if signalled else "exit", code=code)
             return
-        if not signalled and not lease_is_held(state):
+        held = lease(state, held)
+        if not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
             return
         if not signalled and time.monotonic() > last_moment:
@@ -72,8 +74,9 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
 
     Return why it ended, or nothing when it is to begin.
     """
+    seen = lease(folder)
     while not signalled:
-        until, word = lease(folder)
+        until, word = seen = lease(folder, seen)
         if time.monotonic() > until:
             return "lease"
         if word == LET_GO:

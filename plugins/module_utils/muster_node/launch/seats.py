@@ -27,6 +27,9 @@ Json = dict[str, Any]
 ROOT = "/run/muster/reservations"
 FOLDER = "seats"
 HOLDER_SECONDS = 2.0
+HOLDERS_SECONDS = 6.0  # for all that are looked at together
+MOST_HOLDERS = 20  # of one thing; a process hands what it has on to as many others as it likes
+MOST_LOCKS = 64_000_000  # bytes of the kernel's table, some sixty for each lock of anybody's
 MODE = 0o750
 # A holder in another container or namespace.
 NOT_SEEN: Json = {
@@ -94,6 +97,7 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
     if seats is None:
         seats = files.names(ROOT) if os.path.isdir(ROOT) else []
     table = locks()
+    deadline = time.monotonic() + HOLDERS_SECONDS
     found = {}
     for seat in seats:
         try:
@@ -103,7 +107,7 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
         pids = [pid for pid in table.get(name_of(seen), []) if process.runs(pid)]
         if not pids and (thorough or name_of(seen) in table):
             pids = [pid for pid in process.ids() if shares(pid, name_of(seen))]
-        found[seat] = [holder(pid) for pid in sorted(set(pids))]
+        found[seat] = holders(pids, deadline)
     return found
 
 
@@ -115,7 +119,7 @@ def name_of(seen: os.stat_result) -> str:
 def locks() -> dict[str, list[int]]:
     """By file, the processes that hold a flock on it; not those that wait for one."""
     found: dict[str, list[int]] = {}
-    for line in (files.text("/proc/locks") or "").splitlines():
+    for line in (files.text("/proc/locks", most=MOST_LOCKS) or "").splitlines():
         words = line.split()
         if len(words) >= 6 and words[1] == "FLOCK":
             found.setdefault(words[5], []).append(int(words[4]))
@@ -131,13 +135,18 @@ def shares(pid: int, name: str) -> bool:
     return any(f" {name} " in process.read(pid, f"fdinfo/{number}") for number in numbers)
 
 
-def holder(pid: int) -> Json:
+def holders(pids: Iterable[int], deadline: float) -> list[Json]:
+    """Who these processes are, the first of them; behind the deadline little is said of one."""
+    return [holder(pid, deadline - time.monotonic()) for pid in sorted(set(pids))[:MOST_HOLDERS]]
+
+
+def holder(pid: int, seconds: float = HOLDER_SECONDS) -> Json:
     """Who a process is; see Holder in muster/launch/reservation.py.
 
     Looked at in a process of its own: one can have it that whoever reads its command line waits for ever.
     """
     try:
-        seen: Json = as_user(None, lambda: _holder(pid), seconds=HOLDER_SECONDS)
+        seen: Json = as_user(None, lambda: _holder(pid), seconds=max(0.0, min(seconds, HOLDER_SECONDS)))
     except SilentError:
         return {**NOT_SEEN, "pid": pid, "user": process.owner(pid), "launch_id": process.launch_of(pid)}
     return seen

@@ -35,6 +35,8 @@ def start(spec: Json) -> Json:
                 error = make(spec)
         except files.RefusedError as refused:
             error = f"{refused.filename} {refused.strerror}"
+        except OSError as problem:  # a full disk, above all
+            error = f"{problem.filename or spec['run_dir']}: {problem.strerror}"
     taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
     return {"started": not error, "error": error, "time": time.time(), "reserved": taken, **pruned}
 

@@ -6,6 +6,7 @@ RUN_ROOT/ID               logs, and whatever the job writes into its working dir
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ STATE_ROOT = "/run/muster/launches"
 # Until when, and what the launch does until then; of one width, so that it is overwritten in place by a single write.
 LEASE_FORMAT = "{:>20.3f} {:<6}\n"
 TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # its seats; and: start the ranks, once for all
+MOST_LEASE = 100  # bytes
 SYSTEMCTL_SECONDS = 30
 FORGET_SECONDS = 5.0
 
@@ -50,17 +52,21 @@ def is_over(launch_id: str) -> bool:
     return unit_state(unit_name(launch_id))["ActiveState"] in ("inactive", "failed")
 
 
-def lease(state: str) -> tuple[float, str]:
-    """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch. And what to do."""
-    until, _, word = (files.text(state + "/lease") or "").strip().partition(" ")
+def lease(state: str, last: tuple[float, str] = (0.0, "")) -> tuple[float, str]:
+    """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch. And what to do.
+
+    last: what was read before. It holds while the file cannot be read, as in a unit that is at its limit of memory;
+    where there is none any more, the launch was cleared away.
+    """
     try:
-        return float(until), word
-    except ValueError:
+        text = files.part(state + "/lease", 0, MOST_LEASE).decode("ascii", "replace")
+        until, _, word = text.strip().partition(" ")
+        seconds = float(until)
+    except FileNotFoundError:
         return 0.0, ""
-
-
-def lease_is_held(state: str) -> bool:
-    return time.monotonic() < lease(state)[0]
+    except (OSError, ValueError):
+        return last
+    return last if math.isnan(seconds) else (seconds, word)
 
 
 def new_lease(seconds: float, word: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What NVIDIA made on the bus, read from sysfs: that works without a driver, and cannot hang as nvidia-smi can."""
+"""What NVIDIA made on the bus, and the GPUs of others, read from sysfs: that cannot hang, as nvidia-smi can."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from ..tools.run import names, read
 
 BUS = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
+# VGA, 3D and other display controllers, and processing accelerators, as AMD's MI300 is.
+GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 # Debian's pci.ids package, and others'.
 PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
 def look() -> dict[str, Any]:
-    devices = {}
+    devices, others = {}, {}
     slots = names(BUS)
     for slot in slots:
         folder = f"{BUS}/{slot}"
-        if read(f"{folder}/vendor").text.strip() != NVIDIA:
+        vendor = read(f"{folder}/vendor").text.strip()
+        if vendor != NVIDIA:
+            kind = read(f"{folder}/class").text.strip()
+            if kind.startswith(GPU_CLASSES):
+                others[slot] = {"vendor": vendor, "class": kind}
             continue
         try:
             driver = Path(f"{folder}/driver").readlink().name
@@ -32,6 +38,7 @@ def look() -> dict[str, Any]:
     catalogue = next((text for path in PCI_IDS if devices and (text := read(path).text)), "")
     return {
         "devices": devices,
+        "others": others,
         "why": "" if slots else f"{BUS} is empty or cannot be read",
         "catalogue": catalogue,
         "driver_version": read("/proc/driver/nvidia/version").text,

@@ -28,6 +28,8 @@ QUESTIONS = {
 }
 # Eight GPUs without persistence take this long to answer for the first time.
 SECONDS = 30.0
+# Where Windows puts its driver's own under WSL, which has no module to load.
+WSL_SMI = "/usr/lib/wsl/lib/nvidia-smi"
 # Of this machine's own kind: beside them may be those for programs of 32 bits.
 FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
 FABRIC_UNIT = "nvidia-fabricmanager.service"
@@ -44,8 +46,9 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
     # Before nvidia-smi is started, which holds the devices itself.
     holders = look_at_holders()
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = bool(loaded or bus["driver_version"])
-        smi = {name: pool.submit(_ask, argv, seconds) for name, argv in QUESTIONS.items() if asked}
+        program = WSL_SMI if Path(WSL_SMI).exists() else "nvidia-smi"
+        asked = bool(loaded or bus["driver_version"]) or program == WSL_SMI
+        smi = {name: pool.submit(_ask, program, argv, seconds) for name, argv in QUESTIONS.items() if asked}
         virt = pool.submit(run, "systemd-detect-virt")
         on_disk = pool.submit(run, "modinfo", "-F", "version", "nvidia")
         fabric_manager = pool.submit(_fabric_manager)
@@ -66,19 +69,23 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
     }
 
 
-def _ask(argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
+def _ask(program: str, argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
     began = time.monotonic()
-    answer = run("nvidia-smi", *argv, seconds=seconds)
+    answer = run(program, *argv, seconds=seconds)
     return {
         "text": answer.text,
         "aside": answer.aside,
         "why": answer.why,
+        "code": answer.code,
         "seconds": round(time.monotonic() - began, 2),
     }
 
 
 def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
-    """Look at a GPU's link and at its errors; of other devices nothing more is wanted."""
+    """Look at a GPU's link, at its slot and at its errors; of other devices nothing more is wanted.
+
+    The slot is what the bridge above can: the device knows of itself only.
+    """
     if not device["class"].startswith(DISPLAY):
         return {}
     folder = f"{BUS}/{slot}"
@@ -89,7 +96,10 @@ def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
         head = ""
     links = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
     errors = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
-    return {"config": head, **{name: read(f"{folder}/{name}").text.strip() for name in ("numa_node", *links, *errors)}}
+    said = {name: read(f"{folder}/{name}").text.strip() for name in ("numa_node", *links, *errors)}
+    above = Path(folder).resolve().parent
+    slot_links = {f"slot_{name}": read(f"{above}/{name}").text.strip() for name in links[2:]}
+    return {"config": head, **said, **slot_links}
 
 
 def _library() -> str:

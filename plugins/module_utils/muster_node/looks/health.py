@@ -32,8 +32,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 BETWEEN = 0.3
 
 
-# These are not among those that are asked side by side: all others build on the first, and the last would disturb them.
-APART = ("system", "collective")
+# These are not among those that are asked side by side: all others build on the first, the second begins a process of
+# its own by a fork, which a thread must not, and the last would disturb them.
+APART = ("system", "jobs", "collective")
 
 
 def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
@@ -54,6 +55,7 @@ def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str,
     first = {name: asked(each.look, known, {}) for name, each in counted.items()}
     others = {name: each.look for name, each in LOOKS.items() if name not in (*APART, *counted)}
     looks = {"system": system, **first, **side_by_side(others, known)}
+    looks["jobs"] = LOOKS["jobs"].look(looks["listeners"], request["port"])
     looks["collective"] = _collective(request, looks, properties)
     time.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))
     looks["later"] = {name: each.again(first[name]) for name, each in counted.items()}
@@ -87,6 +89,8 @@ def _collective(request: Mapping[str, Any], looks: Mapping[str, Any], properties
         why = "it was not asked for (health_collective)"
     elif looks["jobs"]["processes"]:
         why = "a job runs on the node, and would be disturbed"
+    elif looks["jobs"]["why"]:
+        why = "whether a job runs on the node, which it would disturb, could not be seen"
     if why:
         return {"skipped": why, "why": "", "said": "", "wrong": []}
     return LOOKS["collective"].look(request, looks["ethernet"]["name"], properties)

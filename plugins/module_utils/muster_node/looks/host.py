@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from ..tools.run import read, run
 
+ENVIRONMENT, NCCL_CONF, PRELOAD = "/etc/environment", "/etc/nccl.conf", "/etc/ld.so.preload"
+SYSTEMD = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
 CLOCK = "/sys/devices/system/clocksource/clocksource0"
 
 
@@ -15,17 +18,28 @@ def look() -> dict[str, Any]:
     return {
         "login": login.text if login else "",
         "login_why": login.why if login else "systemd does not run here",
+        "login_files": login_files(),
         "login_defs": read("/etc/login.defs").text,
         "clock_source": read(f"{CLOCK}/current_clocksource").text.strip(),
         "clock_sources": read(f"{CLOCK}/available_clocksource").text.strip(),
         "modules": read("/proc/modules").text,
-        "environment": read("/etc/environment").text,
+        "environment": read(ENVIRONMENT).text,
         "nccl_conf": nccl_conf(),
-        "preload": read("/etc/ld.so.preload").text,
+        "preload": read(PRELOAD).text,
+        "unread": [path for path in (ENVIRONMENT, NCCL_CONF, PRELOAD) if read(path).why and os.path.lexists(path)],
         "conntrack": [read(f"/proc/sys/net/netfilter/nf_conntrack_{name}").text.strip() for name in ("count", "max")],
     }
 
 
 def nccl_conf() -> str | None:
-    path = "/etc/nccl.conf"
-    return read(path).text if Path(path).exists() else None
+    return read(NCCL_CONF).text if Path(NCCL_CONF).exists() else None
+
+
+def login_files() -> dict[str, str]:
+    """The settings of systemd-logind as they are on disk, which it reads when it starts: {path: text}."""
+    paths = [
+        path
+        for place in SYSTEMD
+        for path in (Path(place, "logind.conf"), *sorted(Path(place, "logind.conf.d").glob("*.conf")))
+    ]
+    return {str(path): read(str(path)).text for path in paths if path.exists()}

@@ -8,19 +8,34 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools import process
+from ..tools.as_user import SilentError, as_user
 from ..tools.run import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SECONDS = 10.0
 AGENT = re.compile(r"(^|/)torchrun$|^torch\.distributed\.(run|launch)$")
 
 
 def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
-    """listeners: the look at them. port: that of the rendezvous, of which is said who holds it."""
+    """listeners: the look at them. port: that of the rendezvous, of which is said who holds it. why: it could not look.
+
+    In a process of its own, so no thread may run beside it: one can have it that whoever reads its command line waits
+    for ever.
+    """
+    try:
+        seen: dict[str, Any] = as_user(None, lambda: looked(listeners["ss"], port), seconds=SECONDS)
+    except SilentError as silent:
+        why = f"they could not be looked at: {silent.strerror}"
+        return {"processes": [], "saw_all": False, "port_holders": [], "why": why}
+    return seen
+
+
+def looked(listeners: str, port: int) -> dict[str, Any]:
     boot = time.time() - float((read("/proc/uptime").text.split() or ["0"])[0])
     found = [seen for pid in process.ids() if (seen := training(pid, boot))]
-    return {"processes": found, "saw_all": os.geteuid() == 0, "port_holders": holders(listeners["ss"], port)}
+    return {"processes": found, "saw_all": os.geteuid() == 0, "port_holders": holders(listeners, port), "why": ""}
 
 
 def training(pid: int, boot: float) -> dict[str, Any] | None:

@@ -14,6 +14,10 @@ DEVICES = "/sys/class/infiniband"
 # The first ones are what an address or two make; a port can have 256.
 MOST_GIDS = 16
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
+# A port's table of partitions has 128 entries at most adapters; those that are not used say 0x0000.
+MOST_PKEYS = 128
+NO_PKEY = "0x0000"
+PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
 
 
 def look() -> dict[str, Any]:
@@ -51,10 +55,18 @@ def port(folder: str) -> dict[str, Any]:
                 "netdev": read(f"{folder}/gid_attrs/ndevs/{index}").text.strip(),
             }
     return {
-        **{key: read(f"{folder}/{key}").text.strip() for key in ("state", "phys_state", "rate", "link_layer", "lid")},
+        **{key: read(f"{folder}/{key}").text.strip() for key in PORT},
         "gids": gids,
+        "pkeys": pkeys(folder),
         "counters": counters(folder),
     }
+
+
+def pkeys(folder: str) -> dict[str, str]:
+    """Return the partitions that the port is a member of, by their index; RoCE has one, which means nothing."""
+    listed = sorted(filter(str.isdigit, names(f"{folder}/pkeys")), key=int)[:MOST_PKEYS]
+    found = {index: read(f"{folder}/pkeys/{index}").text.strip() for index in listed}
+    return {index: pkey for index, pkey in found.items() if pkey and pkey != NO_PKEY}
 
 
 def counters(folder: str) -> dict[str, int]:

@@ -19,10 +19,12 @@ from . import (
     published,
     ras,
     rdma,
+    roce,
     services,
     system,
     unit,
     users,
+    verbs,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +45,10 @@ LOOKS: dict[str, ModuleType] = {
     "published": published,
     "ras": ras,
     "rdma": rdma,
+    "roce": roce,
     "services": services,
     "system": system,
     "unit": unit,
     "users": users,
+    "verbs": verbs,
 }

@@ -18,6 +18,7 @@ from ansible.module_utils.muster.packages import peer_files as domain
 
 from ..tools import files as safe
 from ..tools.run import run
+from ..tools.trust import foreign_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,11 +146,15 @@ def is_there(folder: Path, file: domain.Wanted) -> bool:
 def prepare(folder: Path) -> None:
     """The folder is there and root's alone; what an earlier run was killed over is gone from it."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise domain.PeerFilesError(f"{folder} must belong to root, and nobody else may write in it")
+    refuse_foreign(folder)
     for leftover in folder.glob(f".*{safe.NEW}"):
         leftover.unlink(missing_ok=True)
+
+
+def refuse_foreign(folder: Path) -> None:
+    who = foreign_writer(str(folder))
+    if who:
+        raise domain.PeerFilesError(f"{folder} is not safe to use: {who}; only root may write there")
 
 
 def fetch(
@@ -157,6 +162,7 @@ def fetch(
 ) -> tuple[list[str], list[domain.Attempt]]:
     """Fetch what is not there, from one peer after the other. Return the names still missing, and what was tried."""
     folder = Path(target)
+    refuse_foreign(folder)
     missing = [file for file in files if not is_there(folder, file)]
     attempts: list[domain.Attempt] = []
     if not missing:
@@ -226,17 +232,20 @@ def _ended(ssh: Any) -> int:
 
 
 def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[str]) -> str:
-    """Write the files of the archive that were asked for and are what they should be."""
+    """Write the files of the archive that were asked for and are what they should be, each as it comes first."""
     wrong = ""
+    left = dict(expected)
     stream.allow(MOST_BETWEEN)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as archive:
         for member in archive:
-            content = archive.extractfile(member) if member.isreg() and member.name in expected else None
+            # The holes of a sparse file are as large as its header says, and none of that has to come.
+            whole = member.isreg() and not member.issparse() and member.name in left
+            content = archive.extractfile(member) if whole else None
             if content is None:
                 continue
             stream.allow(MOST_FILE)
             try:
-                _write(content, folder / member.name, expected[member.name])
+                _write(content, folder / member.name, left.pop(member.name))
                 fetched.append(member.name)
             except OtherContentError:
                 wrong = f"its {member.name} is not what it should be (sha256)"

@@ -38,6 +38,8 @@ SHOWN = ("who", "doing", "since", "token")
 
 
 def main() -> None:
+    # Launches have what they need below the same folder as the claims, and whoever runs them has to come to it.
+    os.umask(0o022)
     verbs: dict[str, Callable[[Json, Json], Json]] = {"look": look, "take": take, "renew": renew, "free": free}
     answer({name: partial(alone, verb) for name, verb in verbs.items()})
 
@@ -76,8 +78,9 @@ def take(request: Json, claim: Json) -> Json:
 
 
 def renew(request: Json, claim: Json) -> Json:
-    """As take; but whoever came meanwhile, even if they have gone again, is the end of this run's claim."""
-    if claim and claim["token"] != request["token"]:
+    """As take; but whoever came meanwhile, even if they have gone again, is the end of this run's claim. So is its own
+    end: a renewal that was under way then may come behind it."""
+    if claim and (claim["token"] != request["token"] or claim["freed"]):
         return {"held": False, "holder": shown(claim)}
     have(request, claim)
     return {"held": True, "holder": None}

@@ -98,13 +98,13 @@ def room(path: str) -> dict[str, Any]:
     }
 
 
-def left_behind() -> list[dict[str, Any]]:
-    """Shared memory that looks like a rank's: {name, size, age, uid}."""
+def left_behind() -> list[dict[str, Any]] | None:
+    """Shared memory that looks like a rank's: {name, size, age, uid}. None where it may not be listed."""
     found = []
     try:
         entries = list(os.scandir(shm_path()))
     except OSError:
-        return []
+        return None
     for entry in entries:
         if not entry.name.startswith(LEFT_BEHIND):
             continue

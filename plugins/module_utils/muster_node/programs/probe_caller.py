@@ -19,7 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..tools import files
+from ..tools import resolvers, routes
 from ..tools.program import answer
 
 if TYPE_CHECKING:
@@ -63,13 +63,16 @@ def main() -> None:
 
 
 def probe(request: Json) -> Json:
-    """Call every peer. request: {token, node, own_names, packets, peers: [{node, address, names, ports}]}."""
+    """Call every peer. request: {token, address, packets, peers: [{node, address, names, ports}]}."""
     results: dict[str, Json] = {}
     names: Json = {}
     turns = threading.Semaphore(AT_ONCE)
     wanted = sorted({socket.gethostname(), *(name for peer in request["peers"] for name in peer["names"])})
     namer = threading.Thread(target=resolve_all, args=(wanted, names), daemon=True)
     namer.start()
+    servers: Json = {}
+    asker = threading.Thread(target=lambda: servers.update(resolvers.ask_all(request["address"])), daemon=True)
+    asker.start()
     began = time.monotonic()
 
     def look(peer: Json) -> None:
@@ -82,7 +85,8 @@ def probe(request: Json) -> Json:
     for thread in threads:
         thread.join()
     namer.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
-    return {"links": results, "names": dict(names), "asked": wanted}
+    asker.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
+    return {"links": results, "names": dict(names), "asked": wanted, "resolvers": dict(servers)}
 
 
 def resolve_all(names: list[str], found: Json) -> None:
@@ -109,7 +113,7 @@ class Link:
         self.family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
 
     def look(self) -> Json:
-        result: Json = {"ports": {}, **self.route()}
+        result: Json = {"ports": {}, **self.route(), "way": routes.way(self.address)}
         streams: list[Stream] = []
         good: Stream | None = None
         try:
@@ -120,7 +124,7 @@ class Link:
                     entry["greeting"] = streams[-1].greeting()
                     if entry["greeting"] == self.node and good is None:
                         good = streams[-1]
-            result["neighbour"] = neighbour(self.address)
+            result["neighbour"] = routes.neighbour(self.address)
             if good is not None:
                 result.update(self.measure(good))
         except OSError as exc:
@@ -240,15 +244,6 @@ def ended(code: int, began: float) -> Json:
         "error": errno.errorcode.get(code, str(code)) if code else "",
         "seconds": round(time.monotonic() - began, 3),
     }
-
-
-def neighbour(address: str) -> str:
-    """What the kernel knows of the link to a neighbour: "failed" when nobody there has the address."""
-    for line in (files.text("/proc/net/arp") or "").splitlines()[1:]:
-        fields = line.split()
-        if fields and fields[0] == address:
-            return "known" if int(fields[2], 16) & 2 else "failed"
-    return ""
 
 
 class Stream:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 from dataclasses import dataclass
-from errno import EACCES
+from errno import EACCES, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from ansible.module_utils.muster.pytorch.request import Request, is_environment
 
 from ..programs import torch_facts
 from ..tools import files
+from ..tools.as_user import SilentError, as_user
 from ..tools.pack import pack
 from ..tools.program import answer_in
 from ..tools.result import RefusedError
+from ..tools.run import run
 from ..tools.trust import foreign_writer
 
 if TYPE_CHECKING:
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
 
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 LOOK_TIMEOUT = {"files": 60, "import": 300}
+MOST_SAID = 4_000_000  # bytes: whatever packages print when they are imported
+MOST_LINE = 200  # characters
+USERS_SECONDS = 20.0  # for a look at every process: one can have it that whoever reads its command line waits for ever
 
 
 def last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no output"])[-1].strip()
+    return (text.strip().splitlines() or ["no output"])[-1].strip()[:MOST_LINE]
 
 
 def clean_environment() -> dict[str, str]:
@@ -46,17 +51,15 @@ class LookedAs:
     """The user as whom the look is taken: what root can import says little about the training user."""
 
     name: str
-    ids: dict[str, Any]
+    entry: pwd.struct_passwd | None
 
     @classmethod
     def choose(cls, wanted: str) -> LookedAs:
         if os.geteuid() != 0:
-            return cls(pwd.getpwuid(os.geteuid()).pw_name, {})
+            return cls(pwd.getpwuid(os.geteuid()).pw_name, None)
         for name in (wanted, "nobody"):
             with contextlib.suppress(KeyError):
-                entry = pwd.getpwnam(name)
-                groups = os.getgrouplist(name, entry.pw_gid)
-                return cls(name, {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups})
+                return cls(name, pwd.getpwnam(name))
         raise RefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
 
 
@@ -74,30 +77,25 @@ class PytorchRoot:
 
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
         """What the environment's own Python says about it; `error` when it says nothing."""
-        try:
-            done = subprocess.run(
-                [str(environment / "bin" / "python"), "-I", "-", depth],
-                input=pack(torch_facts.__name__),
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd="/",
-                timeout=LOOK_TIMEOUT[depth],
-                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
-                **self.look_as.ids,
-            )
-        except OSError as problem:
-            error = f"{self.look_as.name} cannot start its Python: {problem.strerror}"
-            fix = (
-                "pytorch_python and pytorch_root must lie where every user may read" if problem.errno == EACCES else ""
-            )
-            return {"error": error, "fix": fix}
-        except subprocess.TimeoutExpired:
+        done = run(
+            *(str(environment / "bin" / "python"), "-I", "-", depth),
+            stdin=pack(torch_facts.__name__),
+            seconds=LOOK_TIMEOUT[depth],
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
+            user=self.look_as.entry,
+            most=MOST_SAID,
+        )
+        if done.late:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
-        answer = answer_in(done.stdout)
+        if done.code is None:
+            why = os.strerror(ENOENT) if done.missing else done.why.rpartition(": ")[2]
+            places = "pytorch_python and pytorch_root must lie where every user may read"
+            error = f"{self.look_as.name} cannot start its Python: {why}"
+            return {"error": error, "fix": places if why == os.strerror(EACCES) else ""}
+        answer = answer_in(done.text)
         if answer is None:
-            said = f"exit status {done.returncode}: {last_line(done.stderr)}"
-            return {"error": f"its Python gave no answer ({said})", "trace": done.stderr}
+            said = f"exit status {done.code}: {last_line(done.aside)}"
+            return {"error": f"its Python gave no answer ({said})", "trace": done.aside}
         return answer
 
     def environment(self, name: str) -> planning.Environment:
@@ -132,7 +130,14 @@ class PytorchRoot:
         return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
 
     def in_use(self) -> frozenset[str]:
-        """Environments that a process runs from, works in, or has files of in its memory."""
+        """Environments that a process runs from, works in, or has files of in its memory; all of them where that cannot
+        be seen."""
+        try:
+            return frozenset(as_user(None, self._in_use, seconds=USERS_SECONDS))
+        except SilentError:
+            return frozenset(self.names())
+
+    def _in_use(self) -> list[str]:
         prefix = f"{self.envs.resolve()}/"
         used: set[str] = set()
         for process in Path("/proc").glob("[0-9]*"):
@@ -145,7 +150,7 @@ class PytorchRoot:
                 texts.append((process / "maps").read_text(errors="replace"))
             for text in texts:
                 used.update(part.partition("/")[0] for part in text.split(prefix)[1:])
-        return frozenset(used)
+        return sorted(used)
 
     # Changing
 
@@ -266,6 +271,12 @@ class Interpreter:
 
 
 def ask_python(python: str) -> Interpreter:
+    """Raises RefusedError where it does not run, or where others may change what root is to run."""
+    path = shutil.which(python)
+    who = foreign_writer(str(Path(path).absolute())) if path else None
+    if who:
+        fix = "Set pytorch_python to one that only root may change, such as the distribution's python3"
+        raise RefusedError(f"{python} is not safe to run as root: {who}", fix)
     question = (
         "import sys, os, importlib.util as u;"
         "spec = u.find_spec('ensurepip');"

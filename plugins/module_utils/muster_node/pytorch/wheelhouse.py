@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import unquote, urlsplit
 
 from ansible.module_utils.muster.packages import peer_files as peer_domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
@@ -143,9 +144,9 @@ class Wheelhouse:
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
             raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
-        local = [link.removeprefix("file://") for link in self.params["find_links"]]
+        local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
-            for folder in (each for each in folders if each.startswith("/")):
+            for folder in filter(None, folders):
                 for name in ("", *names(folder)):
                     refuse_foreign(f"{folder}/{name}", option)
 
@@ -188,6 +189,16 @@ class Wheelhouse:
                 shutil.rmtree(path)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def local_path(link: str) -> str:
+    """Return the path that pip would take for one of pytorch_find_links; nothing for an address of elsewhere."""
+    address = urlsplit(link)
+    if address.scheme == "file":
+        return unquote(address.path)
+    if not address.scheme and not link.startswith("/"):
+        raise RefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
+    return "" if address.scheme else link
 
 
 @contextlib.contextmanager

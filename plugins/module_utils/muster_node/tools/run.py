@@ -82,9 +82,11 @@ def run(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return Answer("", f"{argv[0]} did not answer within {seconds:.0f} s", late=True)
-    text, aside = (stream.decode("utf-8", "replace") for stream in said)
+    text, aside = (stream[:most].decode("utf-8", "replace") for stream in said)
     if process.returncode == 0:
-        return Answer(text, "", aside, 0)
+        # What is cut is no evidence of what is not in it.
+        why = f"{argv[0]} printed more than {most} bytes, and the rest was dropped" if len(said[0]) > most else ""
+        return Answer(text, why, aside, 0)
     first = aside.split("\n")[0].strip()[:200]
     why = f"{argv[0]} ended with {process.returncode}" + (f": {first}" if first else "")
     return Answer(text, why, aside, process.returncode)
@@ -125,7 +127,7 @@ def _talk(
                     over = not rest
                 else:
                     chunk = os.read(key.fd, CHUNK)
-                    kept += chunk[: most - len(kept)]
+                    kept += chunk[: most + 1 - len(kept)]
                     over = not chunk
                 if over:
                     selector.unregister(stream)
@@ -153,7 +155,9 @@ def _write_some(handle: int, rest: memoryview) -> memoryview:
 def read(path: str) -> Answer:
     """Read a file that the system or this user has written, links included; cut after so many bytes."""
     try:
-        return Answer(files.part(path, 0, MOST, links=True).decode("utf-8", "replace"))
+        said = files.part(path, 0, MOST + 1, links=True)
+        why = f"{path} is longer than {MOST} bytes, and was cut" if len(said) > MOST else ""
+        return Answer(said[:MOST].decode("utf-8", "replace"), why)
     except OSError as error:
         return Answer("", f"{path}: {error.strerror}")
 

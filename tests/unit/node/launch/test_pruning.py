@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from muster_node.launch import pruning, state
 from muster_node.launch.pruning import Run
+from muster_node.tools import trees
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +84,21 @@ def test_what_was_not_finished_is_so_the_next_time(runs: Path, monkeypatch: pyte
     monkeypatch.setattr(pruning, "SECONDS", 60.0)
     assert prune(runs, 4) == {"pruned": [], "bytes": 0}
     assert left(runs) == set(IDS[2:])
+
+
+def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some millions of small files in the logs of one launch, at every start."""
+
+    def endless(_within: int, _name: str, deadline: float) -> int:
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        return 0
+
+    monkeypatch.setattr(trees, "size", endless)
+    monkeypatch.setattr(pruning, "MEASURED", 0.5)
+    assert prune(runs, 3)["pruned"] == IDS[:3]
+    assert left(runs) == set(IDS[3:])
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,21 @@ def test_run_ends_with_its_lease(launch: Any, tmp_path: Path) -> None:
     assert result(tmp_path) == {"reason": "lease"}
 
 
+def test_a_lease_that_cannot_be_read_for_a_moment_is_the_one_that_was_read_last(launch: Any, tmp_path: Path) -> None:
+    """A job that is at its limit of memory opens no file for a while."""
+    child = launch("import time; time.sleep(60)")
+    until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
+    lease = tmp_path / "lease"
+    (tmp_path / "unreadable").symlink_to(lease)  # in one step: a lease that is not there for a moment has ended
+    (tmp_path / "unreadable").replace(lease)
+    time.sleep(1)
+    assert child.poll() is None
+    (tmp_path / "new").write_bytes(state.new_lease(0.0, state.BEGIN))
+    (tmp_path / "new").replace(lease)
+    assert child.wait(60) == 0
+    assert result(tmp_path) == {"reason": "lease"}
+
+
 def test_run_ends_with_its_time(launch: Any, tmp_path: Path) -> None:
     assert launch("import time; time.sleep(30)", time_limit=0.3).wait(5) == 0
     assert result(tmp_path) == {"reason": "limit"}
@@ -227,22 +242,33 @@ def test_a_shared_launch_minds_nobody_and_has_what_became_free(launch: Any, tmp_
     until(lambda: held(tmp_path) == [child.pid])
 
 
+LAST = (77.0, "take")
+
+
 @pytest.mark.parametrize(
-    ("content", "held"), [("", False), ("nonsense\n", False), ("0.0\n", False), ("inf\n", True), ("1e18\n", True)]
+    ("content", "seen"),
+    [
+        ("", LAST),
+        ("nonsense\n", LAST),
+        ("nan begin\n", LAST),
+        ("0.0\n", (0.0, "")),
+        ("inf begin\n", (float("inf"), "begin")),
+        ("1e18\n", (1e18, "")),
+    ],
 )
-def test_a_lease_is_held_or_not(tmp_path: Path, content: str, *, held: bool) -> None:
+def test_a_lease(tmp_path: Path, content: str, seen: tuple[float, str]) -> None:
     (tmp_path / "lease").write_text(content)
-    assert state.lease_is_held(str(tmp_path)) is held
+    assert state.lease(str(tmp_path), LAST) == seen
 
 
 def test_without_a_lease_nothing_is_held(tmp_path: Path) -> None:
-    assert state.lease_is_held(str(tmp_path)) is False
+    assert state.lease(str(tmp_path), LAST) == (0.0, "")
     state.renew_lease(str(tmp_path), 10.0)  # it makes none: the launch was cleared away
     assert not (tmp_path / "lease").exists()
 
 
 def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
     (tmp_path / "lease").write_bytes(state.new_lease(float("inf"), state.BEGIN))
-    assert state.lease_is_held(str(tmp_path))
+    assert state.lease(str(tmp_path)) == (float("inf"), state.BEGIN)
     state.renew_lease(str(tmp_path), -1.0)
-    assert not state.lease_is_held(str(tmp_path))
+    assert state.lease(str(tmp_path))[0] < time.monotonic()

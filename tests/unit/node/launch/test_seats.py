@@ -7,13 +7,14 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from muster_node.launch import computing, seats, state
-from muster_node.tools import process
+from muster_node.tools import files, process
 from muster_node.tools.run import Answer
 
 if TYPE_CHECKING:
@@ -160,6 +161,30 @@ def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypat
     assert state.lease(folder)[1] == state.LET_GO
     state.renew_lease(folder, float("inf"))
     assert seats.holder(os.getpid())["detached"] is True
+
+
+def test_however_many_hold_one_and_cannot_be_looked_at_it_takes_little_time(
+    launch: Callable[[str], str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand children with the lock, whose command lines keep whoever reads them waiting for ever."""
+    launch("one")
+    (table,) = {seats.name_of((root / seat).stat()) for seat in ("gpu-0",)}
+    monkeypatch.setattr(seats, "locks", lambda: {table: list(range(1, 1000))})
+    monkeypatch.setattr(process, "runs", lambda _pid: True)
+    monkeypatch.setattr(process, "who", lambda _pid: time.sleep(60))
+    monkeypatch.setattr(seats, "HOLDERS_SECONDS", 1.0)
+    began = time.monotonic()
+    found = seats.held(["gpu-0"])["gpu-0"]
+    assert time.monotonic() - began < 5
+    assert [one["pid"] for one in found] == list(range(1, seats.MOST_HOLDERS + 1))
+
+
+def test_the_locks_of_others_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user may have as many as it has files open, and the newest are listed first."""
+    lines = "".join(f"{number}: FLOCK  ADVISORY  WRITE 99 00:1a:{number} 0 EOF\n" for number in range(200_000))
+    table = f"{lines}200000: FLOCK  ADVISORY  WRITE 7 00:19:5 0 EOF\n".encode()
+    monkeypatch.setattr(files, "part", lambda _path, begin, most, **_how: table[begin : begin + most])
+    assert seats.locks()["00:19:5"] == [7]
 
 
 def test_one_start_after_the_other(root: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import json
 import os
 import pwd
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pytest
 
@@ -150,3 +151,12 @@ def test_work_of_somebody_else_is_not_given_away(spec: dict[str, Any]) -> None:
 def test_memory_is_left_for_the_system() -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert total // 2 <= starting.memory_limit() < total
+
+
+def test_a_disk_that_takes_nothing_is_said_in_a_sentence(
+    spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), spec["run_dir"])
+    monkeypatch.setattr(starting, "make_folders", Mock(side_effect=full))
+    done = starting.start(spec)
+    assert (done["started"], done["error"]) == (False, f"{tmp_path}/runs/{LAUNCH_ID}: No space left on device")

@@ -47,7 +47,7 @@ def test_the_four_answers_are_put_together(looked: Any) -> None:
     assert seen["smi"]["status"] == "ok"
     assert [gpu["index"] for gpu in seen["gpus"]] == list(range(8))
     assert {len(gpu["nvlinks"]) for gpu in seen["gpus"]} == {18}
-    assert {gpu["nvlinks"][17]["replay"] for gpu in seen["gpus"]} == {0}
+    assert {gpu["nvlinks"][17]["errors"]["replay errors"] for gpu in seen["gpus"]} == {0}
     assert seen["topology"]["between"]["GPU0"]["GPU7"] == "NV18"
 
 
@@ -68,3 +68,43 @@ def test_a_driver_that_is_not_loaded_is_not_loaded_by_asking(looked: Any, tmp_pa
     seen = looked(f"#!/bin/sh\ntouch {tmp_path}/asked\n", loaded="")
     assert seen["smi"]["status"] == "not_run"
     assert not (tmp_path / "asked").exists()
+
+
+def test_under_wsl_the_program_of_windows_is_asked(
+    looked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no module to load, so that asking starts nothing."""
+    program = tmp_path / "wsl/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(ANSWERS)
+    program.chmod(0o755)
+    monkeypatch.setattr(look_gpu, "WSL_SMI", str(program))
+    seen = looked("#!/bin/sh\nexit 1\n", loaded="")
+    assert seen["smi"]["status"] == "ok"
+    assert len(seen["gpus"]) == 8
+
+
+def test_the_exit_status_is_kept(looked: Any) -> None:
+    seen = looked("#!/bin/sh\necho 'No answer' >&2; exit 15\n")
+    assert (seen["smi"]["status"], seen["smi"]["code"], seen["smi"]["notes"]) == ("failed", 15, "No answer")
+
+
+def test_a_slot_is_what_the_bridge_above_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sysfs nests folders as the bus nests devices, and links to them from one folder."""
+    bridge, bus = tmp_path / "devices/pci0000:00/0000:00:01.0", tmp_path / "bus"
+    gpu = bridge / "0000:18:00.0"
+    gpu.mkdir(parents=True)
+    bus.mkdir()
+    (bus / gpu.name).symlink_to(gpu)
+    (bridge / "max_link_width").write_text("4\n")
+    (bridge / "max_link_speed").write_text("16.0 GT/s PCIe\n")
+    (gpu / "max_link_width").write_text("16\n")
+    (gpu / "current_link_width").write_text("4\n")
+    monkeypatch.setattr(look_gpu, "BUS", str(bus))
+    seen = look_gpu._on_the_bus(gpu.name, {"class": "0x030000"})
+    assert {name: seen[name] for name in seen if "width" in name or name.startswith("slot")} == {
+        "current_link_width": "4",
+        "max_link_width": "16",
+        "slot_max_link_width": "4",
+        "slot_max_link_speed": "16.0 GT/s PCIe",
+    }

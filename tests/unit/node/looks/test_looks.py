@@ -8,17 +8,20 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases import load_cases
-from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS, SXID_LINE, XID_LINE
+from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS
+from muster.health.xids import SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
 from muster_node.tools import process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
+from muster_node.tools.run import Answer
 
 if TYPE_CHECKING:
     import pytest
@@ -30,26 +33,61 @@ KERNEL_LINES = [
 
 
 def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
-    patterns = [sign.pattern for sign in SIGNS] + [XID_LINE, SXID_LINE, LOADED, LINK_LOST, NFS_LINE]
-    meant = [text for text in KERNEL_LINES if any(pattern.search(text) for pattern in patterns)]
+    patterns = {"xid": XID_LINE, "sxid": SXID_LINE, "loaded": LOADED, "link": LINK_LOST, "nfs": NFS_LINE}
+    meant = [(kind, text) for kind, pattern in patterns.items() for text in KERNEL_LINES if pattern.search(text)]
+    meant += [(sign.kind, text) for sign in SIGNS for text in KERNEL_LINES if sign.pattern.search(text)]
     assert len(meant) > 30
-    assert [text for text in meant if not kernel_log.WORTH.search(text)] == []
+    assert [(kind, text) for kind, text in meant if kernel_log.kind_of(text)[0] != kind] == []
     # And every sign is in some case.
     assert [sign.summary for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
 
 
+def test_noise_does_not_push_a_fault_out_of_the_kernels_log() -> None:
+    fatal = "NVRM: Xid (PCI:0000:1b:00): 48, pid=1896, name=python3, DBE (double bit error) ECC Error"
+    noise = [f"NVRM: Xid (PCI:0000:43:00): 31, pid={pid}, name=python3, Ch 00000008" for pid in range(450)]
+    noise += [f"pcieport 0000:15:01.0: AER: Corrected error received: 0000:18:00.0 {one}" for one in range(450)]
+    kept, cut = kernel_log.sort((float(when), text) for when, text in enumerate([fatal, *noise]))
+    assert kept[0] == (0.0, fatal)
+    assert [text for _, text in kept if "Corrected" in text] == noise[-20:]
+    assert len(kept) == 1 + 2 + 20
+    assert cut == {}, "what is left out is more of the same"
+
+
+def test_a_fatal_link_is_kept_beside_links_that_were_not() -> None:
+    fatal = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
+    others = [f"NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link {link:02}" for link in range(18)]
+    kept, _ = kernel_log.sort(enumerate([fatal, *others]))
+    assert [text for _, text in kept] == [fatal, *others[-2:]]
+
+
+def test_what_did_not_fit_is_counted() -> None:
+    lines = [(float(one), f"NVRM: Xid (PCI:0000:{one // 256:02x}:{one % 256:02x}): 31, MMU") for one in range(500)]
+    kept, cut = kernel_log.sort(lines)
+    assert len(kept) == 400
+    assert kept == lines[-400:], "the newest"
+    assert cut == {"xid": 100}
+
+
 def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
     journal = (
-        "1763760000.100000 node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
+        "[  110.500000] node1 sshd[1]: kernel: no\n"
+        "[  100.100000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
         "-- Boot --\n"
-        "1763760010.5 node1 sshd[1]: kernel: no\n"
+        "[    0.000000] node1 kernel: Linux version 6.8.0\n"
     )
     ring = "<6>[  100.100000] eth0: Link is Down\nnoise\n<3>[ 110.5] NVRM: Xid\n"
-    assert kernel_log.from_journal(journal, 1763760060.1) == [(60.0, "NVRM: Xid (PCI:0000:1b:00): 79")]
-    assert [(round(age, 1), text) for age, text in kernel_log.from_ring(ring, 200.1)] == [
-        (100.0, "eth0: Link is Down"),
-        (89.6, "NVRM: Xid"),
-    ]
+    assert kernel_log.from_journal(journal) == [(0.0, "Linux version 6.8.0"), (100.1, "NVRM: Xid (PCI:0000:1b:00): 79")]
+    assert kernel_log.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
+
+
+def test_how_far_back_the_log_goes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, str] = {"journalctl": "[ 9000.000000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"}
+    monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: Answer(said[argv[0]]))
+    monkeypatch.setattr("muster_node.looks.kernel_log.time.monotonic", lambda: 10000.0)
+    seen = kernel_log.look()
+    assert (seen["reach"], seen["lines"]) == (1000, [{"age": 1000, "text": "NVRM: Xid (PCI:0000:1b:00): 79"}])
+    said["journalctl"] += "[    0.000000] node1 kernel: Linux version 6.8.0\n"
+    assert kernel_log.look()["reach"] is None
 
 
 def test_code_is_the_same_where_its_files_are(tmp_path: Path) -> None:
@@ -169,6 +207,16 @@ def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert jobs.holders(text, 29500) == [{"pid": 6}, {"pid": 7}]
     assert jobs.holders("", 29500) == []
+
+
+def test_a_process_that_keeps_whoever_looks_at_it_waiting_holds_no_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "SECONDS", 0.5)
+    monkeypatch.setattr(process, "environment", lambda _pid: time.sleep(30))
+    began = time.monotonic()
+    seen = jobs.look({"ss": ""}, 29500)
+    assert time.monotonic() - began < 10
+    why = "they could not be looked at: it did not answer in time"
+    assert seen == {"processes": [], "saw_all": False, "port_holders": [], "why": why}
 
 
 def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, threading.Thread]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.muster.packages.peer_files import BEGIN, Attempt, Wanted
+from ansible.module_utils.muster.packages.peer_files import BEGIN, Attempt, PeerFilesError, Wanted
 from ansible.module_utils.muster_node.packages import peer_files
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ def header(size, kind=tarfile.REGTYPE):
     member = tarfile.TarInfo({NAME!r})
     member.size, member.type = size, kind
     return member.tobuf(tarfile.GNU_FORMAT)
+def sparse(size):
+    member = bytearray(header(0, tarfile.GNUTYPE_SPARSE))
+    member[386:482], member[482], member[483:495] = bytes(96), 0, b"%011o" % size + bytes(1)
+    member[148:156] = b" " * 8
+    member[148:156] = b"%06o" % sum(member) + bytes(1) + b" "
+    return bytes(member)
 def send(content):
     out.write({BEGIN!r} + header(len(content)) + content.ljust(512, b"\\0") + bytes(1024))
     out.flush()
@@ -65,6 +71,21 @@ def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None
             id="a header without end",
         ),
         pytest.param("send(b'other')", "sha256", id="another file"),
+        pytest.param(
+            f"out.write({BEGIN!r} + sparse(1 << 27) + bytes(1024))",
+            "it does not have tiny.whl",
+            id="a file of holes alone",
+        ),
+        pytest.param(
+            f"out.write({BEGIN!r})\nwhile True: out.write(header(512) + bytes(512))",
+            "it sends more",
+            id="the same file without end",
+        ),
+        pytest.param(
+            f"out.write({BEGIN!r})\nwhile True: out.write(sparse(1 << 23))",
+            "it sends more",
+            id="holes without end",
+        ),
     ],
 )
 def test_what_nobody_asked_for_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str) -> None:
@@ -80,6 +101,15 @@ def test_what_nobody_asked_for_is_cut(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_who_only_complains_and_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_files, "STALLED", 1)
     assert answered(tmp_path, "without_end(aside)").why.startswith("nothing came for 1 s")
+
+
+def test_a_folder_that_others_may_exchange_is_refused(tmp_path: Path) -> None:
+    """Whoever may write above it would have root read, and write, where they choose."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "wheels").mkdir(mode=0o755)
+    (tmp_path / "wheels" / NAME).write_bytes(CONTENT)
+    with pytest.raises(PeerFilesError, match=f"everybody may write in {tmp_path}"):
+        peer_files.fetch("nobody", [], "/srv/wheels", str(tmp_path / "wheels"), [FILE])
 
 
 def test_the_disk_is_never_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import syslog
@@ -101,6 +102,27 @@ def test_who_was_away_is_told_of_others_even_if_they_have_gone_again(clock: Cloc
     free("bob")
     assert renew("ann")["holder"]["who"] == "bob@laptop"
     assert take("ann")["held"]
+
+
+def test_a_renewal_that_comes_behind_the_end_of_its_run_claims_nothing(clock: Clock) -> None:
+    take("ann")
+    free("ann")
+    assert not renew("ann")["held"]
+    assert claim.alone(claim.look, {}) == {"holder": None}
+    assert take("ann")["held"], "as a step that was refused elsewhere does when it is tried again"
+
+
+def test_what_launches_have_below_the_same_folder_is_open_to_their_user(tmp_path: Path) -> None:
+    """The claim is the first that makes the folder after a boot, often as a root with a strict umask."""
+    before = os.umask(0o077)
+    try:
+        folder = str(tmp_path / "muster/claim")
+        argv = [sys.executable, "-S", "-c", PROGRAM, "look", folder]
+        subprocess.run(argv, cwd=ROOT / "plugins/module_utils", input=b"{}", check=True, capture_output=True)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "muster").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "muster/claim").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_claim_goes_on_after_a_reboot(clock: Clock, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def peer(served: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def probe(*peers: dict[str, Any]) -> dict[str, Any]:
-    return ask("probe", {"token": KNOWN, "packets": 40, "peers": list(peers)})
+    return ask("probe", {"token": KNOWN, "address": "10.0.0.1", "packets": 40, "peers": list(peers)})
 
 
 def test_it_listens_where_a_launch_would(served: dict[str, Any]) -> None:
@@ -85,6 +85,7 @@ def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address:
     seen = answer["links"]["node2"]
     assert [entry["greeting"] for entry in seen["ports"].values()] == ["node2"] * 4
     assert seen["source"] == address
+    assert seen["way"] == "lo"
     assert seen["full_size"]
     assert seen["lost"] == 0
     assert seen["sent"] >= 40

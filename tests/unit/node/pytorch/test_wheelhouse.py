@@ -67,3 +67,20 @@ def test_what_is_built_does_not_see_the_passwords_of_root(tmp_path: Path, monkey
 def test_pip_that_does_not_run_is_an_answer(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="pip does not run \\(systemd-run is not there\\)"):
         asked(tmp_path, Pip(Answer("", "systemd-run is not there", missing=True)))
+
+
+@pytest.mark.parametrize(
+    "address", ["{}", "file://{}", "file:{}", "file://localhost{}", "file://{}/page.html", "file://{}%20x"]
+)
+def test_a_folder_that_others_may_write_is_refused_however_its_address_is_written(tmp_path: Path, address: str) -> None:
+    for name in ("wheels", "wheels x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o777)
+    (tmp_path / "wheels/page.html").touch()
+    with pytest.raises(RefusedError, match="everybody may write in"):
+        asked(tmp_path, Pip(), find_links=[address.format(tmp_path / "wheels")])
+
+
+def test_a_folder_is_named_by_its_whole_path(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="pytorch_find_links: wheels is neither an address nor the whole path"):
+        asked(tmp_path, Pip(), find_links=["wheels"])

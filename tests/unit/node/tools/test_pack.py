@@ -24,9 +24,11 @@ TOOLS = {
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
-    "launch": {"as_user", "files", "process", "run", "trees", "trust"},
-    "probe_caller": {"files"},
+    "mtu": {"files", "run"},
+    "launch": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
+    "probe_caller": {"files", "resolvers", "routes"},
     "probe_listener": {"files", "process", "run"},
+    "rails": {"files", "process", "run", "sockets"},
     "sshd": {"files", "run"},
     "torch_facts": set(),
 }

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.tools import process
-from muster_node.tools.run import CLEAN, _identity, failure, run
+from muster_node.tools import run as run_tool
+from muster_node.tools.run import CLEAN, _identity, failure, read, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,17 @@ def test_a_flood_is_cut_and_the_command_still_ends() -> None:
     flood = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('y' * 3_000_000); sys.exit(4)"
     answer = run(sys.executable, "-c", flood, most=1000, seconds=60)
     assert (answer.text, answer.aside, answer.code) == ("x" * 1000, "y" * 1000, 4)
+
+
+def test_what_was_cut_is_no_whole_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = run("echo", "12345", most=4)
+    assert (answer.text, answer.code) == ("1234", 0)
+    assert answer.why == "echo printed more than 4 bytes, and the rest was dropped"
+    assert run("echo", "123", most=4).why == ""
+    long = tmp_path / "long"
+    long.write_text("12345")
+    monkeypatch.setattr(run_tool, "MOST", 4)
+    assert read(str(long)) == ("1234", f"{long} is longer than 4 bytes, and was cut", "", None, False, False)
 
 
 def test_much_goes_in_and_out_at_once() -> None:

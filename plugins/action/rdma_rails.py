@@ -1,0 +1,147 @@
+"""Tries RDMA between all nodes, and judges what came of it; documented in library/rdma_rails.py."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+
+from muster.rails import judge, outputs, plan
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.messages import Messages
+from muster_controller.program import Program
+from muster_controller.variables import registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RAILS = Program("rails")
+# Of each step at the calling end; the listening end outlives all of them. RDMA itself gives up after some seconds.
+STEP = 12.0
+ROUND = STEP * len(plan.STEPS) + 10.0
+# No round begins later than this; each takes two round trips and some seconds where all is well.
+LATEST = 120.0
+
+
+class ActionModule(ControllerAction):
+    """Contacts the nodes that have adapters, at once; nobody where fewer than two have."""
+
+    def work(self) -> dict[str, Any]:
+        if not self.options["tried"]:
+            return judge.result([], {}, "it was not asked for (health_rails)")
+        in_play, alive = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
+        looks = {
+            name: registered(self.task_vars, name, self.options["looks"])
+            for name in self.options["plan"]["requests"]
+            if name in in_play and name in alive
+        }
+        request = {"backend": self.options["plan"]["backend"]}
+        known = {name: look["facts"] for name, look in looks.items() if "facts" in look}
+        untried = {name: why for name, facts in known.items() if (why := plan.why_not(facts, request))}
+        adapters = {name: plan.hcas(facts) for name, facts in known.items() if name not in untried}
+        if len(adapters) < 2:
+            return judge.result([], untried, "fewer than two nodes have RDMA adapters that a launch would use")
+        trials = Trials(self.options, adapters)
+        trials.messages = Messages({name: connect(self, name, self.task_vars) for name in adapters}, RAILS)
+        trials.messages.open()
+        return judge.result(trials.all(), {**untried, **trials.untried}, failed=trials.failed)
+
+
+class Trials:
+    """All rounds, one after the other."""
+
+    messages: Messages
+
+    def __init__(self, options: Mapping[str, Any], adapters: dict[str, list[plan.Hca]]) -> None:
+        self.user = options["user"]
+        low, _, high = str(options["plan"]["launch_ports"]).partition("-")
+        self.ports = [int(low), int(high or low), options["plan"]["port"]]
+        self.addresses = {name: options["plan"]["requests"][name]["address"] for name in adapters}
+        self.adapters = adapters
+        self.untried: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+
+    def all(self) -> list[outputs.Trial]:
+        found: list[outputs.Trial] = []
+        until = time.monotonic() + LATEST
+        for meetings in plan.meetings(self.adapters):
+            met = [each for each in meetings if not {each.caller, each.called} & self.failed.keys()]
+            if time.monotonic() > until:
+                self.untried |= {each.caller: f"not all pairs were tried: {LATEST:.0f} s were over" for each in met}
+                break
+            found += self.round(met)
+        return found
+
+    def round(self, meetings: list[plan.Meeting]) -> list[outputs.Trial]:
+        rails = {each.called: [plan.commands(theirs) for _, theirs in each.pairs] for each in meetings}
+        messages = {name: {"ports": self.ports, "rails": own, "seconds": ROUND} for name, own in rails.items()}
+        served = self.gather("serve", messages)
+        ready = [each for each in meetings if each.called in served]
+        calls = {
+            each.caller: {"rails": self.calls(each, served[each.called]["rails"]), "seconds": STEP} for each in ready
+        }
+        called = self.gather("call", calls)
+        self.end(ready, served, called)
+        found = []
+        for each in ready:
+            for number, pair in enumerate(each.pairs if each.caller in called else ()):
+                listening = served[each.called]["rails"][number]
+                answers = [
+                    *called[each.caller]["rails"][number],
+                    # A tool that the listening end lacks was not called.
+                    *(
+                        {"text": "", "aside": "", "why": end["why"], "missing": True}
+                        for end in listening
+                        if end["missing"]
+                    ),
+                ]
+                unserved = "" if listening[0]["missing"] else listening[0]["why"]
+                found.append(outputs.trial((each.caller, each.called), pair, answers, unserved))
+        return found
+
+    def end(self, meetings: list[plan.Meeting], served: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+        """End the listening ends that nobody has called, because a step before failed."""
+        messages = {}
+        for each in meetings:
+            rails = called.get(each.caller, {"rails": [[] for _ in each.pairs]})["rails"]
+            ends = [
+                end
+                for listening, said in zip(served[each.called]["rails"], rails, strict=True)
+                for end in listening[sum(not one["why"] for one in said) :]
+                if end["pid"]
+            ]
+            if ends:
+                messages[each.called] = {"ends": ends}
+        self.gather("end", messages)
+
+    def calls(self, meeting: plan.Meeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
+        """Return what the calling end runs: each step for which somebody listens, up to the first without."""
+        address = self.addresses[meeting.called]
+        every = []
+        for (mine, _), ends in zip(meeting.pairs, served, strict=True):
+            steps = []
+            for words, end in zip(plan.commands(mine), ends, strict=True):
+                if end["why"]:
+                    break
+                steps.append([*words, "-p", str(end["port"]), address])
+            every.append(steps)
+        return every
+
+    def gather(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Send each node its message; who gives no answer takes part no more."""
+        for name, message in messages.items():
+            self.messages.ask(name, verb, {**message, "user": self.user}, privileged=True)
+        answers = self.messages.gather(verb, list(messages), ROUND, lambda _: None)
+        found = {}
+        for name in messages:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                self.failed[name] = answer.error if answer else f"it did not answer within {ROUND:.0f} s"
+            else:
+                found[name] = answer.data
+        return found

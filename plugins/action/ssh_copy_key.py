@@ -1,0 +1,68 @@
+"""Copies the controller's public key to a node, and proves that it lets in; documented in library/ssh_copy_key.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+
+from muster.network.copy_key import MAKE_ONE, key_line, public_key_file
+from muster.verdict.commands import vault
+from muster_controller.action import FilledIn
+from muster_controller.connection import NodeError, connect, one_line
+
+NOT_TAKEN = (
+    "the key is in authorized_keys, and sshd does not take it: PubkeyAuthentication may be off, or others may write to"
+    " the home directory. What sshd says of it: journalctl -u ssh -n 20"
+)
+NO_WAY_IN = (
+    "it takes neither your key nor the password. Add --ask-pass to the command, or keep the password in the inventory"
+    f" as ansible_password, encrypted with: {vault()}"
+)
+
+
+class ActionModule(FilledIn):
+    """The first half runs on the node, over the connection that Ansible has."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self._connection.transport != "ssh":
+            return {"changed": False, "msg": "It is reached without ssh."}
+        try:
+            result = super().run(tmp, task_vars)
+        except AnsibleConnectionFailure as problem:
+            if "Permission denied" in str(problem):
+                name = (task_vars or {})["inventory_hostname"]
+                raise AnsibleConnectionFailure(f"{name}: {NO_WAY_IN} ({one_line(str(problem))})") from problem
+            raise
+        if not result.get("failed") and not self._task.check_mode:
+            self._prove()
+        return result
+
+    def from_inventory(self) -> dict[str, Any]:
+        private = str(self._connection.get_option("private_key_file") or "")
+        folder = Path("~/.ssh").expanduser()
+        there = [path.name for path in folder.glob("id_*")]
+        name = public_key_file(str(Path(private).expanduser()) if private else "", str(folder), there)
+        if not name:
+            raise AnsibleActionFail(f"{self.node}: there is no key in {folder} that could be copied: {MAKE_ONE}")
+        try:
+            return {"key": key_line(Path(name).read_text(encoding="utf-8"))}
+        except (OSError, ValueError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else problem
+            raise AnsibleActionFail(f"{self.node}: {name} cannot be copied: {why}.") from problem
+
+    def _prove(self) -> None:
+        """Log in anew, without a password and over no connection that is open already."""
+        node = connect(self, self.node, self.task_vars, fresh=True)
+        node.connection.set_option("password", None)
+        node.connection._play_context.password = None
+        try:
+            code, _, said = node.python("-c pass", b"", privileged=False)
+        except NodeError as problem:
+            raise AnsibleActionFail(f"{self.node}: {NOT_TAKEN} ({problem}).") from problem
+        if code:
+            raise AnsibleActionFail(f"{self.node}: {NOT_TAKEN} ({said.strip()[-200:]}).")

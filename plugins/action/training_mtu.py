@@ -1,0 +1,135 @@
+"""The controller's side of the training interface's MTU; documented in library/training_mtu.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+
+from muster.network import mtu as domain
+from muster.verdict.words import few
+from muster_controller.action import ControllerAction
+from muster_controller.connection import NodeError, connect
+from muster_controller.guard import GUARD_ROOT, Change, Command, Guard, GuardError
+from muster_controller.program import Program
+from muster_controller.variables import node_variables, registered, value_of_nodes
+
+if TYPE_CHECKING:
+    from muster_controller.connection import NodeConnection
+
+PROGRAM = Program("mtu")
+WHAT = "mtu"
+FIX = "Look at the switch ports and the interfaces between the nodes (docs/mtu.md)."
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        self.node = self.task_vars["inventory_hostname"]
+        self.mtu: int = self.options["mtu"]
+        steps = {"set": self.set, "try": self.try_paths, "settle": self.settle}
+        try:
+            return steps[self.options["step"]]()
+        except GuardError as exc:
+            raise AnsibleActionFail(str(exc)) from exc
+
+    def set(self) -> dict[str, Any]:
+        node = connect(self, self.node, self.task_vars)
+        verifies = self.options["mode"] == "verify"
+        look = self.look_at(node)
+        settled = False
+        if look["guarded"] and not verifies and not self._task.check_mode:
+            # What is in force now would be undone under the feet of this run.
+            settled = Guard(self, self.node, self.task_vars, WHAT).settle()
+            look = self.look_at(node)
+        seen = domain.read(look)
+        if isinstance(seen, str):
+            raise AnsibleActionFail(f"{self.node}: {seen}. Set cluster_interface to the one that carries the training.")
+        plan = domain.plan(self.mtu, seen)
+        if verifies and plan.differences:
+            fix = "To change it, set mtu_mode to manage"
+            raise AnsibleActionFail(f"{self.node}: {'; '.join(plan.differences)}. {fix}.")
+        if plan.refusal and not verifies:
+            raise AnsibleActionFail(f"{self.node}: {plan.refusal}.")
+        result: dict[str, Any] = {
+            "changed": bool(plan.steps or settled),
+            "interface": seen.interface,
+            "before": seen.mtu,
+            "token": "",
+        }
+        if plan.steps:
+            header = f"{self.node}: MTU of {seen.interface}"
+            before, after = (
+                f"{now} now, {kept or 'as the system has it'} after the next start\n"
+                for now, kept in ((seen.mtu, seen.kept), (self.mtu, self.mtu))
+            )
+            result["diff"] = {"before": before, "after": after, "before_header": header, "after_header": header}
+        if plan.steps and not self._task.check_mode:
+            change = self.begin(node, plan)
+            result.update(token=change.token, began=change.began)
+        return result
+
+    def begin(self, node: NodeConnection, plan: domain.Plan) -> Change:
+        def apply() -> None:
+            failed = PROGRAM.call(node, "apply", {"steps": list(plan.steps)}, privileged=True)["failed"]
+            if failed:
+                raise NodeError(failed, reachable=True)
+
+        return Guard(self, self.node, self.task_vars, WHAT, self.options["confirm_seconds"]).begin(
+            apply=apply, files=plan.files, undo=[Command(argv) for argv in plan.undo], fix=FIX
+        )
+
+    def try_paths(self) -> dict[str, Any]:
+        addresses = value_of_nodes(self.task_vars, self._templar, self._loader, "cluster_address")
+        nodes = [name for name in addresses if name in self.task_vars["ansible_play_hosts_all"]]
+        peers = {peer: addresses[peer] for peer in domain.peers_of(self.node, nodes)}
+        own = registered(self.task_vars, self.node, self.options["changes"])
+        asked = {"interface": own["interface"], "mtu": self.mtu, "peers": peers}
+        try:
+            came = PROGRAM.call(connect(self, self.node, self.task_vars), "ping", asked, privileged=True)["came"]
+        except NodeError as exc:
+            # Another task settles it, and the node's own timer where it cannot.
+            return {"paths": {}, "why": str(exc)}
+        return {"paths": {peer: {**seen, "address": peers[peer]} for peer, seen in came.items()}, "why": ""}
+
+    def settle(self) -> dict[str, Any]:
+        paths = []
+        whys = {}
+        for name in self.task_vars["ansible_play_hosts"]:
+            tried = registered(self.task_vars, name, self.options["paths"])
+            whys[name] = tried.get("why", "")
+            paths += [
+                domain.Path(name, peer, seen["address"], seen["small"], seen["full"])
+                for peer, seen in tried.get("paths", {}).items()
+            ]
+        judged = domain.judge(paths, self.mtu)
+        own = registered(self.task_vars, self.node, self.options["changes"])
+        reasons = [*domain.ended(self.node, judged, interface=own["interface"], changed=bool(own["token"]))]
+        # Nobody keeps what another one may not have.
+        if own["token"]:
+            reasons += [f"{name} could not be asked for its paths ({why})" for name, why in whys.items() if why]
+        guard = Guard(self, self.node, self.task_vars, WHAT, self.options["confirm_seconds"])
+        if own["token"]:
+            change = Change(own["token"], own["began"])
+            if reasons:
+                guard.take_back(change, "; ".join(reasons))
+            guard.keep(change, FIX)
+        elif reasons:
+            raise AnsibleActionFail(f"{self.node}: {'; '.join(reasons)}.")
+        silent = judged.silent.get(self.node, ())
+        if not silent:
+            return {}
+        note = f"{self.node}: {few(silent)} did not answer at all, so nothing is known of the MTU on the way there."
+        return {"warnings": [note]}
+
+    def look_at(self, node: NodeConnection) -> dict[str, Any]:
+        own = node_variables(self.task_vars, self._templar, self._loader, self.node)
+        asked = {
+            "interface": own["cluster_interface"],
+            "address": own["cluster_address"],
+            "guard": f"{GUARD_ROOT}/{WHAT}",
+        }
+        return PROGRAM.call(node, "look", asked, privileged=True)

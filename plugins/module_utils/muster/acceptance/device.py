@@ -1,0 +1,301 @@
+"""Each rank's device by itself: is what it computes right, and does it compute and move data as its like do?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from ..verdict.words import plural
+from . import like, rates
+from .reports import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from .reports import Reports
+
+# Of GPUs of one model in five large clusters, the variation was 8 % in the mean and 22 % at most; outliers were up to
+# 1.5 times slower than the median: abstract of https://arxiv.org/abs/2208.11035. So 15 % is more than usual, and 30 %
+# is an outlier.
+ODD, FAR = 0.85, 0.7
+# Of what the link carries. check_gpu_bw of https://github.com/Azure/azurehpc-health-checks (0e0a1ac2, conf/nd96*.conf)
+# fails an H100 on PCIe 5 x16 (63 GB/s) below 48, which is 76 %, and an A100 on PCIe 4 x16 (31.5 GB/s) below 21, which
+# is 67 %. So nothing is said above 65 %; half is a link of half its width.
+LINK_ODD, LINK_FAR = 0.65, 0.5
+# A pair whose GPUs reach each other through NVSwitches: PCIe 5 x16 carries 63 GB/s, and the same check_gpu_bw fails
+# pairs of A100 below 235 and of H100 below 335.
+SWITCHED_GBPS = 100.0
+
+GEMM = Check(
+    "smoke.gemm",
+    seen="sandbox",
+    reads="products of matrices on each rank's device: repeated and compared bitwise, and of integers against the "
+    "exact sums of their rows and columns",
+    fires="one of them is wrong (fail)",
+    fix="Take the node out of launches and run DCGM's long diagnostics on it (dcgmi diag -r 3): a device that computes "
+    "wrongly without an error goes to its maker",
+)
+FLOOR = Check(
+    "smoke.gpu_floor",
+    seen="stand-in",
+    reads="the rate of products of matrices and of copies in the memory of each GPU",
+    fires="it is below the floor of its model in gpu_rates.yml of the role, which is a part of its data sheet's peak "
+    "(fail); a model that is not there has none",
+    fix="Look at its clocks, power and heat under load: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+)
+SLOWER = Check(
+    "smoke.gpu_slower",
+    seen="stand-in",
+    reads="the same rates, and those of copies between host and GPU, against the median of all GPUs of the model "
+    "(three at least)",
+    fires=f"below {ODD:.0%} of it (warn), below {FAR:.0%} (fail)",
+    fix="Compare its clocks, power and heat under load with another one's: "
+    "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+)
+HOST = Check(
+    "smoke.gpu_host",
+    seen="stand-in",
+    reads="copies between pinned memory of the host and each GPU, one GPU of a node at a time; its link",
+    fires=f"below {LINK_ODD:.0%} of the link's generation and width (warn), below {LINK_FAR:.0%} (fail)",
+    fix="Look whether the link is as wide and fast as its slot (health names it), and at the node's NUMA settings",
+)
+PEER = Check(
+    "smoke.gpu_peer",
+    seen="stand-in",
+    reads="copies between the GPUs of a node, one pair at a time",
+    fires=f"where the median says that NVSwitches connect them ({SWITCHED_GBPS:.0f} GB/s and more): a pair is below "
+    f"{FAR:.0%} of it (warn)",
+    fix="Look at the NVLinks of both GPUs: nvidia-smi nvlink -s",
+)
+DCGM = Check(
+    "smoke.dcgm",
+    seen="stand-in",
+    reads="DCGM's diagnostics of all GPUs of a node, where they are installed: level 2 in full mode, 3 in soak mode",
+    fires="one of its tests fails (fail) or warns (warn)",
+    fix="Do as its text says",
+)
+CHECKS = (GEMM, FLOOR, SLOWER, HOST, PEER, DCGM)
+
+STAGE = "device"
+NO_GPU = "no rank has a GPU, and what a CPU reaches is not judged: ranks share it"
+# Facts: what it is called, and in which unit.
+RATES = {"gemm_tflops": ("computes", "TFLOPS"), "memory_gbps": ("copies in its memory at", "GB/s")}
+COPIES = {"h2d_gbps": ("is written from the host at", "GB/s"), "d2h_gbps": ("is read by the host at", "GB/s")}
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    yield from gemm(reports)
+    models = models_of(reports)
+    if not models:
+        yield from (check.skip(NO_GPU) for check in CHECKS[1:])
+        return
+    yield from floors(reports, models)
+    yield from slower(reports, models)
+    yield from host(reports, models)
+    yield from peers(reports, models)
+    yield from dcgm(reports)
+
+
+def models_of(reports: Reports) -> dict[int, str]:
+    """The GPU of each rank that computed on one."""
+    told = {rank: said.get("model") for rank, said in reports.facts(STAGE).items()}
+    return {rank: model for rank, model in told.items() if isinstance(model, str) and model not in ("", "cpu")}
+
+
+def named(reports: Reports, rank: int) -> str:
+    uuid = reports.facts(STAGE).get(rank, {}).get("gpu_uuid")
+    return f"{reports.named(rank)}{f', {uuid}' if isinstance(uuid, str) and uuid else ''}"
+
+
+def gemm(reports: Reports) -> Iterator[Said]:
+    found, checked = False, []
+    for rank, said in reports.facts(STAGE).items():
+        wrong, count = said.get("gemm_wrong"), finite(said.get("gemm_checked"))
+        if isinstance(wrong, list) and wrong:  # one is enough to know the device
+            found = True
+            yield GEMM.fail(reports.places[rank].node, f"{named(reports, rank)}: {sentence(wrong[0], said)}")
+        elif isinstance(wrong, list) and count and count > 0:
+            checked.append(int(count))
+    if not found:
+        text = f"{plural(sum(checked), 'product')} of matrices right, bitwise repeated and exact in integers"
+        yield reports.good(GEMM, text, whole=len(checked) == len(reports.places))
+
+
+def sentence(one: Any, said: Mapping[str, Any]) -> str:
+    wrong = one if isinstance(one, dict) else {}
+    how = "differs from its own repetition" if wrong.get("how") == "repeated" else "is not exact in integers"
+    places, row, column = (finite(wrong.get(name)) for name in ("places", "row", "column"))
+    text = f"a product of matrices ({said.get('gemm_dtype')}) {how}"
+    if places is None or row is None or column is None:
+        return text
+    return f"{text} at {plural(int(places), 'place')}, first in row {row:.0f}, column {column:.0f}"
+
+
+def values(reports: Reports, key: str, models: Mapping[int, str]) -> dict[int, float]:
+    told = {rank: finite(said.get(key)) for rank, said in reports.facts(STAGE).items() if rank in models}
+    return {rank: value for rank, value in told.items() if value is not None and value > 0}
+
+
+def floors(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
+    found, held, unknown = False, 0, set()
+    for rank, model in models.items():
+        bound = rates.floor(reports.bounds.gpu_rates, model)
+        if not bound.basis:
+            unknown.add(model)
+            continue
+        for (key, (does, unit)), least in zip(RATES.items(), (bound.gemm, bound.memory), strict=True):
+            value = values(reports, key, models).get(rank)
+            if value is None or least is None:
+                yield FLOOR.unknown(
+                    reports.places[rank].node, f"{named(reports, rank)}: no rate is known ({key})", fix=""
+                )
+                found = True
+            elif value < least:
+                found = True
+                text = f"{named(reports, rank)}: {rates.short(model)} {does} {value:.4g} {unit}, below {least:.4g}"
+                more = {"observed": f"{value:.4g} {unit}", "expected": f"{least:.4g} {unit} at least ({bound.basis})"}
+                yield FLOOR.fail(reports.places[rank].node, text, **more)
+            else:
+                held += 1
+    for model in sorted(unknown):
+        yield FLOOR.skip(f"no floor is known of {rates.short(model)}; its like are compared")
+    if held and not found:
+        yield reports.good(
+            FLOOR, "the GPUs compute and copy above the floors of their models", whole=everywhere(reports)
+        )
+
+
+def everywhere(reports: Reports) -> bool:
+    return reports.whole(STAGE, "gemm_tflops") and reports.whole(STAGE, "memory_gbps")
+
+
+def slower(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
+    found, compared = False, 0
+    for key, (does, unit) in {**RATES, **COPIES}.items():
+        for group in like.by_model(alone(reports, key, values(reports, key, models)), models):
+            middle = like.usual(group.values())
+            compared += len(group) if middle else 0
+            for rank, value in group.items():
+                if middle and value < ODD * middle:
+                    found = True
+                    say = SLOWER.fail if value < FAR * middle else SLOWER.warn
+                    text = f"{named(reports, rank)}: {rates.short(models[rank])} {does} {value:.4g} {unit}"
+                    text += f", {value / middle:.0%} of the median of {plural(len(group), 'such GPU')} ({middle:.4g})"
+                    yield say(reports.places[rank].node, text, observed=f"{value:.4g}", expected=f"{middle:.4g}")
+    if not compared:
+        yield SLOWER.skip(f"there are not {like.MAJORITY} GPUs of one model")
+    elif not found:
+        yield reports.good(SLOWER, "each GPU is as fast as its like", whole=everywhere(reports))
+
+
+def alone(reports: Reports, key: str, told: dict[int, float]) -> dict[int, float]:
+    """Of copies over a bus, only those that had it to themselves."""
+    facts = reports.facts(STAGE)
+    return told if key in RATES else {rank: value for rank, value in told.items() if facts[rank].get("alone") is True}
+
+
+def host(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
+    found, held = False, 0
+    for key, (does, unit) in COPIES.items():
+        for rank, value in alone(reports, key, values(reports, key, models)).items():
+            link = rates.link_gbps(reports.facts(STAGE)[rank].get("smi"))
+            if link is None:
+                continue
+            most, name = link
+            held += 1
+            if value < LINK_ODD * most:
+                found = True
+                say = HOST.fail if value < LINK_FAR * most else HOST.warn
+                part = f"{value / most:.0%} of its link ({name}, {most:.3g})"
+                text = f"{named(reports, rank)}: {does} {value:.3g} {unit}, {part}"
+                yield say(
+                    reports.places[rank].node, text, observed=f"{value:.3g}", expected=f"{LINK_ODD * most:.3g} {unit}"
+                )
+    if not held:
+        yield HOST.skip("no copy between host and GPU was timed over a link that is known")
+    elif not found:
+        whole = reports.whole(STAGE, "h2d_gbps") and reports.whole(STAGE, "d2h_gbps")
+        yield reports.good(HOST, "copies between host and GPUs are as fast as their links", whole=whole)
+
+
+def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
+    found, compared = False, 0
+    for node in dict.fromkeys(place.node for place in reports.places.values()):
+        pairs = list(pairs_of(reports, models, node))
+        middle = like.usual(value for _, _, value in pairs)
+        if middle is None or middle < SWITCHED_GBPS:
+            continue
+        compared += len(pairs)
+        for rank, peer, value in pairs:
+            if value < FAR * middle:
+                found = True
+                text = f"{named(reports, rank)}: copies to GPU {peer} at {value:.3g} GB/s"
+                text += f", the node's median is {middle:.3g}"
+                yield PEER.warn(node, text, observed=f"{value:.3g} GB/s", expected=f"{FAR * middle:.3g} GB/s")
+    if not compared:
+        yield PEER.skip("no node has three pairs of GPUs that NVSwitches connect")
+    elif not found:
+        yield PEER.passed(reports.head, f"{plural(compared, 'pair')} of GPUs copy at the same rate")
+
+
+def pairs_of(reports: Reports, models: Mapping[int, str], node: str) -> Iterator[tuple[int, int, float]]:
+    for rank, said in reports.facts(STAGE).items():
+        if rank not in models or reports.places[rank].node != node or not isinstance(said.get("p2p"), list):
+            continue
+        for pair in said["p2p"]:
+            peer, value = (
+                (finite(pair.get(name)) for name in ("peer", "gbps")) if isinstance(pair, dict) else (None, None)
+            )
+            if peer is not None and value is not None:
+                yield rank, int(peer), value
+
+
+def dcgm(reports: Reports) -> Iterator[Said]:
+    found, passed = False, 0
+    for rank, said in reports.facts(STAGE).items():
+        told, node = said.get("dcgm"), reports.places[rank].node
+        if reports.places[rank].local_rank or not isinstance(told, dict):
+            continue
+        if told.get("skipped"):
+            yield DCGM.skip(f"{node}: {str(told['skipped'])[:200]}")
+        elif not isinstance(told.get("bad"), list):
+            found = True
+            yield DCGM.unknown(node, f"DCGM's diagnostics gave no result: {str(told.get('why'))[:300]}", fix="")
+        for one in told["bad"] if isinstance(told.get("bad"), list) else []:
+            found = True
+            yield diagnosis(node, one if isinstance(one, dict) else {})
+        passed += int(finite(told.get("tests")) or 0)
+    if passed and not found:
+        yield DCGM.passed(reports.head, f"{plural(passed, 'test')} of DCGM passed")
+
+
+def diagnosis(node: str, one: Mapping[str, Any]) -> Said:
+    what = f"DCGM's test {str(one.get('test'))[:80]} {'warns' if one.get('status') == 'warn' else 'fails'}"
+    text = f"{what} on GPU {str(one.get('gpu'))[:20]}: {str(one.get('text') or 'it says no more')[:300]}"
+    return DCGM.warn(node, text) if one.get("status") == "warn" else DCGM.fail(node, text)
+
+
+def measured(reports: Reports) -> dict[str, Any]:
+    """Of each rank that reported: its rates, and what they are held against."""
+    facts, models = reports.facts(STAGE), models_of(reports)
+    return {"ranks": [row(reports, rank, said, models.get(rank, "")) for rank, said in facts.items()]}
+
+
+def row(reports: Reports, rank: int, said: Mapping[str, Any], model: str) -> dict[str, Any]:
+    bound = rates.floor(reports.bounds.gpu_rates, model) if model else rates.NONE
+    link = rates.link_gbps(said.get("smi"))
+    return {
+        "rank": rank,
+        "node": reports.places[rank].node,
+        "local_rank": reports.places[rank].local_rank,
+        "gpu_uuid": str(said.get("gpu_uuid") or ""),
+        "model": rates.short(model) or "cpu",
+        **{key: finite(said.get(key)) for key in ("gemm_tflops", "memory_gbps", "h2d_gbps", "d2h_gbps")},
+        "gemm_floor": bound.gemm,
+        "memory_floor": bound.memory,
+        "h2d_floor": round(LINK_FAR * link[0], 2) if link else None,
+        "basis": bound.basis or ("the median of its like" if model else ""),
+    }

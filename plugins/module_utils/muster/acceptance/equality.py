@@ -1,0 +1,158 @@
+"""DDP equals one process of the same run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..verdict.check import Check
+from ..verdict.words import plural
+from .agreement import HEALTH, Apart, apart, by_value, disagree, settled, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ..verdict.check import Said
+    from ..verdict.finding import Finding
+    from .reports import Reports
+
+DATA = Check(
+    "smoke.data",
+    seen="sandbox",
+    reads="digests of the samples that each rank trained on, and of the batch of all ranks as each rank makes it",
+    fires="a rank trained on other samples than its shard of the batch, such as another rank's, or makes another batch"
+    " than most ranks, as with another seed (fail)",
+    fix="Compare the seed and the script of the rank with the other ranks'",
+)
+WEIGHTS = Check(
+    "smoke.weights",
+    seen="sandbox",
+    reads="a digest of all parameters of every rank, when DDP has wrapped the net, and after each step",
+    fires="they are not bitwise the same on all ranks; those that differ from most are named, and all where there is no"
+    " majority (fail)",
+    fix="Look at the node's GPUs and memory",
+    command=HEALTH,
+)
+EQUALITY = Check(
+    "smoke.equality",
+    seen="sandbox",
+    reads="losses and all parameters of some steps of SGD with momentum under DDP over all ranks, and of one process"
+    " over the same batches, in float64 and float32 (TF32 off), without and with gradient accumulation",
+    fires="an element differs by more than 1e-10 + 1e-9 of its value in float64, or 1e-5 + 1e-4 of it in float32"
+    " (fail): a million, and a hundred times what the order of the sums was measured to do in 20 steps; a rank is named"
+    " whose own loss is another one before the first averaging",
+    fix="Look at the versions of torch and NCCL and at the GPUs of all nodes",
+    command=HEALTH,
+)
+CHECKS = (DATA, WEIGHTS, EQUALITY)
+
+STAGE = "equality"
+
+
+class Run(NamedTuple):
+    dtype: str
+    accumulation: int
+
+    def __str__(self) -> str:
+        return self.dtype + (f", accumulation over {self.accumulation}" if self.accumulation > 1 else "")
+
+
+Runs = dict[Run, dict[int, "Mapping[str, Any]"]]
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    runs = runs_of(reports)
+    wrong_data = list(data(reports, runs))
+    known = complete(reports, runs, lambda said: all(said.get(key) for key in ("plan", "trained", "expected")))
+    yield from wrong_data or [settled(DATA, reports, known, "each rank trained on its own samples")]
+    differ = list(weights(reports, runs))
+    known = complete(reports, runs, lambda said: bool(said.get("start") and digests_of(said)))
+    yield from differ or [settled(WEIGHTS, reports, known, "parameters bitwise equal on all ranks at each step")]
+    if wrong_data or differ:
+        yield EQUALITY.skip("the ranks differ from each other already")
+    else:
+        yield from equality(reports, runs)
+
+
+def runs_of(reports: Reports) -> Runs:
+    """What the ranks said of each run, by rank."""
+    runs: Runs = {}
+    for rank, said in reports.facts(STAGE).items():
+        listed = said.get("runs")
+        for one in listed if isinstance(listed, list) else []:
+            if isinstance(one, dict) and isinstance(one.get("dtype"), str) and type(one.get("accumulation")) is int:
+                runs.setdefault(Run(one["dtype"][:20], one["accumulation"]), {})[rank] = one
+    return runs
+
+
+def complete(reports: Reports, runs: Runs, told: Callable[[Mapping[str, Any]], bool]) -> list[int]:
+    """The ranks that told this of each run."""
+    return [rank for rank in reports.places if runs and all(told(by_rank.get(rank, {})) for by_rank in runs.values())]
+
+
+def digests_of(said: Mapping[str, Any]) -> list[str]:
+    digests = said.get("digests")
+    return [str(digest) for digest in digests] if isinstance(digests, list) else []
+
+
+def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
+    """The first run with wrong samples tells it: the others have the same batches."""
+    for by_rank in runs.values():
+        plans = words_of(by_rank, "plan")
+        if len(by_value(plans)) > 1:
+            yield from disagree(DATA, reports, plans, "samples for the same step")
+            return
+        trained, expected = words_of(by_rank, "trained"), words_of(by_rank, "expected")
+        wrong = [rank for rank in trained if rank in expected and trained[rank] != expected[rank]]
+        for rank in wrong:
+            of: Any = by_rank[rank].get("of")
+            known = type(of) is int and of in reports.places
+            whose = f"the samples of {reports.named(of)}" if known else "samples of no rank"
+            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose} instead of its own")
+        if wrong:
+            return
+
+
+def weights(reports: Reports, runs: Runs) -> Iterator[Finding]:
+    """The first step behind which the ranks differ, in the first run in which they do."""
+    for run, by_rank in runs.items():
+        moments = {"at the beginning": words_of(by_rank, "start")}
+        digests = {rank: digests_of(said) for rank, said in by_rank.items()}
+        for step in range(max(map(len, digests.values()))):
+            moments[f"after step {step + 1}"] = {rank: own[step] for rank, own in digests.items() if step < len(own)}
+        for moment, values in moments.items():
+            if len(by_value(values)) > 1:
+                yield from disagree(WEIGHTS, reports, values, f"parameters {moment} ({run})")
+                return
+
+
+def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
+    """All ranks hold the same here: what is far from one process is so on all of them. The loss of a rank's own samples
+    before the first averaging is its own alone.
+    """
+    worst = [(farthest(by_rank), run) for run, by_rank in runs.items()]
+    far = sorted(((one, run) for one, run in worst if one and one.excess > 1), key=lambda pair: -pair[0].excess)
+    count = plural(len(reports.places), "rank")
+    if far:
+        (one, run), *others = far
+        more = f", and so in {plural(len(others), 'other run')}" if others else ""
+        text = f"DDP over {count} does not train what one process trains ({run}){more}: {one}"
+        by_rank = {rank: own for rank, said in runs[run].items() if (own := apart(said.get("own"))) and own.excess > 1}
+        if len(by_rank) * 2 > len(reports.places):
+            text += f"; {plural(len(by_rank), 'rank')} compute other losses than {reports.named(0)}, which ran alone"
+            by_rank = {}
+        for rank, own in by_rank.items():
+            yield EQUALITY.fail(reports.places[rank].node, f"{text}; {reports.named(rank)}: {own}")
+        if not by_rank:
+            yield EQUALITY.fail(reports.places[0].node, text)
+        return
+    known = complete(reports, runs, lambda said: bool(apart(said.get("worst")) and apart(said.get("loss"))))
+    most = max((one.excess for one, _ in worst if one), default=0.0)
+    text = f"DDP over {count} trains what one process trains, apart by at most {most:.2g} of the tolerance"
+    yield settled(EQUALITY, reports, known, text)
+
+
+def farthest(by_rank: Mapping[int, Mapping[str, Any]]) -> Apart | None:
+    found = [one for said in by_rank.values() for key in ("worst", "loss") if (one := apart(said.get(key)))]
+    return max(found, key=lambda one: one.excess, default=None)

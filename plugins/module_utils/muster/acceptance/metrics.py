@@ -1,0 +1,145 @@
+"""What an acceptance test measured, as single values that one run can be compared by with another."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..verdict.printable import printable
+from ..verdict.words import plural
+from .reports import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LONGEST = 80  # characters of a name that a node tells
+
+
+class Kind(NamedTuple):
+    """What is measured. accelerated, bare: the part of its value that a run may lose before it is told, on GPUs and on
+    CPUs; None where it says nothing.
+    """
+
+    title: str
+    unit: str
+    higher_is_better: bool
+    accelerated: float
+    bare: float | None
+
+
+# On GPUs: 5 % is what SuperBench takes for the variance of one machine's own results
+# (https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis); twice that where a link is shared or
+# the work is short, and 15 % for the small training of quick mode, whose steps take milliseconds. On CPUs the ranks
+# share cores, caches and one kernel's network with each other and with whatever else runs there: a run beside another
+# one takes up to twice as long, and single small messages ten times.
+KINDS = {
+    "gemm": Kind("GEMM rate", "TFLOP/s", True, 0.05, 0.5),
+    "memory": Kind("memory bandwidth", "GB/s", True, 0.05, 0.5),
+    "host_to_device": Kind("host-to-device rate", "GB/s", True, 0.10, None),
+    "busbw": Kind("busbw", "GB/s", True, 0.10, 0.5),
+    "latency": Kind("latency", "µs", False, 0.5, None),
+    "compute": Kind("compute time of a step", "ms", False, 0.10, 0.5),
+    "samples": Kind("throughput", "samples/s", True, 0.15, 0.5),
+    "efficiency": Kind("scaling efficiency", "", True, 0.10, 0.5),
+}
+LEVELS = {"all": "over all ranks", "node": "inside {}", "across": "across the nodes"}
+
+
+class Metric(NamedTuple):
+    """One value. key: it is the same in every run of this layout. where: for people. node: "" where it is of all of
+    them. gpu: the UUID of the GPU it was measured on.
+    """
+
+    kind: str
+    key: str
+    where: str
+    node: str
+    gpu: str
+    value: float
+
+
+def metrics(smoke: Mapping[str, Any]) -> dict[str, Metric]:
+    """By an id of kind and key. What is missing, no number or not positive is left out."""
+    found: dict[str, Metric] = {}
+    for one in (*_of_gpus(smoke), *_of_links(smoke), *_of_compute(smoke), *_of_all(smoke)):
+        found.setdefault(f"{one.kind} {one.key}", one)
+    return found
+
+
+def drop_of(kind: str, before: float, now: float) -> float:
+    """The part that is lost, 0.07 for 7 %; negative where it is better."""
+    ratio = now / before if KINDS[kind].higher_is_better else before / now
+    return 1 - ratio
+
+
+def told(kind: str, value: float) -> str:
+    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {KINDS[kind].unit}".rstrip()
+
+
+def rows(of: Any, name: str) -> list[Mapping[str, Any]]:
+    """The entries of a list in foreign input."""
+    value = of.get(name) if isinstance(of, dict) else None
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def positive(value: Any) -> float | None:
+    found = number(value)
+    return found if found is not None and math.isfinite(found) and found > 0 else None
+
+
+def word(value: Any) -> str:
+    return printable(str(value))[:LONGEST] if isinstance(value, (str, int)) else ""
+
+
+def _metric(kind: str, key: str, where: str, value: Any, node: str = "", gpu: str = "") -> Iterator[Metric]:
+    found = positive(value)
+    if found is not None:
+        yield Metric(kind, key, where, node, gpu, found)
+
+
+def _place(rank: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """The key, the words, the node and the GPU of a rank."""
+    node, local, gpu = word(rank.get("node")), word(rank.get("local_rank")), word(rank.get("gpu_uuid"))
+    where = f"rank {word(rank.get('rank'))} ({node}, local rank {local}{f', {gpu}' if gpu else ''})"
+    return f"{node}/{local}", where, node, gpu
+
+
+def _of_gpus(smoke: Mapping[str, Any]) -> Iterator[Metric]:
+    for rank in rows(smoke.get("device"), "ranks"):
+        key, where, node, gpu = _place(rank)
+        for kind, name in (("gemm", "gemm_tflops"), ("memory", "memory_gbps"), ("host_to_device", "h2d_gbps")):
+            yield from _metric(kind, key, where, rank.get(name), node, gpu)
+
+
+def _of_links(smoke: Mapping[str, Any]) -> Iterator[Metric]:
+    """busbw at the largest size, latency at the smallest."""
+    for curve in rows(smoke.get("bandwidth"), "curves"):
+        points = [one for one in rows(curve, "points") if positive(one.get("bytes"))]
+        level, node = word(curve.get("level")), word(curve.get("node"))
+        if not points or level not in LEVELS:
+            continue
+        collective = word(curve.get("collective"))
+        key = " ".join(part for part in (collective, level, node if level == "node" else "") if part)
+        where = f"{collective} {LEVELS[level].format(node)}"
+        at = node if level == "node" else ""
+        largest = max(points, key=lambda one: one["bytes"])
+        smallest = min(points, key=lambda one: one["bytes"])
+        yield from _metric("busbw", key, where, largest.get("busbw"), at)
+        seconds = positive(smallest.get("seconds"))
+        yield from _metric("latency", key, where, seconds and seconds * 1e6, at)
+
+
+def _of_compute(smoke: Mapping[str, Any]) -> Iterator[Metric]:
+    for rank in rows(smoke.get("stragglers"), "ranks"):
+        key, where, node, gpu = _place(rank)
+        yield from _metric("compute", key, where, rank.get("ms"), node, gpu)
+
+
+def _of_all(smoke: Mapping[str, Any]) -> Iterator[Metric]:
+    count = number(smoke.get("world_size"))
+    ranks = f"all {plural(int(count), 'rank')}" if count is not None and math.isfinite(count) else "all ranks"
+    scaling = smoke.get("scaling")
+    yield from _metric("samples", "all", ranks, smoke.get("samples_per_second"))
+    if isinstance(scaling, dict):
+        yield from _metric("efficiency", "all", ranks, scaling.get("efficiency"))

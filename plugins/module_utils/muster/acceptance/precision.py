@@ -1,0 +1,105 @@
+"""Mixed precision: it trains, on all ranks alike, and near what float32 trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from .agreement import HEALTH, NOT_FINITE, by_node, by_value, disagree, has, settled, who, words_of
+from .reports import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from ..verdict.finding import Finding
+    from .reports import Reports
+
+AMP = Check(
+    "smoke.amp",
+    seen="sandbox",
+    reads="the losses of a training under autocast, in bfloat16 where all ranks compute with it, else float16 with"
+    " a GradScaler, beside float32; every rank's parameters and scale at its end",
+    fires="a loss is no finite number, does not fall, or is further from float32's than a twentieth of the first one,"
+    " or ranks end with other parameters or another scale than most (fail); bfloat16 has 8 bits: a result is off by up"
+    " to 1/256, and the losses were measured to be off by 1/2000",
+    fix="Look at the GPUs of the nodes, and at the versions of torch and cuDNN",
+    command=HEALTH,
+)
+CHECKS = (AMP,)
+
+STAGE = "precision"
+FAR = 0.05  # of the first loss
+ENDS = 2  # losses averaged at the beginning and at the end
+
+Runs = dict[str, dict[int, "Mapping[str, Any]"]]
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    runs = runs_of(reports)
+    wrong = [finding for dtype, by_rank in runs.items() for finding in mixed(reports, dtype, by_rank)]
+    known = [
+        rank for rank in reports.places if runs and all(is_told(by_rank.get(rank, {})) for by_rank in runs.values())
+    ]
+    names = ", ".join(runs)
+    yield from wrong or [settled(AMP, reports, known, f"{names} trains like float32, and alike on all ranks")]
+
+
+def runs_of(reports: Reports) -> Runs:
+    """What the ranks said of each dtype, by rank, float32's losses beside it."""
+    runs: Runs = {}
+    for rank, said in reports.facts(STAGE).items():
+        listed, plain = said.get("mixed"), said.get("float32")
+        for one in listed if isinstance(listed, list) else []:
+            if isinstance(one, dict) and isinstance(one.get("dtype"), str) and isinstance(plain, dict):
+                runs.setdefault(one["dtype"][:20], {})[rank] = {**one, "plain": plain.get("losses")}
+    return runs
+
+
+def is_told(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("parameters_sha256") and losses_of(said, "losses") and losses_of(said, "plain"))
+
+
+def losses_of(said: Mapping[str, Any], key: str) -> list[float]:
+    """All of them are numbers, or there are none."""
+    listed = said.get(key)
+    values = [number(value) for value in listed] if isinstance(listed, list) else []
+    return [value for value in values if value is not None] if None not in values else []
+
+
+def mixed(reports: Reports, dtype: str, by_rank: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
+    lost = {rank: step for rank, said in by_rank.items() if type(step := said.get("lost_at")) is int}
+    if lost:
+        first = min(lost.values())
+        # All have it a step later: the gradients are averaged.
+        for node, ranks in by_node(reports, [rank for rank, step in lost.items() if step == first]).items():
+            text = f"{who(reports, ranks)} {has(ranks)} a loss that is no finite number at step {first + 1} ({dtype})"
+            yield AMP.fail(node, text)
+        return
+    digests, scales = words_of(by_rank, "parameters_sha256"), scales_of(by_rank)
+    yield from disagree(AMP, reports, digests, f"parameters at the end ({dtype})")
+    yield from disagree(AMP, reports, scales, f"values of the gradients' scale ({dtype})")
+    if len(by_value(digests)) > 1 or len(by_value(scales)) > 1:
+        return
+    told = [said for said in by_rank.values() if is_told(said)]
+    if told and (text := strange(losses_of(told[0], "losses"), losses_of(told[0], "plain"))):
+        yield AMP.fail(reports.head, f"the loss in {dtype} {text}")
+
+
+def scales_of(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
+    return {rank: scale for rank, said in by_rank.items() if (scale := number(said.get("scale"))) is not None}
+
+
+def strange(losses: list[float], plain: list[float]) -> str:
+    """What is wrong with losses that are the mean over all ranks; nothing where they are as they should be."""
+    if not all(abs(loss) < NOT_FINITE for loss in [*losses, *plain]):
+        return "is no finite number"
+    first, last = sum(losses[:ENDS]) / ENDS, sum(losses[-ENDS:]) / ENDS
+    if not last < first:
+        return f"does not fall: {first:.3f} -> {last:.3f}"
+    far, step = max((abs(one - other), step) for step, (one, other) in enumerate(zip(losses, plain, strict=False)))
+    if not far <= FAR * plain[0]:
+        return f"is {far:.3f} from that in float32 at step {step + 1}, more than {FAR * plain[0]:.3f}"
+    return ""

@@ -1,0 +1,182 @@
+"""DistributedSampler's shards: disjoint, complete, and new in each epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..verdict.check import Check
+from ..verdict.words import few, plural
+from .agreement import by_node, has, settled, who
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from ..verdict.finding import Finding
+    from .reports import Reports
+
+SAMPLER = Check(
+    "smoke.sampler",
+    seen="sandbox",
+    reads="the indices that DistributedSampler gives each rank, for numbers of samples that the ranks divide and do"
+    " not, with and without drop_last and shuffle, in two epochs",
+    fires="the shards of n ranks are not all of N samples with ceil(N/n) * n - N of them twice, or with drop_last N"
+    " without the rest of N/n, each once (fail); a rank that has another rank's shard is named",
+    fix="Compare the rank and the number of replicas that the rank's sampler was given with RANK and WORLD_SIZE",
+)
+SET_EPOCH = Check(
+    "smoke.set_epoch",
+    seen="sandbox",
+    reads="each rank's shuffled shard in epoch 0 and 1, and twice without set_epoch between",
+    fires="the order is the same in both epochs, or differs without set_epoch, which is to keep it (fail)",
+    fix="Look at what the rank runs: its DistributedSampler is not torch's",
+)
+EVALUATION = Check(
+    "smoke.evaluation",
+    seen="stand-in",
+    reads="what all ranks count together when each leaves out the samples that only pad its shard",
+    fires="it is not each sample once (fail)",
+    fix="Look at what was found of smoke.all_reduce",
+)
+CHECKS = (SAMPLER, SET_EPOCH, EVALUATION)
+
+STAGE = "sampling"
+MOST = 2**20  # samples of a case: more than the payload takes, and no trouble to count
+RIGHT = 3  # of the payload: every third sample is right
+
+
+class Case(NamedTuple):
+    size: int
+    drop_last: bool
+    shuffle: bool
+    epoch: int
+
+    def __str__(self) -> str:
+        words = [plural(self.size, "sample")]
+        words += ["drop_last"] if self.drop_last else []
+        words += [f"shuffled, epoch {self.epoch}" if self.shuffle else "in order"]
+        return ", ".join(words)
+
+
+Shards = dict[Case, dict[int, tuple[int, ...]]]
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    shards = shards_of(reports)
+    count = len(reports.places)
+    known = [rank for rank in reports.places if shards and all(rank in by_rank for by_rank in shards.values())]
+    stale = list(set_epoch(reports, shards))
+    wrong = list(sampler(reports, shards, stale=bool(stale))) if len(known) == count else []
+    text = f"shards of {plural(count, 'rank')} disjoint and complete in {plural(len(shards), 'case')}"
+    yield from wrong or [settled(SAMPLER, reports, known, text)]
+    told = [rank for rank in known if "repeats" in reports.facts(STAGE)[rank]]
+    yield from stale or [settled(SET_EPOCH, reports, told, "set_epoch gives a new order, and the same one without it")]
+    if wrong:
+        yield EVALUATION.skip("the shards that it counts over are wrong already")
+    else:
+        yield from evaluation(reports)
+
+
+def shards_of(reports: Reports) -> Shards:
+    """The indices by case and rank, as far as they are some."""
+    shards: Shards = {}
+    for rank, said in reports.facts(STAGE).items():
+        listed = said.get("shards")
+        for one in listed if isinstance(listed, list) else []:
+            case, indices = case_of(one), one.get("indices") if isinstance(one, dict) else None
+            if case and isinstance(indices, list) and all(type(index) is int for index in indices):
+                shards.setdefault(case, {})[rank] = tuple(indices)
+    return shards
+
+
+def case_of(said: Any) -> Case | None:
+    values: list[Any] = [said.get(key) for key in Case._fields] if isinstance(said, dict) else []
+    known = [type(value) for value in values] == [int, bool, bool, int] and 0 < values[0] <= MOST
+    return Case(*values) if known else None
+
+
+def share_of(case: Case, ranks: int) -> int:
+    """How many samples a rank has."""
+    return case.size // ranks if case.drop_last else -(-case.size // ranks)
+
+
+def in_order(case: Case, rank: int, ranks: int) -> tuple[int, ...]:
+    """A rank's shard without shuffling: each n-th sample, and from the first one again where they end."""
+    return tuple((rank + place * ranks) % case.size for place in range(share_of(case, ranks)))
+
+
+def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Finding]:
+    """Who has another rank's shard is known from the case without shuffling; of the others, that they overlap."""
+    ranks = len(reports.places)
+    wrong = [case for case, by_rank in shards.items() if not whole(case, by_rank, ranks)]
+    for case in (case for case in wrong if not case.shuffle):
+        own = {in_order(case, rank, ranks): rank for rank in reports.places}
+        for rank, indices in sorted(shards[case].items()):
+            other = own.get(indices)
+            if other != rank:
+                what = f"the shard of {reports.named(other)}" if other is not None else "a shard that is no rank's"
+                text = f"{reports.named(rank)} has {what} instead of its own ({case}): {few(list(map(str, indices)))}"
+                yield SAMPLER.fail(reports.places[rank].node, text)
+        return
+    # A rank that keeps the order of another epoch is named for that.
+    for case in (case for case in wrong if not (stale and case.epoch)):
+        by_rank = shards[case]
+        counted = Counter(index for indices in by_rank.values() for index in indices)
+        twice = {index for index, count in counted.items() if count > 1}
+        both = [rank for rank, indices in by_rank.items() if twice & set(indices)] or list(by_rank)
+        missing = len(set(range(case.size)) - set(counted))
+        text = f"{plural(len(twice), 'sample')} twice, {missing} missing ({case})"
+        for node, theirs in by_node(reports, both).items():
+            yield SAMPLER.fail(node, f"{who(reports, theirs)} {has(theirs)} samples of other ranks: {text}")
+        return
+
+
+def whole(case: Case, by_rank: Mapping[int, tuple[int, ...]], ranks: int) -> bool:
+    """Whether the shards are what they have to be."""
+    share = share_of(case, ranks)
+    counted = Counter(index for indices in by_rank.values() for index in indices)
+    left_out = max(0, case.size - share * ranks)
+    return (
+        all(len(indices) == share for indices in by_rank.values())
+        and set(counted) <= set(range(case.size))
+        and len(counted) == case.size - left_out
+    )
+
+
+def set_epoch(reports: Reports, shards: Shards) -> Iterator[Finding]:
+    same = {
+        rank
+        for case, by_rank in shards.items()
+        if case.shuffle and case.epoch
+        for rank, indices in by_rank.items()
+        if shards.get(case._replace(epoch=0), {}).get(rank) == indices and len(indices) > 1
+    }
+    for node, ranks in by_node(reports, same).items():
+        text = f"{who(reports, ranks)} {has(ranks)} the same order in epoch 1 as in epoch 0: set_epoch is not honoured"
+        yield SET_EPOCH.fail(node, text)
+    unsteady = [rank for rank, said in reports.facts(STAGE).items() if said.get("repeats") is False]
+    for node, ranks in by_node(reports, unsteady).items():
+        text = f"{who(reports, ranks)} {has(ranks)} another order each time, without set_epoch"
+        yield SET_EPOCH.fail(node, text)
+
+
+def evaluation(reports: Reports) -> Iterator[Said]:
+    counted, wrong = [], {}
+    for rank, said in reports.facts(STAGE).items():
+        facts = said.get("evaluation")
+        values: list[Any] = [facts.get(key) for key in ("size", "total", "correct")] if isinstance(facts, dict) else []
+        if [type(value) for value in values] == [int, int, int]:
+            size, total, correct = values
+            counted.append(rank)
+            if (total, correct) != (size, -(-size // RIGHT)):
+                wrong[rank] = f"{correct} right of {total}, not {-(-size // RIGHT)} of {size}"
+    if wrong and len(wrong) == len(counted):
+        yield EVALUATION.fail(reports.head, f"the ranks together counted {wrong[min(wrong)]}")
+    elif wrong:
+        for rank, text in wrong.items():
+            yield EVALUATION.fail(reports.places[rank].node, f"{reports.named(rank)} counted {text}")
+    else:
+        yield settled(EVALUATION, reports, counted, "an evaluation over all ranks counts each sample once")

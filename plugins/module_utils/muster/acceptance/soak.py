@@ -1,0 +1,200 @@
+"""The soak: silent corruption, heat, ECC errors and a rate that falls, over hours."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from ..verdict.words import plural
+from .device import named
+from .reports import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from .reports import Reports
+
+KEPT = 300  # points of a rank
+ENDS = 10  # the first and the last tenth are compared
+FEWEST = 2 * ENDS  # points, so that a tenth is more than one
+DROP, FALL = 0.9, 0.7
+THROTTLED_PART = 0.1
+
+CORRUPT = Check(
+    "smoke.soak",
+    seen="sandbox",
+    reads="training steps replayed from the same state, products of matrices repeated, and all-reduces of integers, in "
+    "each round of a soak",
+    fires="one of them differs: something computes or sends wrongly without an error (fail)",
+    fix="Take the node out of launches and run DCGM's long diagnostics on it (dcgmi diag -r 3)",
+)
+HEAT = Check(
+    "smoke.soak_clocks",
+    seen="stand-in",
+    reads="temperature and the reasons why clocks are lowered, over a soak",
+    fires="heat, a power brake or a slowdown of the hardware lowered them in more than "
+    f"{THROTTLED_PART:.0%} of the looks (warn)",
+    fix="Look at the cooling and the power supplies of the node",
+)
+ECC = Check(
+    "smoke.soak_ecc",
+    seen="stand-in",
+    reads="the counts of ECC errors at the beginning and the end of a soak",
+    fires="uncorrected ones were added (fail), or corrected ones (warn)",
+    fix="Look at the node's GPUs: nvidia-smi -q -d ECC,ROW_REMAPPER",
+)
+RATE = Check(
+    "smoke.soak_rate",
+    seen="stand-in",
+    reads="samples a second of each rank in the first and the last tenth of a soak",
+    fires=f"the last is below {DROP:.0%} of the first (warn), below {FALL:.0%} (fail). Not where ranks share cores",
+    fix="Look at its temperature and clocks in the soak's series (smoke.json)",
+)
+CHECKS = (CORRUPT, HEAT, ECC, RATE)
+
+STAGE = "soak"
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    yield from corrupt(reports)
+    points = points_of(reports)
+    yield from heat(reports, points)
+    yield from ecc(reports, points)
+    yield from rate(reports, points)
+
+
+def corrupt(reports: Reports) -> Iterator[Said]:
+    found = False
+    for rank, said in reports.facts(STAGE).items():
+        told = said.get("differences")
+        for one in told[:3] if isinstance(told, list) else []:
+            found = True
+            wrong = one if isinstance(one, dict) else {}
+            text = f"{named(reports, rank)}: {str(wrong.get('text') or 'a result differs')[:200]}"
+            yield CORRUPT.fail(reports.places[rank].node, f"{text} (round {str(wrong.get('round'))[:20]})")
+    if not found:
+        rounds = rounds_of(reports)
+        text = f"{plural(min(rounds, default=0), 'round')}: replayed steps, products and sums are bitwise the same"
+        yield reports.good(CORRUPT, text, whole=len(rounds) == len(reports.places))
+
+
+def rounds_of(reports: Reports) -> list[int]:
+    """Of each rank that says how many it did and that it compared them."""
+    told = [(finite(said.get("rounds")), said.get("differences")) for said in reports.facts(STAGE).values()]
+    return [int(rounds) for rounds, differences in told if rounds and rounds > 0 and isinstance(differences, list)]
+
+
+def points_of(reports: Reports) -> dict[int, list[Mapping[str, Any]]]:
+    """What each rank said of itself, in order: it is there however the soak ended."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for event in reports.events:
+        if (
+            event.get("event") == STAGE
+            and event["from_rank"] in reports.places
+            and finite(event.get("seconds")) is not None
+        ):
+            found.setdefault(event["from_rank"], []).append(event)
+    return dict(sorted(found.items()))
+
+
+def heat(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Said]:
+    found, looked = False, 0
+    for rank, series in points.items():
+        told = [one["throttled"] for one in series if isinstance(one.get("throttled"), list)]
+        looked += len(told)
+        lowered = [reasons for reasons in told if reasons]
+        if told and len(lowered) > THROTTLED_PART * len(told):
+            found = True
+            hottest = max(
+                (value for one in series if (value := finite(one.get("temperature_c"))) is not None), default=None
+            )
+            why = ", ".join(sorted({str(reason)[:40] for reasons in lowered for reason in reasons}))[:200]
+            part = len(lowered) / len(told)
+            text = f"{named(reports, rank)}: its clocks were lowered in {part:.0%} of the looks ({why})"
+            yield HEAT.warn(
+                reports.places[rank].node, text + (f", at up to {hottest:.0f} °C" if hottest is not None else "")
+            )
+    if not looked:
+        yield HEAT.skip("no GPU told why its clocks are lowered")
+    elif not found:
+        yield HEAT.passed(reports.head, "no clocks were lowered by heat or power")
+
+
+def ecc(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Said]:
+    found, looked = False, set()
+    for rank, series in points.items():
+        for kind, say in (("uncorrected", ECC.fail), ("corrected", ECC.warn)):
+            told = [value for one in series if (value := finite(one.get(f"ecc_{kind}"))) is not None and value >= 0]
+            looked |= {rank} if told else set()
+            if told and told[-1] > told[0]:
+                found = True
+                added = plural(int(told[-1] - told[0]), f"{kind} ECC error")
+                text = f"{named(reports, rank)}: {added} more than at the start"
+                yield say(reports.places[rank].node, text, observed=f"{told[-1]:.0f}", expected=f"{told[0]:.0f}")
+    if not looked:
+        yield ECC.skip("no GPU told its counts of ECC errors")
+    elif not found:
+        yield ECC.passed(reports.head, f"no ECC error was added on {plural(len(looked), 'GPU')}")
+
+
+def rate(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Said]:
+    facts = reports.facts(STAGE)
+    shared = next((str(said["shares_cores"])[:100] for said in facts.values() if said.get("shares_cores")), "")
+    told = {rank: rates_of(series) for rank, series in points.items()}
+    long = {rank: rates for rank, rates in told.items() if len(rates) >= FEWEST}
+    if shared or not long:
+        yield RATE.skip(shared or f"no rank has {FEWEST} points")
+        return
+    found = False
+    for rank, rates in long.items():
+        part = len(rates) // ENDS
+        first, last = median(rates[:part]), median(rates[-part:])
+        if last < DROP * first:
+            found = True
+            say = RATE.fail if last < FALL * first else RATE.warn
+            text = f"{named(reports, rank)}: {first:.0f} samples/s in the first tenth"
+            text += f", {last:.0f} in the last ({last / first:.0%})"
+            yield say(reports.places[rank].node, text, observed=f"{last:.0f}", expected=f"{DROP * first:.0f}")
+    if not found:
+        yield reports.good(RATE, "no rank became slower", whole=set(long) == set(reports.places))
+
+
+def rates_of(series: list[Mapping[str, Any]]) -> list[float]:
+    return [value for one in series if (value := finite(one.get("samples_per_second"))) is not None and value > 0]
+
+
+def measured(reports: Reports) -> dict[str, Any]:
+    """The series as far as it came, and how it ended: without a report, it was stopped."""
+    points, rounds = points_of(reports), rounds_of(reports)
+    if not rounds:
+        rounds = [int(value) for series in points.values() if (value := finite(series[-1].get("round"))) is not None]
+    ended = {str(said.get("ended"))[:20] for said in reports.facts(STAGE).values()}
+    return {
+        "series": [shown(reports, rank, one) for rank, series in points.items() for one in thinned(series)],
+        "rounds": min(rounds, default=0),
+        "ended": "fault" if "fault" in ended else "time" if ended == {"time"} else "stop",
+    }
+
+
+def shown(reports: Reports, rank: int, one: Mapping[str, Any]) -> dict[str, Any]:
+    told = one.get("throttled")
+    return {
+        "seconds": finite(one.get("seconds")),
+        "rank": rank,
+        "node": reports.places[rank].node,
+        "samples_per_second": finite(one.get("samples_per_second")),
+        "temperature_c": finite(one.get("temperature_c")),
+        "throttled": [str(reason)[:40] for reason in told[:4]] if isinstance(told, list) else None,
+        "ecc": {kind: finite(one.get(f"ecc_{kind}")) for kind in ("corrected", "uncorrected")},
+    }
+
+
+def thinned(series: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """At equal distances, the first and the last among them."""
+    if len(series) <= KEPT:
+        return series
+    return [series[round(place * (len(series) - 1) / (KEPT - 1))] for place in range(KEPT)]

@@ -1,0 +1,117 @@
+"""How each stage ended on each rank: whether it was done at all is judged here, once for all of them.
+
+One rank that hangs, dies or raises leaves its peers in the middle of a collective, and they fail after it. So of those
+whose stage was not done the cause is named, and the others only counted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..verdict.check import Check
+from ..verdict.words import plural
+from .reports import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from .reports import Report, Reports
+
+REPORT = Check(
+    "smoke.report",
+    seen="stand-in",
+    reads="which stages each rank reported",
+    fires="a rank did not report, so that nothing is said of it (fail)",
+    fix="Read the rank's log",
+)
+STAGE = Check(
+    "smoke.stage",
+    seen="sandbox",
+    reads="how each stage of the acceptance test ended on each rank",
+    fires="it raised, did not end in its time and was killed, or its process died (fail). Peers that fail after it are"
+    " counted and not named",
+    fix="Read the rank's log",
+)
+CHECKS = (REPORT, STAGE)
+
+NOT_DONE = ("failed", "timeout", "lost")
+HELD = ("T", "D")  # the kernel's letters for stopped, and for waiting for a device
+# What Gloo, NCCL and the store say of a peer that is gone or silent.
+OF_PEERS = re.compile(
+    r"Connection (?:closed|reset) by peer|Connection refused|Broken pipe|timed out|did not come to the process group"
+    r"|remote process (?:exited|has terminated)|NCCL (?:communicator was aborted|WARN|error)|DistStoreError",
+    re.IGNORECASE,
+)
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    yield from silent(reports)
+    bad = False
+    for stage, by_rank in reports.stages.items():
+        not_done = {rank: report for rank, report in sorted(by_rank.items()) if report.status in NOT_DONE}
+        if not not_done:
+            continue
+        bad = True
+        if set(by_rank) < set(reports.places) and all(of_peers(report) for report in not_done.values()):
+            continue  # after a rank that reported nothing of this stage, which is said above
+        named = causes(not_done, reports)
+        rest = len(not_done) - len(set(named) & set(not_done))
+        after = f" ({plural(rest, 'other rank')} failed after it)" if rest else ""
+        for rank in named:
+            why = by_rank[rank].why if rank in by_rank else "did not come"
+            text = f"{reports.named(rank)}: the stage {stage} {said(by_rank.get(rank), why)}{after}"
+            yield STAGE.fail(reports.places[rank].node, text)
+    if not bad and reports.stages:
+        yield STAGE.passed(reports.head, f"{plural(len(reports.stages), 'stage')} done")
+
+
+def said(report: Report | None, why: str) -> str:
+    if report is None or report.status == "failed":
+        return f"failed: {why}"
+    return why.replace("its process was", "was lost: its process was") if report.status == "lost" else why
+
+
+def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
+    """The ranks that the others failed after, by the first of these that there is: those that did not come; that died;
+    that were stopped or wait for a device; that failed by something of their own; that came least far; all of them.
+    """
+    absent = {rank for report in not_done.values() for rank in absent_in(report) if rank in reports.places}
+    if absent:
+        return sorted(absent)
+    groups = (
+        [rank for rank, report in not_done.items() if report.status == "lost"],
+        [rank for rank, report in not_done.items() if report.facts.get("state") in HELD],
+        [rank for rank, report in not_done.items() if report.status == "failed" and not of_peers(report)],
+    )
+    for group in groups:
+        if group:
+            return group
+    late = {rank: at for rank, report in not_done.items() if (at := number(report.facts.get("at"))) is not None}
+    if late:
+        return [rank for rank, at in late.items() if at == min(late.values())]
+    return list(not_done)
+
+
+def of_peers(report: Report) -> bool:
+    """Whether it failed by a peer that is gone, and the peer is not told."""
+    return report.status == "failed" and not absent_in(report) and bool(OF_PEERS.search(report.why))
+
+
+def absent_in(report: Report) -> list[int]:
+    told = report.facts.get("absent")
+    return [rank for rank in told if isinstance(rank, int)] if isinstance(told, list) else []
+
+
+def silent(reports: Reports) -> Iterator[Said]:
+    found = False
+    for rank, place in reports.places.items():
+        missing = [stage for stage in reports.wanted if rank not in reports.stages.get(stage, {})]
+        if missing:
+            found = True
+            what = "anything" if len(missing) == len(reports.wanted) else ", ".join(missing)
+            text = f"{reports.named(rank)} did not report {what}"
+            yield REPORT.fail(place.node, text, fix="", expected=f"a report of rank {rank}")
+    if not found:
+        yield REPORT.passed(reports.head, f"all {plural(len(reports.places), 'rank')} reported")

@@ -1,0 +1,150 @@
+"""Stragglers: ranks that take longer than their like for the same steps, each by itself."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+from ..verdict.words import plural
+from . import like, world
+from .reports import finite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+    from .reports import Reports
+
+# A rank is slow that takes 1.2 times the median and lies outside the others' scatter. Where ranks share cores, their
+# caches and the second threads of a core make more of a difference: 1.5 times.
+TIMES, TIMES_SHARED = 1.2, 1.5
+TWICE = 2.0  # fails, and needs no majority: whatever is usual, the faster of two can be reached
+THROTTLED_PART = 0.1  # of the time, so that a quota that is touched now and then explains nothing
+
+STRAGGLER = Check(
+    "smoke.straggler",
+    seen="sandbox",
+    reads="how long each rank takes for steps without collectives, and for preparing their data, in blocks of a tenth "
+    "of a second; where ranks share cores, the processor's time alone unless a quota stops them; clocks, quotas, load",
+    fires=f"a rank takes more than {TIMES:g} times the median of its model's ({TIMES_SHARED:g} times where ranks share "
+    f"cores), and lies outside three deviations (MAD) of the others; or so much more than the fastest, and a quota or "
+    f"its lowered clocks explain it; or {TWICE:g} times as long as the fastest (warn; fail from {TWICE:g} times)",
+    fix="Look at what else runs on the node, at its quotas, clocks and cooling: in every step all wait for the slowest",
+)
+CHECKS = (STRAGGLER,)
+
+STAGE = "stragglers"
+KINDS = {"compute": "computes", "data": "prepares its data"}
+# Milliseconds below which a difference is no matter: the clock's own steps.
+LEAST_MS = 0.2
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    if len(reports.places) == 1:
+        yield STRAGGLER.skip("one rank has no like")
+        return
+    found = False
+    for kind in KINDS:
+        for rank, against, basis in slow(reports, kind):
+            found = True
+            yield finding(reports, kind, rank, against, basis)
+    if not found:
+        text = f"no straggler among {plural(len(reports.places), 'rank')}"
+        yield reports.good(STRAGGLER, text, whole=len(times(reports, "compute")) == len(reports.places))
+
+
+def finding(reports: Reports, kind: str, rank: int, against: float, basis: str) -> Said:
+    mine = times(reports, kind)[rank]
+    why = reason(reports.facts(STAGE)[rank])
+    text = f"{reports.named(rank)} {KINDS[kind]} {mine / against:.2g} times as long as {basis}"
+    text += f" ({mine:.3g} against {against:.3g} ms a step){f': {why}' if why else ''}"
+    say = STRAGGLER.fail if mine >= TWICE * against else STRAGGLER.warn
+    return say(reports.places[rank].node, text, observed=f"{mine:.3g} ms", expected=f"about {against:.3g} ms")
+
+
+def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
+    """Ranks, what they are compared with, and what that is."""
+    facts = reports.facts(STAGE)
+    told = {rank: value for rank, value in times(reports, kind).items() if value >= LEAST_MS or kind == "compute"}
+    shared = any(said.get("shares_cores") for said in facts.values())
+    least = TIMES_SHARED if shared else TIMES
+    for group in like.by_model(told, models(reports)):
+        middle = like.usual(group.values())
+        fastest = min(group.values(), default=0.0)
+        for rank, mine in group.items():
+            if middle and like.outside(mine, group.values(), least):
+                yield rank, middle, f"the median of {plural(len(group), 'rank')}"
+            elif fastest and mine > least * fastest and (held_back(facts[rank]) or mine >= TWICE * fastest):
+                yield rank, fastest, "the fastest rank"
+
+
+def times(reports: Reports, kind: str) -> dict[int, float]:
+    """Milliseconds of a step by rank. To wait for a core that others have is not a rank's own slowness; a quota is."""
+    found = {}
+    for rank, said in reports.facts(STAGE).items():
+        wall, own = finite(said.get(f"{kind}_ms")), finite(said.get(f"{kind}_cpu_ms"))
+        if said.get("shares_cores") and not isinstance(said.get("smi"), dict) and not quota_stops(said):
+            wall = own
+        if wall is not None and wall > 0:
+            found[rank] = wall
+    return found
+
+
+def models(reports: Reports) -> dict[int, str]:
+    return {rank: str(said.get("device")) for rank, said in reports.facts(world.STAGE).items()}
+
+
+def quota_stops(said: Mapping[str, Any]) -> bool:
+    return (finite(said.get("throttled_part")) or 0.0) > THROTTLED_PART
+
+
+def lowered(said: Mapping[str, Any]) -> list[str]:
+    """Why the GPU's clocks are lowered."""
+    smi = said.get("smi")
+    told = smi.get("throttled") if isinstance(smi, dict) else None
+    return [str(one)[:40] for one in told][:4] if isinstance(told, list) else []
+
+
+def held_back(said: Mapping[str, Any]) -> bool:
+    return quota_stops(said) or bool(lowered(said))
+
+
+def reason(said: Mapping[str, Any]) -> str:
+    """What was seen beside it, where something was."""
+    if quota_stops(said):
+        quota, part = finite(said.get("quota")), finite(said.get("throttled_part")) or 0.0
+        size = f" of {quota:.2g} processors" if quota else ""
+        return f"a CPU quota{size} stopped it for {min(part, 1.0):.0%} of the time"
+    if found := lowered(said):
+        return f"its GPU's clocks are lowered ({', '.join(found)})"
+    smi = said.get("smi")
+    now, most = (finite(smi.get(name)) for name in ("sm_mhz", "sm_max_mhz")) if isinstance(smi, dict) else (None, None)
+    if now and most and now < 0.8 * most:
+        return f"its GPU runs at {now:.0f} of {most:.0f} MHz"
+    load, cores = finite(said.get("load")), finite(said.get("cores"))
+    if load and cores and load > 2 * cores:
+        return f"the load of its node is {load:.0f} on {plural(int(cores), 'core')}"
+    return ""
+
+
+def measured(reports: Reports) -> dict[str, Any]:
+    told = times(reports, "compute")
+    middle = median(told.values()) if told else None
+    named = {rank for kind in KINDS for rank, _, _ in slow(reports, kind)}
+    return {
+        "median_ms": round(middle, 3) if middle is not None else None,
+        "ranks": [
+            {
+                "rank": rank,
+                "node": reports.places[rank].node,
+                "local_rank": reports.places[rank].local_rank,
+                "ms": mine,
+                "ratio": round(mine / middle, 3) if middle else None,
+                "slow": rank in named,
+            }
+            for rank, mine in told.items()
+        ],
+    }

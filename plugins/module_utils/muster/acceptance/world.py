@@ -1,0 +1,237 @@
+"""World against plan: the layout of the ranks, machines and GPUs of their own, and the same software on all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..health.consistency import TRAITS
+from ..verdict.check import Check
+from ..verdict.commands import on_node
+from ..verdict.majority import vote
+from ..verdict.words import plural
+from .agreement import who, words_of
+from .reports import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..health.consistency import Trait
+    from ..verdict.check import Said
+    from ..verdict.finding import Finding
+    from .reports import Reports
+
+LAYOUT = Check(
+    "smoke.layout",
+    seen="stand-in",
+    reads="rank, local rank, node rank, world size and backend, as each rank sees them",
+    fires="they are not as planned (fail)",
+    fix="Compare with plan.json; an own environment may have changed them",
+)
+MACHINES = Check(
+    "smoke.machines",
+    seen="stand-in",
+    reads="the machine id that each rank sees",
+    fires="two nodes of the inventory are one machine (fail)",
+    fix="List every machine once",
+)
+GPUS = Check(
+    "smoke.gpus",
+    seen="stand-in",
+    reads="the UUID of the GPU that each rank computes on; not of parts of a GPU (MIG)",
+    fires="two ranks of a node compute on one GPU (fail)",
+    fix="Look at CUDA_VISIBLE_DEVICES, at cluster_nproc_per_node, and at the GPUs that the node has, with",
+)
+USED = Check(
+    "smoke.gpu_used",
+    seen="stand-in",
+    reads='the GPU on which a tensor lies that was made on plain "cuda"',
+    fires="it is another GPU than the rank's own (fail)",
+    fix="Look at what sets the device in the training's environment (sitecustomize, CUDA_VISIBLE_DEVICES)",
+)
+VERSIONS = Check(
+    "smoke.versions",
+    seen="stand-in",
+    reads="the versions of torch, NCCL, CUDA, Python and the NVIDIA driver that each rank runs with",
+    fires="they are not the same everywhere: torch, NCCL or CUDA (fail), Python or the driver (warn)",
+    fix="Build the same environment on all nodes",
+)
+MODELS = Check(
+    "smoke.gpu_models",
+    seen="stand-in",
+    reads="the model of the GPU that each rank computes on",
+    fires="it is not the same everywhere: a launch goes at the pace of the slowest (warn)",
+    fix="Launch on nodes of one kind, with cluster_launch_nodes",
+)
+CHECKS = (LAYOUT, MACHINES, GPUS, USED, VERSIONS, MODELS)
+
+STAGE = "world"
+LONGEST = 60  # characters of a version or a model in a sentence
+# As the payload calls them, with what health says of each: why it matters, and what makes it the same again.
+SOFTWARE = {trait.name: trait for trait in TRAITS if trait.name in ("torch", "nccl", "cuda", "python", "driver")}
+MODEL = next(trait for trait in TRAITS if trait.name == "gpu_model")
+
+
+def judge(reports: Reports) -> Iterator[Said]:
+    if not reports.tried(STAGE):
+        return
+    yield from layout(reports)
+    yield from machines(reports)
+    if reports.plan["backend"] == "nccl":
+        yield from gpus(reports)
+        yield from used(reports)
+        yield from models(reports)
+    yield from versions(reports)
+
+
+def layout(reports: Reports) -> Iterator[Said]:
+    """World size, rank, local rank and node rank of every rank against the plan."""
+    plan, found = reports.plan, False
+    for rank, said in reports.facts(STAGE).items():
+        place = reports.places[rank]
+        wanted = {
+            "world_size": plan["world_size"],
+            "rank": rank,
+            "local_rank": place.local_rank,
+            "node_rank": place.node_rank,
+            "backend": plan["backend"],
+        }
+        wrong = {name: (said.get(name), value) for name, value in wanted.items() if said.get(name) != value}
+        if wrong:
+            found = True
+            text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
+            yield LAYOUT.fail(place.node, f"rank {rank}: {text}", fix="")
+    if not found:
+        text = f"world size {plan['world_size']}, ranks laid out as planned"
+        yield reports.good(LAYOUT, text, whole=reports.whole(STAGE, "rank"))
+
+
+def machines(reports: Reports) -> Iterator[Said]:
+    """Two nodes of the inventory must not be one machine under two names."""
+    owner: dict[str, str] = {}
+    found = False
+    for rank, said in reports.facts(STAGE).items():
+        node, machine = reports.places[rank].node, said.get("machine")
+        if not isinstance(machine, str):
+            continue
+        other = owner.setdefault(machine, node)
+        if other != node:
+            found = True
+            text = f"is the same machine as {other}: rank {rank} runs where {other}'s ranks run"
+            yield MACHINES.fail(node, text, fix="", peer=other, observed=machine)
+    if not found:
+        text = plural(len(set(owner.values())), "separate machine")
+        yield reports.good(MACHINES, text, whole=reports.whole(STAGE, "machine"))
+
+
+def gpus(reports: Reports) -> Iterator[Said]:
+    """One GPU for each rank of a node."""
+    facts = reports.facts(STAGE)
+    parts = [rank for rank, model in words_of(facts, "device").items() if "MIG" in model.split()]
+    untold = [rank for rank, said in facts.items() if said.get("gpu_uuid") == ""]
+    if parts:
+        yield GPUS.skip(f"the GPU of {who(reports, parts)} is part of one (MIG), and such parts may share a UUID")
+        return
+    if untold:
+        yield GPUS.skip(f"torch tells {who(reports, untold)} no UUID of a GPU")
+        return
+    owners: dict[tuple[str, str], list[int]] = {}
+    for rank, uuid in words_of(facts, "gpu_uuid").items():
+        owners.setdefault((reports.places[rank].node, uuid), []).append(rank)
+    shared = {place: ranks for place, ranks in owners.items() if len(ranks) > 1}
+    for (node, uuid), ranks in shared.items():
+        text = f"{who(reports, ranks)} compute on one GPU ({uuid[:LONGEST]})"
+        yield GPUS.fail(node, text, command=on_node(node, "nvidia-smi -L"), observed=uuid[:LONGEST])
+    if not shared:
+        whole = sum(map(len, owners.values())) == len(reports.places)
+        yield reports.good(GPUS, f"{plural(len(owners), 'GPU')}, one for each rank", whole=whole)
+
+
+def used(reports: Reports) -> Iterator[Said]:
+    """Whether a tensor on plain "cuda" lies on the rank's own GPU."""
+    known, found = 0, False
+    for rank, said in reports.facts(STAGE).items():
+        own, other = Gpu.read(said, "gpu_index", "gpu_uuid"), Gpu.read(said, "used_index", "used_uuid")
+        if own is None or other is None:
+            continue
+        known += 1
+        if own != other:
+            found = True
+            text = f'{reports.named(rank)}: a tensor on plain "cuda" lies on {other}, not on its own {own}'
+            yield USED.fail(reports.places[rank].node, text, observed=str(other), expected=str(own))
+    if not found:
+        yield reports.good(USED, "each rank computes on its own GPU", whole=known == len(reports.places))
+
+
+class Gpu(NamedTuple):
+    """As a rank sees it. uuid: nothing where torch does not tell it."""
+
+    device: int
+    uuid: str
+
+    @classmethod
+    def read(cls, said: Mapping[str, object], index: str, uuid: str) -> Gpu | None:
+        place, name = number(said.get(index)), said.get(uuid)
+        if place is None or not place.is_integer() or not isinstance(name, str):
+            return None
+        return cls(int(place), name[:LONGEST])
+
+    def __str__(self) -> str:
+        return f"device {self.device} ({self.uuid})" if self.uuid else f"device {self.device}"
+
+
+def versions(reports: Reports) -> Iterator[Said]:
+    """The same software under every rank."""
+    facts = reports.facts(STAGE)
+    told = {rank: said["versions"] for rank, said in facts.items() if isinstance(said.get("versions"), dict)}
+    same, found = [], False
+    for name, trait in SOFTWARE.items():
+        by_rank = words_of(told, name)
+        differing = list(differences(VERSIONS, trait, reports, by_rank))
+        found = found or bool(differing)
+        yield from differing
+        if by_rank and not differing:
+            same.append(f"{name} {next(iter(by_rank.values()))[:LONGEST]}")
+    if not found:
+        whole = len(words_of(told, "torch")) == len(words_of(told, "python")) == len(reports.places)
+        yield reports.good(VERSIONS, f"the same on every rank: {', '.join(same) or 'nothing told'}", whole=whole)
+
+
+def models(reports: Reports) -> Iterator[Said]:
+    """The same GPU under every rank: reported, not wrong."""
+    by_rank = words_of(reports.facts(STAGE), "device")
+    differing = list(differences(MODELS, MODEL, reports, by_rank))
+    yield from differing
+    if not differing:
+        names = ", ".join(sorted({model[:LONGEST] for model in by_rank.values()}))
+        yield reports.good(MODELS, f"the same on every rank: {names}", whole=len(by_rank) == len(reports.places))
+
+
+def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[int, str]) -> Iterator[Finding]:
+    """Who has something else than most; all of them where there is no majority."""
+    votes = vote(by_place(reports, by_rank))
+    if votes.agree:
+        return
+    report = check.fail if trait.breaks else check.warn
+    ranks = {reports.named(rank): place.node for rank, place in reports.places.items()}
+    for place, value in votes.odd:
+        if votes.usual is None:
+            text = f"the {trait.what} differs ({votes.spread()}): {trait.why}"
+        else:
+            whose = f"{place}: " if place in ranks else ""
+            text = f"{whose}the {trait.what} is {value}, and {votes.usual} on most nodes: {trait.why}"
+        fix, command = trait.check.fix, trait.check.command
+        yield report(ranks.get(place, place), text, fix, command, observed=value, expected=votes.usual or "")
+
+
+def by_place(reports: Reports, by_rank: Mapping[int, str]) -> dict[str, str]:
+    """What a node has; where its ranks differ, what each of them has."""
+    nodes: dict[str, dict[int, str]] = {}
+    for rank, value in by_rank.items():
+        nodes.setdefault(reports.places[rank].node, {})[rank] = value[:LONGEST]
+    found: dict[str, str] = {}
+    for node, values in nodes.items():
+        if len(set(values.values())) == 1:
+            found[node] = next(iter(values.values()))
+        else:
+            found.update((reports.named(rank), value) for rank, value in values.items())
+    return found

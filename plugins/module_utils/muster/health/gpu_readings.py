@@ -1,0 +1,98 @@
+"""What each check of GPUs is judged from: where nvidia-smi has no value of it on any GPU, it was not looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .gpu_memory import (
+    ECC_CORRECTED,
+    ECC_OFF,
+    ECC_PENDING,
+    ECC_SRAM_THRESHOLD,
+    ECC_UNCORRECTED,
+    MEMORY_UNREPAIRABLE,
+    REMAP_FAILED,
+    REMAP_MANY,
+    REMAP_PENDING,
+    RESET_NEEDED,
+    RETIRED_MANY,
+    RETIRED_PENDING,
+)
+from .gpu_settings import (
+    CLOCKS_LOWERED,
+    COMPUTE_MODE,
+    MIG_ON,
+    MIG_PENDING,
+    PERSISTENCE_OFF,
+    POWER_LOWERED,
+    VBIOS_MIXED,
+)
+from .gpu_use import HOT, MEMORY_HELD, PCIE_NARROW, PCIE_SLOW, THROTTLED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.finding import Skipped
+    from .gpu_node import GpuNode
+
+# Of what somebody else runs, or is made otherwise, some checks say nothing, whatever the values are.
+WSL = "under WSL, the GPU and its driver are those of Windows"
+VIRTUAL = "this is a virtual GPU: the real one, its memory and its processes are its host's"
+# NVML says "generation 1, 1 lane" of a GB10 (Syllo/nvtop, pull request 499), and has no memory of its own for it.
+ON_CHIP = "the GPU is on the processor's chip, and has no slot"
+NO_VALUE = "nvidia-smi has no value for this on any GPU here (N/A)"
+# Each by the fact that it needs, of those of query.gpu. Of several, one that is there does.
+READINGS = {
+    THROTTLED: ("throttle",),
+    HOT: ("temperature/margin", "temperature/memory_max"),
+    PCIE_NARROW: ("link/width",),
+    PCIE_SLOW: ("link/generation",),
+    MEMORY_HELD: ("memory/used",),
+    PERSISTENCE_OFF: ("persistence",),
+    MIG_ON: ("mig",),
+    MIG_PENDING: ("mig_pending",),
+    COMPUTE_MODE: ("compute_mode",),
+    CLOCKS_LOWERED: ("clocks/set",),
+    POWER_LOWERED: ("power/limit",),
+    VBIOS_MIXED: ("vbios",),
+    RESET_NEEDED: ("recovery",),
+    ECC_UNCORRECTED: ("ecc/volatile/dram_uncorrectable", "ecc/volatile/sram_uncorrectable"),
+    ECC_CORRECTED: ("ecc/aggregate/dram_correctable", "ecc/aggregate/sram_correctable"),
+    ECC_SRAM_THRESHOLD: ("ecc/sram_threshold",),
+    ECC_OFF: ("ecc/on",),
+    ECC_PENDING: ("ecc/pending",),
+    REMAP_PENDING: ("remap",),
+    REMAP_FAILED: ("remap",),
+    REMAP_MANY: ("remap",),
+    RETIRED_PENDING: ("retired",),
+    RETIRED_MANY: ("retired",),
+    MEMORY_UNREPAIRABLE: ("ecc/unrepairable", "ecc/channel_repair", "ecc/tpc_repair"),
+}
+
+
+def apart(node: GpuNode) -> dict[str, str]:
+    """Return the checks that are not made of such GPUs, and why."""
+    kinds = {
+        WSL: (node.under_windows, (PERSISTENCE_OFF, MEMORY_HELD, PCIE_NARROW, PCIE_SLOW)),
+        VIRTUAL: (
+            any(gpu["virtualization"] == "VGPU" for gpu in node.gpus),
+            (MEMORY_HELD, PCIE_NARROW, PCIE_SLOW, POWER_LOWERED, CLOCKS_LOWERED),
+        ),
+        ON_CHIP: (any(gpu["memory"]["total"] is None for gpu in node.gpus), (PCIE_NARROW, PCIE_SLOW)),
+    }
+    return {check.id: why for why, (are, checks) in kinds.items() if are for check in checks}
+
+
+def unread(node: GpuNode) -> Iterator[Skipped]:
+    if not node.gpus:
+        return
+    for check, paths in READINGS.items():
+        if all(_at(gpu, path) is None for gpu in node.gpus for path in paths):
+            yield check.skip(NO_VALUE)
+
+
+def _at(gpu: Mapping[str, Any], path: str) -> Any:
+    value: Any = gpu
+    for name in path.split("/"):
+        value = value[name]
+    return value

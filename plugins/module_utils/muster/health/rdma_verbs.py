@@ -1,0 +1,137 @@
+"""Whether a rank can open the RDMA adapters at all. Where it cannot, NCCL says nothing and takes sockets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check, skip_all
+from ..verdict.finding import evidence
+from .rdma import active_ports, is_named, unused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..verdict.check import Said
+
+# The kernel's driver of the device below an adapter, and what rdma-core calls its half in user space (rdma-core, the
+# folders of providers/). A driver that is not here is not judged.
+PROVIDERS = {
+    "mlx5_core": "mlx5",
+    "mlx4_core": "mlx4",
+    "bnxt_en": "bnxt_re",
+    "ice": "irdma",
+    "i40e": "irdma",
+    "efa": "efa",
+    "cxgb4": "cxgb4",
+    "hns3": "hns",
+    "qede": "qedr",
+    "hfi1": "hfi1verbs",
+    "erdma": "erdma",
+    "mana": "mana",
+    "vmw_pvrdma": "vmw_pvrdma",
+}
+PROVIDER = re.compile(r"lib(.+)-rdmav\d+\.so")
+# libibverbs.so.1.14.39.0 is that of rdma-core 39 (its buildlib, LIBIBVERBS_ABI and PACKAGE_VERSION).
+RELEASE = re.compile(r"libibverbs\.so\.1\.\d+\.(\d+)\.\d+")
+INSTALL = "sudo apt-get install libibverbs1 ibverbs-providers"
+# A cloud's network card is an RDMA adapter too, and a launch over its TCP may be all that anybody wants.
+GRADE = "With active InfiniBand, or an adapter named in NCCL_IB_HCA, a fail, with Ethernet that nobody names a warn:"
+
+DEVICES_MISSING = Check(
+    "rdma.devices.missing",
+    seen="stand-in",
+    reads="/dev/infiniband/uverbs*",
+    fires=f"{GRADE} a port is active, and none of these files is there: a rank cannot open the adapter",
+    fix="sudo modprobe ib_uverbs; a container needs --device /dev/infiniband",
+)
+VERBS_MISSING = Check(
+    "rdma.verbs.missing",
+    seen="stand-in",
+    reads="libibverbs.so.1 in the linker's cache (ldconfig -p), which NCCL opens when it starts (nccl, ibvsymbols.cc)",
+    fires=f"{GRADE} a port is active, and there is no such library: NCCL takes sockets without a word",
+    fix="Install rdma-core's user space",
+    command=INSTALL,
+)
+PROVIDER_MISSING = Check(
+    "rdma.provider.missing",
+    seen="stand-in",
+    reads="the kernel's driver of each adapter, and the providers beside libibverbs (rdma-core, providers/)",
+    fires=f"{GRADE} there is none for the driver of an active port, so that libibverbs does not list it",
+    fix="Install rdma-core's providers",
+    command=INSTALL,
+)
+CHECKS = (DEVICES_MISSING, VERBS_MISSING, PROVIDER_MISSING)
+LOOKS = ("verbs",)
+
+
+def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+    look = looks["verbs"]
+    release = RELEASE.fullmatch(look["file"])
+    return {
+        "why": look["why"],
+        "library": look["library"],
+        "release": int(release[1]) if release else None,
+        "folder": look["folder"],
+        "providers": sorted({found[1] for name in look["providers"] if (found := PROVIDER.fullmatch(name))}),
+        "drivers": look["drivers"],
+    }
+
+
+def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
+    active = active_ports(facts)
+    why = unused(facts, request) or ("" if active else "no port that NCCL would use is active")
+    if why:
+        yield from skip_all(CHECKS, why)
+        return
+    node, seen = request["node"], facts["rdma_verbs"]
+    certain = is_named(facts) or any(port["layer"] == "InfiniBand" for port in active)
+    adapters = sorted({port["device"] for port in active})
+    if not facts["rdma"]["uverbs"]:
+        container = facts["system"]["container"]
+        yield (DEVICES_MISSING.fail if certain else DEVICES_MISSING.warn)(
+            node,
+            "there is no /dev/infiniband/uverbs*, so that no rank can open an RDMA adapter",
+            "Start the container with --device /dev/infiniband" if container else "Load the module",
+            "" if container else "sudo modprobe ib_uverbs",
+        )
+    if not seen["library"]:
+        yield from _library(node, seen["why"], adapters, certain)
+        return
+    yield from _providers(node, seen, adapters, certain)
+
+
+def _library(node: str, why: str, adapters: list[str], certain: bool) -> Iterator[Said]:
+    if why:
+        yield from skip_all((VERBS_MISSING, PROVIDER_MISSING), f"the linker's cache cannot be read: {why}")
+        return
+    yield PROVIDER_MISSING.skip("there is no libibverbs, beside which providers lie")
+    yield (VERBS_MISSING.fail if certain else VERBS_MISSING.warn)(
+        node,
+        f"it has {', '.join(adapters)} and no libibverbs.so.1: a launch would take sockets without a word",
+        "Install it with",
+        INSTALL,
+        observed="none",
+        expected="libibverbs.so.1",
+        evidence=evidence("ldconfig -p", "no line for libibverbs.so.1"),
+    )
+
+
+def _providers(node: str, seen: Mapping[str, Any], adapters: list[str], certain: bool) -> Iterator[Said]:
+    unknown = [name for name in adapters if seen["drivers"].get(name) not in PROVIDERS]
+    if unknown:
+        drivers = ", ".join(f"{name}: {seen['drivers'].get(name) or 'none'}" for name in unknown)
+        yield PROVIDER_MISSING.skip(f"which provider this driver takes is not in the table ({drivers})")
+    for provider in sorted({PROVIDERS[seen["drivers"][name]] for name in adapters if name not in unknown}):
+        if provider in seen["providers"]:
+            continue
+        own = [name for name in adapters if PROVIDERS.get(seen["drivers"].get(name, "")) == provider]
+        yield (PROVIDER_MISSING.fail if certain else PROVIDER_MISSING.warn)(
+            node,
+            f"libibverbs has no provider {provider} for {', '.join(own)}: a launch would take sockets without a word",
+            "Install it with",
+            INSTALL,
+            observed=", ".join(seen["providers"]) or "none",
+            expected=provider,
+            evidence=evidence(seen["folder"], ", ".join(seen["providers"]) or "no provider"),
+        )

@@ -1,0 +1,258 @@
+"""What the trials of all rails say: which adapter, which pair of them or which whole rail is broken or slow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..net_probe.blame import Share, blame, couples
+from ..verdict.check import Check, skip_all
+from ..verdict.finding import Skipped, add_up, evidence
+from ..verdict.words import few, plural
+from .outputs import BANDWIDTH, LATENCY, PINGPONG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from ..verdict.finding import Finding
+    from .outputs import Trial
+
+# Acceptance tests of others expect 90 to 95 % of the link's rate (Azure: 380 of 400 Gbit/s, 180 of 200; imbue: 720 of
+# 800). Ours warns later: a message of 1 MiB on one queue, from a processor that may be the far one.
+SLOW = 0.8  # of what the median adapter of the same rate gets at its best
+# A rail alone has nothing to be compared with. Each half of a DGX Spark's cable gets half of the rate that it shows.
+LEAST = 0.4  # of the link's rate
+LATE = 3.0  # times the median
+LATE_USEC = 5.0  # and so much more
+
+BROKEN = Check(
+    "rdma.rail.broken",
+    seen="stand-in",
+    reads="ibv_rc_pingpong, and after it perftest, between the adapters that NCCL would let talk to each other, under "
+    "the GID, partition and traffic class that it would use, as the training user",
+    fires="fail: an adapter does not reach its counterpart on another node by RDMA. The adapter is named where most of "
+    "its counterparts are not reached, the rail where none of the pairs on it works, else the pair",
+    fix="Look at the adapter's cable, address and switch port",
+)
+SLOW_RAIL = Check(
+    "rdma.rail.slow",
+    seen="stand-in",
+    reads="ib_write_bw, 2 GiB in messages of 1 MiB, no adapter in two measurements at once",
+    fires=f"warn: less than {SLOW:.0%} of what the median adapter of its rate gets, or {LEAST:.0%} of its own rate",
+    fix="Look at the cable, the switch port, the adapter's slot, and at flow control where it is RoCE",
+)
+LATE_RAIL = Check(
+    "rdma.rail.late",
+    seen="stand-in",
+    reads="ib_write_lat, 1000 messages of 8 bytes",
+    fires=f"warn: it takes {LATE:g} times the median of all rails, and {LATE_USEC:g} microseconds more",
+    fix="Look for more switches on its way than on that of the others, and for power saving of the node",
+)
+UNTRIED = Check(
+    "rdma.rail.untried",
+    seen="stand-in",
+    reads="whether the tools could be run, and reached each other over TCP",
+    fires="unknown: they were started, and did not reach each other over TCP. A tool that is not there is a skip",
+    fix="Fix what the message says, then run again",
+)
+CHECKS = (BROKEN, SLOW_RAIL, LATE_RAIL, UNTRIED)
+
+
+PACKAGES = {PINGPONG: "package ibverbs-utils", BANDWIDTH: "package perftest", LATENCY: "package perftest"}
+
+
+def spoke(trial: Trial) -> bool:
+    """Whether the trial says anything of RDMA."""
+    return not trial.untried and trial.missing != PINGPONG
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One finding's subject. where: in a sentence, and note: behind it. node, peer: as a finding has them."""
+
+    node: str
+    peer: str | None
+    where: str
+    trials: tuple[Trial, ...]
+    note: str = ""
+
+
+def judge(trials: Sequence[Trial]) -> Iterator[Finding]:
+    """Judge all trials; a pass for each node against which nothing is said."""
+    odd: set[str] = set()
+    for finding in _found(trials):
+        odd |= {finding.node, finding.peer or finding.node}
+        yield finding
+    for node in dict.fromkeys(name for one in trials for name in (one.caller, one.called)):
+        own = [one for one in trials if node in (one.caller, one.called) and not one.step]
+        own = [one for one in own if spoke(one)]
+        if own and node not in odd:
+            gbps, usec = [one.gbps for one in own if one.gbps], [one.usec for one in own if one.usec]
+            fast = f" (median {median(gbps):.1f} Gbit/s, {median(usec):.1f} microseconds)" if gbps and usec else ""
+            peers = {one.called if one.caller == node else one.caller for one in own}
+            yield BROKEN.passed(
+                node,
+                f"its adapters reach {plural(len(peers), 'node')} by RDMA{fast}",
+            )
+
+
+def _found(trials: Sequence[Trial]) -> Iterator[Finding]:
+    spoken = [one for one in trials if spoke(one)]
+    yield from _untried([one for one in trials if one.untried])
+    for fault in faults(spoken, lambda one: bool(one.step)):
+        said = fault.trials[0]
+        yield BROKEN.fail(
+            fault.node,
+            f"{fault.where} by RDMA{fault.note}: {said.step}: {said.why}",
+            f"Look at cable, address and switch port. By hand, what is typed first on {said.called} and then, with its "
+            f"address behind it, on {said.caller}, is",
+            said.by_hand,
+            peer=fault.peer,
+            observed=said.why,
+            expected="all rails",
+            evidence=evidence(said.step, "; ".join(f"{one.caller} to {one.called}" for one in fault.trials[:8])),
+        )
+    whole = [one for one in spoken if not one.step and one.gbps and one.usec]
+    usual = {rate: _usual([one for one in whole if one.rate == rate]) for rate in {one.rate for one in whole}}
+    for fault in faults(whole, lambda one: (one.gbps or 0) < max(SLOW * usual[one.rate], LEAST * one.rate)):
+        slowest = min(fault.trials, key=lambda one: one.gbps or 0)
+        yield SLOW_RAIL.warn(
+            fault.node,
+            f"{fault.where} faster than {slowest.gbps:.1f} Gbit/s by RDMA{fault.note}; rails of {slowest.rate:g} "
+            f"Gbit/s here get {usual[slowest.rate]:.1f}",
+            "Look at its cable, switch port and slot; where the adapter sits is shown by",
+            "nvidia-smi topo -m",
+            peer=fault.peer,
+            observed=f"{slowest.gbps:.1f} Gbit/s",
+            expected=f"{max(SLOW * usual[slowest.rate], LEAST * slowest.rate):.1f} Gbit/s",
+            evidence=evidence("ib_write_bw", "; ".join(f"{one.gbps:.1f}" for one in fault.trials[:8])),
+        )
+    yield from _late(whole)
+
+
+def _usual(trials: Sequence[Trial]) -> float:
+    """Return the median adapter's best: one slow adapter of three spoils two trials of three."""
+    best: dict[tuple[str, str], float] = {}
+    for one in trials:
+        for end in ((one.caller, one.hcas[0]), (one.called, one.hcas[1])):
+            best[end] = max(best.get(end, 0.0), one.gbps or 0.0)
+    return median(best.values())
+
+
+def _late(trials: Sequence[Trial]) -> Iterator[Finding]:
+    if not trials:
+        return
+    usual = median(one.usec or 0 for one in trials)
+    for fault in faults(trials, lambda one: (one.usec or 0) > max(LATE * usual, usual + LATE_USEC)):
+        latest = max(fault.trials, key=lambda one: one.usec or 0)
+        yield LATE_RAIL.warn(
+            fault.node,
+            f"{fault.where} sooner than in {latest.usec:.1f} microseconds by RDMA{fault.note}; the median rail takes "
+            f"{usual:.1f}",
+            "Look how many switches are on its way, and whether the node saves power",
+            "ibnetdiscover",
+            peer=fault.peer,
+            observed=f"{latest.usec:.1f} microseconds",
+            expected=f"{usual:.1f} microseconds",
+        )
+
+
+def _untried(trials: Sequence[Trial]) -> Iterator[Finding]:
+    for node in dict.fromkeys(one.caller for one in trials):
+        own = [one for one in trials if one.caller == node]
+        peers = few(list(dict.fromkeys(one.called for one in own)))
+        yield UNTRIED.unknown(
+            node,
+            f"its rails to {peers} were not tried: {own[0].untried}",
+            "Let the nodes reach each other on the ports of launches (firewall_launch_ports), then run again",
+        )
+
+
+def faults(trials: Sequence[Trial], is_bad: Callable[[Trial], bool]) -> Iterator[Fault]:
+    """Divide what is bad: whole rails first, then adapters, then pairs of them."""
+    left = [one for one in trials if is_bad(one)]
+    for rail in dict.fromkeys(one.hcas for one in left):
+        of_rail = [one for one in trials if one.hcas == rail]
+        nodes = list(dict.fromkeys(name for one in of_rail for name in (one.caller, one.called)))
+        if len(nodes) > 2 and all(one in left for one in of_rail):
+            left = [one for one in left if one.hcas != rail]
+            others = any(one.hcas != rail and not is_bad(one) for one in trials)
+            note = ", and other rails do better, so look at the rail's switch before the nodes" if others else ""
+            where = f"no two of {plural(len(nodes), 'node')} talk over {_of(rail)}"
+            yield Fault(nodes[0], None, where, tuple(of_rail), note)
+    yield from _blamed(trials, left)
+
+
+def _of(rail: tuple[str, str]) -> str:
+    return rail[0] if rail[0] == rail[1] else f"{rail[0]} and {rail[1]}"
+
+
+def _blamed(trials: Sequence[Trial], bad: Collection[Trial]) -> Iterator[Fault]:
+    ends = {one: (f"{one.caller} {one.hcas[0]}", f"{one.called} {one.hcas[1]}") for one in trials}
+    names = sorted({end for pair in ends.values() for end in pair})
+    both = {way: one for one, pair in ends.items() for way in (pair, pair[::-1])}
+    wrong = [way for way, one in both.items() if one in bad]
+    shares = couples(names, blame(names, wrong, list(both)))
+    of_node: dict[str, list[Share]] = defaultdict(list)
+    for share in shares:
+        if share.way != "pair":
+            of_node[share.node.partition(" ")[0]].append(share)
+    for node, mine in of_node.items():
+        if len(mine) > 1 and len(mine) == sum(name.startswith(f"{node} ") for name in names):
+            shares = [share for share in shares if share not in mine]
+            own = tuple(dict.fromkeys(both[link] for share in mine for link in share.links))
+            others = list(dict.fromkeys(one.called if one.caller == node else one.caller for one in own))
+            yield Fault(node, None, f"none of its {len(mine)} adapters talks to {few(others)}", own)
+    couple: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+    for share in shares:
+        own = tuple(dict.fromkeys(both[link] for link in share.links))
+        node, _, hca = share.node.partition(" ")
+        peers = [peer.partition(" ")[0] for peer in share.peers]
+        if share.way == "pair":
+            there = share.peers[0].partition(" ")[2]
+            fault = Fault(node, peers[0], f"{hca} and {there} of {peers[0]} do not talk", own)
+            couple[min(node, peers[0]), max(node, peers[0])].append(fault)
+        else:
+            peer = peers[0] if len(peers) == 1 else None
+            yield Fault(node, peer, f"{hca} does not talk to {few(peers)}", own)
+    for (node, peer), of_both in couple.items():
+        tried = sum({node, peer} == {one.caller, one.called} for one in trials)
+        if 1 < len(of_both) == tried:
+            where = f"none of its {tried} adapters talks to its counterpart on {peer}"
+            yield Fault(node, peer, where, tuple(one for fault in of_both for one in fault.trials))
+        else:
+            yield from of_both
+
+
+def result(
+    trials: Sequence[Trial], untried: Mapping[str, str], why: str = "", failed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what rdma_rails returns.
+
+    untried: {node: why it was left out}. why: nothing was to be tried at all. failed: {node: why it gave no answer}.
+    """
+    findings = [
+        *judge(trials),
+        *(
+            UNTRIED.unknown(node, f"its RDMA adapters could not be tried: {said}", "Fix that, then run again")
+            for node, said in (failed or {}).items()
+        ),
+    ]
+    skipped: list[Skipped] = list(skip_all(CHECKS, why)) if why else []
+    for node, reason in untried.items():
+        skipped.append(Skipped(id="rdma.rail", why=reason, node=node))
+    for tool in dict.fromkeys(one.missing for one in trials if one.missing):
+        where = few(
+            list(dict.fromkeys(name for one in trials if one.missing == tool for name in (one.caller, one.called)))
+        )
+        checks = CHECKS if tool == PINGPONG else (SLOW_RAIL, LATE_RAIL)
+        skipped += skip_all(checks, f"{tool} is not on all of {where} ({PACKAGES[tool]})")
+    return {
+        "rails": [one.as_dict() for one in trials],
+        "findings": [finding.as_dict() for finding in findings],
+        "verdict": add_up(
+            findings, skipped=skipped, ran=[check.id for check in CHECKS] if any(map(spoke, trials)) else []
+        ),
+    }

@@ -1,0 +1,118 @@
+"""Which adapters meet which, in rounds in which none is used twice, and the commands for both ends. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..health.rdma import active_ports, unused
+from ..health.rdma_addresses import GID_INDEX_NAME, is_routable
+from ..net_probe.schedule import rounds, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Of many nodes, each meets as many others; a round takes some seconds.
+MOST_ROUNDS = 8
+# The order in which they are run; what fails ends the trial of that rail.
+STEPS = ("ibv_rc_pingpong", "ib_write_bw", "ib_write_lat")
+# 2 GiB: a twentieth of a second at 400 Gbit/s, two seconds at 10.
+MESSAGE = 1 << 20
+MESSAGES = 2000
+EXCHANGES = 1000
+
+
+@dataclass(frozen=True)
+class Hca:
+    """A port of an adapter. rate: Gbit/s of its link. gid: index that NCCL uses; None on InfiniBand."""
+
+    device: str
+    port: str
+    rate: float
+    gid: str | None = None
+    extra: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.device}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Two nodes, and which adapter of the one meets which of the other."""
+
+    caller: str
+    called: str
+    pairs: tuple[tuple[Hca, Hca], ...]
+
+
+def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
+    """Say why a node's adapters are not tried; nothing where they are. facts: those of nccl_health."""
+    if why := unused(facts, request):
+        return why
+    if not active_ports(facts):
+        return "no port that NCCL would use is active"
+    if not facts["rdma"]["uverbs"] or not facts["rdma_verbs"]["library"]:
+        return "no rank can open its adapters (rdma.devices.missing, rdma.verbs.missing)"
+    if facts["jobs"]["processes"]:
+        return "a job runs on the node, and would be disturbed"
+    if not hcas(facts):
+        return "no port of RoCE has a GID that NCCL looks for (rdma.gid.missing)"
+    return ""
+
+
+def hcas(facts: Mapping[str, Any]) -> list[Hca]:
+    """Return the ports that NCCL would use, in the order of their names, each with the GID that it would take."""
+    settings = facts["rdma"]["settings"]
+    found = []
+    for port in sorted(active_ports(facts), key=lambda each: _natural(each["name"])):
+        device, _, number = port["name"].partition(":")
+        gid = None
+        if port["layer"] == "Ethernet":
+            asked = settings.get(GID_INDEX_NAME, "-1").strip()
+            own = [asked] if asked.isdigit() else [index for index, each in port["gids"].items() if is_routable(each)]
+            if not own:
+                continue  # rdma.gid.missing has said it
+            gid = own[0]
+        found.append(Hca(device, number, port["rate"] or 0.0, gid, _extra(settings)))
+    return found
+
+
+def _extra(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what perftest is told besides: the partition and the traffic class of NCCL."""
+    options = {"NCCL_IB_PKEY": "--pkey_index", "NCCL_IB_TC": "--tclass"}
+    given = {option: settings.get(name, "0").strip() for name, option in options.items()}
+    return tuple(f"{option}={value}" for option, value in given.items() if value.isdigit() and value != "0")
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ...]:
+    """Return who meets whom: those of one name where nodes are alike, else the n-th and the n-th."""
+    named = {each.name: each for each in other}
+    if {each.name for each in one} & named.keys():
+        return tuple((each, named[each.name]) for each in one if each.name in named)
+    return tuple(zip(one, other, strict=False))
+
+
+def meetings(nodes: Mapping[str, Sequence[Hca]]) -> list[list[Meeting]]:
+    """Return the rounds: in each, no node meets two others, and so no adapter is used twice."""
+    chosen = sample(rounds(list(nodes)), MOST_ROUNDS)
+    return [[Meeting(one, other, pairs(nodes[one], nodes[other])) for one, other in each] for each in chosen]
+
+
+def commands(hca: Hca) -> list[list[str]]:
+    """Return the commands of STEPS for one end, without the port and without whom to call."""
+    pingpong, bandwidth, latency = STEPS
+    place = ["-d", hca.device, "-i", hca.port]
+    # -c has the receiver compare what it got; without a GID InfiniBand goes by the LID.
+    first = [pingpong, *place, "-c", "-n", str(EXCHANGES), *(["-g", hca.gid] if hca.gid is not None else [])]
+    perftest = [*place, *(["-x", hca.gid] if hca.gid is not None else []), "-F", *hca.extra]
+    return [
+        first,
+        [bandwidth, *perftest, "-s", str(MESSAGE), "-n", str(MESSAGES), "--report_gbits"],
+        [latency, *perftest, "-s", "8", "-n", str(EXCHANGES)],
+    ]

@@ -1,0 +1,112 @@
+"""What a machine's file system is bootstrapped from: releases, their archives, and whose signature counts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Base(NamedTuple):
+    """A release by the names that its archive uses."""
+
+    distribution: str
+    release: str
+
+
+BASES = {
+    "debian12": Base("Debian", "bookworm"),
+    "debian13": Base("Debian", "trixie"),
+    "ubuntu22.04": Base("Ubuntu", "jammy"),
+    "ubuntu24.04": Base("Ubuntu", "noble"),
+    "ubuntu26.04": Base("Ubuntu", "resolute"),
+}
+
+UBUNTU_ARCHIVE = "http://archive.ubuntu.com/ubuntu"
+
+
+class Keyring(NamedTuple):
+    """The package of an archive's keys, where no package of this machine's distribution has them."""
+
+    package: str
+    sha256: str
+    file: str
+    keys: dict[str, str]
+
+
+# Debian 12 has no package of Ubuntu's keys. This one is of Ubuntu 24.04's release itself: the archive keeps it as long
+# as that. Its hash is that in noble's signed index (main/binary-amd64/Packages); the indexes of 22.04, 24.04 and
+# 26.04 bear a signature of its key of 2018. The fingerprints, from elsewhere: that of 2018 is what debootstrap prints
+# of these releases ("Valid Release signature"); the two of 2012 are in bug 1881278 of ubuntu-keyring on Launchpad.
+UBUNTU_KEYRING = Keyring(
+    package="pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
+    sha256="36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8",
+    file="usr/share/keyrings/ubuntu-archive-keyring.gpg",
+    keys={
+        "790BC7277767219C42C86F933B4FE6ACC0B21F32": "Ubuntu Archive Automatic Signing Key (2012)",
+        "843938DF228D22F7B3742BC0D94AA3F0EFE21092": "Ubuntu CD Image Automatic Signing Key (2012)",
+        "F6ECB3762474EDA9D21B7022871920D1991BC93C": "Ubuntu Archive Automatic Signing Key (2018)",
+    },
+)
+
+
+def stanza(uris: str, suites: str, components: str, keyring: str) -> str:
+    """Return a source of packages, as apt reads it."""
+    return f"Types: deb\nURIs: {uris}\nSuites: {suites}\nComponents: {components}\nSigned-By: {keyring}\n"
+
+
+def ubuntu_sources(mirror: str, release: str) -> str:
+    """Return the sources of an Ubuntu release; its archive has the security updates as well."""
+    suites = f"{release} {release}-updates {release}-security"
+    return stanza(mirror.rstrip("/"), suites, "main universe", f"/{UBUNTU_KEYRING.file}")
+
+
+def apt_sources(listing: str, base: Base) -> str:
+    """Return the sources of a release where this machine takes its own from; empty where it has no such distribution.
+
+    The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution
+    is served by the same mirror, under suites of its own name; an empty release means this machine's own, and an empty
+    distribution either. What does not come from the distribution is left out.
+    """
+    keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
+    stanzas: dict[tuple[str, str, str], set[str]] = {}
+    for line in listing.splitlines():
+        fields = line.split("|")
+        if len(fields) != 5 or fields[0] not in keyrings or fields[0] != (base.distribution or fields[0]):
+            continue
+        origin, uri, suite, codename, component = fields
+        own_release = codename.partition("-")[0]
+        if component not in {"main", "universe"} or suite.partition("-")[2] not in {"", "updates", "security"}:
+            continue
+        wanted_suite = suite.replace(own_release, base.release or own_release, 1)
+        stanzas.setdefault((origin, uri, wanted_suite), set()).add(component)
+    return "\n".join(
+        stanza(uri, suite, " ".join(sorted(components)), f"/usr/share/keyrings/{keyrings[origin]}")
+        for (origin, uri, suite), components in stanzas.items()
+    )
+
+
+def keyring_refusal(known: Keyring, mirror: str, sha256: str) -> str:
+    """Say why the package of keys is not opened; empty where it is the known one."""
+    if sha256 == known.sha256:
+        return ""
+    return (
+        f"The package of Ubuntu's keys that {mirror} serves is not the known one: its sha256 is {sha256}, and not "
+        f"{known.sha256}. It was not opened: name another mirror in MUSTER_UBUNTU_MIRROR."
+    )
+
+
+def keys_refusal(known: Keyring, mirror: str, fingerprints: list[str]) -> str:
+    """Say why the keys of an archive are not trusted; empty where every one is known."""
+    strange = [fingerprint for fingerprint in fingerprints if fingerprint not in known.keys]
+    if fingerprints and not strange:
+        return ""
+    there = f"the key {', '.join(strange)}, which is not known as Ubuntu's" if strange else "no key"
+    return f"The package of Ubuntu's keys that {mirror} serves has {there}: nothing that it signs is installed."
+
+
+def failure(what: str, where: str, output: str) -> str:
+    """Say why something could not be had: what apt said of a signature counts more than what followed from it."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    signature = [line for line in lines if "GPG error" in line or "is not signed" in line]
+    errors = [line for line in lines if line.startswith("E: ")]
+    reason = [*signature, *errors, *lines[-1:], "nothing was said about it"][0]
+    return f"{what} could not be had from {where}: {reason[:300]}"

@@ -1,0 +1,73 @@
+"""Whether name servers answer: each is asked, by one packet, for the name of an address, as every reverse look-up asks.
+
+What it answers does not matter: "there is none" is an answer. A private address is answered without the internet. It
+is the address of the network and no node's: systemd-resolved answers for this machine and for /etc/hosts by itself,
+without the servers behind it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import struct
+import threading
+import time
+
+from . import files
+
+CONF = "/etc/resolv.conf"
+MOST = 3  # resolv.conf(5), MAXNS: the C library asks no more
+SECONDS = 2.0
+TYPE_PTR, CLASS_IN, RECURSE = 12, 1, 0x0100
+REFUSED = "refused"
+
+
+def servers(conf: str) -> list[str]:
+    words = [line.split() for line in conf.splitlines()]
+    return [each[1] for each in words if len(each) > 1 and each[0] == "nameserver"][:MOST]
+
+
+def ask_all(address: str, conf: str = CONF, port: int = 53) -> dict[str, float | str | None]:
+    """Ask all servers of a resolv.conf, which is a link wherever systemd-resolved runs.
+
+    Of each server how many seconds it took, "refused" where nothing listens, None where nothing came in time.
+    """
+    found: dict[str, float | str | None] = dict.fromkeys(servers(files.text(conf, links=True) or ""))
+    threads = [threading.Thread(target=_ask, args=(each, address, port, found), daemon=True) for each in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS + 0.2)
+    return dict(found)
+
+
+def _ask(server: str, address: str, port: int, found: dict[str, float | str | None]) -> None:
+    began = time.monotonic()
+    try:
+        place = socket.getaddrinfo(server, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[0]
+        with socket.socket(place[0], socket.SOCK_DGRAM) as sock:
+            sock.settimeout(SECONDS / 2)
+            sock.connect(place[4])
+            for _ in range(2):  # a packet may be lost
+                mark = os.urandom(2)
+                sock.send(question(mark, address))
+                try:
+                    while sock.recv(4096)[:2] != mark:
+                        pass
+                except TimeoutError:
+                    continue
+                found[server] = round(time.monotonic() - began, 3)
+                return
+    except (OSError, ValueError):
+        # Nobody waits for what is refused at once, or cannot even be asked.
+        found[server] = REFUSED
+
+
+def question(mark: bytes, address: str) -> bytes:
+    """RFC 1035, section 4: one question, for the name of the first address in the network of this one."""
+    bits = 64 if ":" in address else 24
+    network = ipaddress.ip_network((address, bits), strict=False).network_address
+    labels = network.reverse_pointer.split(".")
+    name = b"".join(bytes([len(label)]) + label.encode() for label in labels) + b"\0"
+    return mark + struct.pack(">5H", RECURSE, 1, 0, 0, 0) + name + struct.pack(">2H", TYPE_PTR, CLASS_IN)

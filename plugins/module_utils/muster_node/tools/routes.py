@@ -1,0 +1,50 @@
+"""What the kernel knows of the way to an address, asked without the program ip."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+
+from . import files
+
+# linux/netlink.h and linux/rtnetlink.h
+RTM_GETROUTE, RTM_NEWROUTE, NLM_F_REQUEST = 26, 24, 1
+RTA_DST, RTA_OIF = 1, 4
+HEADER, ROUTE, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=8BI"), struct.Struct("=HH")
+SECONDS = 1.0
+
+
+def way(address: str) -> str:
+    """The interface by which it sends, as `ip route get` says; "" where there is no route, or nothing is said."""
+    try:
+        to = ipaddress.ip_address(address)
+        family = socket.AF_INET if to.version == 4 else socket.AF_INET6
+        route = ROUTE.pack(family, to.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
+        body = route + ATTRIBUTE.pack(ATTRIBUTE.size + len(to.packed), RTA_DST) + to.packed
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+            sock.settimeout(SECONDS)
+            sock.sendto(HEADER.pack(HEADER.size + len(body), RTM_GETROUTE, NLM_F_REQUEST, 1, 0) + body, (0, 0))
+            return interface_in(sock.recv(8192))
+    except (OSError, ValueError, struct.error):
+        return ""
+
+
+def interface_in(said: bytes) -> str:
+    length, kind, *_ = HEADER.unpack_from(said)
+    at = HEADER.size + ROUTE.size
+    while kind == RTM_NEWROUTE and at + ATTRIBUTE.size <= length:
+        size, name = ATTRIBUTE.unpack_from(said, at)
+        if name == RTA_OIF:
+            return socket.if_indextoname(struct.unpack_from("=I", said, at + ATTRIBUTE.size)[0])
+        at += max((size + 3) & ~3, ATTRIBUTE.size)
+    return ""
+
+
+def neighbour(address: str) -> str:
+    """What the kernel knows of the link to a neighbour: "failed" when nobody there has the address."""
+    for line in (files.text("/proc/net/arp") or "").splitlines()[1:]:
+        fields = line.split()
+        if fields and fields[0] == address:
+            return "known" if int(fields[2], 16) & 2 else "failed"
+    return ""

@@ -1,0 +1,46 @@
+"""Ports of TCP on this node: whether one can be listened on, and the kernel's list of sockets."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LISTENING = "0A"
+MOST = 64_000_000  # bytes of the kernel's list
+
+
+class Socket(NamedTuple):
+    """state: the kernel's number, as LISTENING. inode: "0" where no process has it any more."""
+
+    port: int
+    state: str
+    inode: str
+
+
+def can_listen(port: int) -> bool:
+    """Whether the port is free on the wildcard address, where the rendezvous store and others listen."""
+    for family in (socket.AF_INET6, socket.AF_INET):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(("", port))
+                sock.listen(1)
+        except OSError as exc:
+            if exc.errno == errno.EADDRINUSE:
+                return False
+            # no IPv6 here: the IPv4 answer decides
+    return True
+
+
+def sockets() -> Iterator[Socket]:
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (files.text(table, most=MOST) or "").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9:
+                yield Socket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9])

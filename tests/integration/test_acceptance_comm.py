@@ -1,0 +1,145 @@
+"""Collectives, bandwidth and transport of the acceptance test, each made to fail on real nodes by a real fault."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from acceptance_runs import beside_torch, stand_in
+from machines import NODES, find_machine
+from paths import NAME, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from acceptance_runs import Run
+    from machines import Machine
+
+STANDIN = ROOT / "tests/standins/spoilt_ranks.py"
+# Another network beside the sandbox's own, for as long as a test needs it.
+SECOND = f"{NAME}-second"
+SLOW = "50mbit"
+BYTES = 4_000_000
+
+
+def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
+    run = smoke("world,collectives,bandwidth,transport", cluster_launch_nodes=list(NODES))
+    measured = run.measured
+    assert run.found == []
+    assert {case["collective"] for case in measured["collectives"]["cases"] if case["exact"]} == {
+        "all_reduce",
+        "broadcast",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "ring",
+    }
+    assert sorted({curve["level"] for curve in measured["bandwidth"]["curves"]}) == ["across", "all", "node"]
+    assert [(pair["a"], pair["b"]) for pair in measured["bandwidth"]["pairs"]] == [
+        ("node1", "node2"),
+        ("node1", "node3"),
+        ("node2", "node3"),
+    ]
+    kinds = {pair["kind"] for pair in measured["transport"]["pairs"]}
+    assert kinds == {"TCP over eth0"}
+
+
+def test_a_wrong_result_is_named_with_its_rank(smoke: Callable[..., Run]) -> None:
+    machine = find_machine("node2")
+    with stand_in(machine, STANDIN, {"txt": "result 3"}):
+        python = beside_torch(machine).split("/lib/")[0] + "/bin/python"
+        shown = machine.inside(python, "-c", "import sys; print(sys.modules['spoilt_ranks'].WHICH)").stdout
+        assert shown.strip() == "3"
+        found = smoke("collectives").found
+    [finding, *_] = found
+    assert finding.startswith(
+        "smoke.all_reduce fail node2: rank 3 (node2, local rank 1): all_reduce of 1023 int64 elements is wrong at 1 "
+        "place: place 0 holds 11 instead of 10"
+    )
+    assert all(" node2: rank 3 " in other for other in found)
+
+
+def test_a_lost_contribution_is_named_with_the_rank_that_gave_it(smoke: Callable[..., Run]) -> None:
+    with stand_in(find_machine("node2"), STANDIN, {"txt": "contribution 2"}):
+        found = smoke("collectives").found
+    [finding] = found
+    assert finding.startswith(
+        "smoke.all_reduce fail node2: rank 2 (node2, local rank 0): its contribution to all_reduce of 1023 int64 "
+        "elements is missing on all 4 ranks: place 0 holds 7 instead of 10; and "
+    )
+    assert smoke("collectives").found == []
+
+
+def test_a_lost_broadcast_is_named_with_its_root(smoke: Callable[..., Run]) -> None:
+    with stand_in(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
+        found = smoke("collectives").found
+    [finding] = found
+    assert finding == (
+        "smoke.collectives fail node2: rank 3 (node2, local rank 1): what it sent in broadcast of 1023 int64 elements "
+        "is wrong on 4 ranks: place 0 holds 0 instead of 14955; and 1 more of it"
+    )
+
+
+def seconds_from(machine: Machine) -> float:
+    """How long it takes to bring some bytes here."""
+    began = time.monotonic()
+    machine.ssh(f"head -c {BYTES} /dev/zero")
+    return time.monotonic() - began
+
+
+def test_a_slow_link_is_named_with_its_node_and_level(smoke: Callable[..., Run]) -> None:
+    machine = find_machine("node2")
+    machine.inside(
+        "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", SLOW, "burst", "64kb", "latency", "400ms"
+    )
+    try:
+        assert seconds_from(machine) > BYTES * 8 / 50e6 * 0.7
+        run = smoke("bandwidth", cluster_launch_nodes=list(NODES))
+    finally:
+        machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
+    assert "tbf" not in machine.inside("tc", "qdisc", "show", "dev", "eth0").stdout
+    [finding] = run.found
+    assert finding.startswith("smoke.pairs warn node2: its links with node1, node3 carry at most 0.00")
+    assert "it is slow across nodes, not inside the node" in finding
+    assert run.measured["bandwidth"]["slow_level"] == "across"
+
+
+def test_less_than_the_floor_fails(smoke: Callable[..., Run]) -> None:
+    found = smoke("bandwidth", ddp_smoke_busbw_floor=1000).found
+    [finding] = found
+    assert finding.startswith("smoke.bandwidth fail node1: all-reduce busbw across nodes is ")
+    assert "below the 1000 GB/s of ddp_smoke_busbw_floor" in finding
+
+
+@contextmanager
+def second_network(*machines: Machine) -> Iterator[None]:
+    """An interface eth1 of each machine, on a network of their own."""
+    subprocess.run(["podman", "network", "create", "--internal", SECOND], check=True, capture_output=True)
+    try:
+        for machine in machines:
+            subprocess.run(["podman", "network", "connect", SECOND, machine.container], check=True, capture_output=True)
+        yield
+    finally:
+        for machine in machines:
+            argv = ["podman", "network", "disconnect", "--force", SECOND, machine.container]
+            subprocess.run(argv, check=False, capture_output=True)
+        subprocess.run(["podman", "network", "rm", SECOND], check=True, capture_output=True)
+
+
+def test_gloo_over_another_interface_is_named(smoke: Callable[..., Run]) -> None:
+    machines = [find_machine(name) for name in NODES[:2]]
+    with second_network(*machines):
+        assert all("eth1" in machine.inside("ip", "-brief", "address").stdout for machine in machines)
+        with (
+            stand_in(machines[0], STANDIN, {"txt": "interface eth1"}),
+            stand_in(machines[1], STANDIN, {"txt": "interface eth1"}),
+        ):
+            found = smoke("transport").found
+    assert [finding.partition(" (")[0] for finding in found] == [
+        "smoke.interface warn node1: rank 0",
+        "smoke.interface warn node2: rank 2",
+    ]
+    assert "Gloo talks over eth1 (" in found[0]
+    assert all("eth1" not in machine.inside("ip", "-brief", "address").stdout for machine in machines)

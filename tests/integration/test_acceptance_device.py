@@ -1,0 +1,147 @@
+"""Devices, stragglers and the soak of the acceptance test, each made to fail on real nodes by a real fault."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acceptance_runs import stand_in
+from drill import all_pids, environ, read_proc
+from machines import find_machine
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Self
+
+    from acceptance_runs import Run
+    from machines import Machine
+
+STANDIN = ROOT / "tests/standins/flipped_bit.py"
+# Of one processor, for both ranks of a node together: less than they get on any machine that is not quite overloaded.
+QUOTA, PERIOD = 10_000, 100_000
+LOGS = "var/lib/muster/launches/*/logs/torchrun/*/attempt_0/*/stdout.log"
+
+
+@contextmanager
+def flipped(machine: Machine, fault: str) -> Iterator[None]:
+    """A rank of this node computes wrongly; proved by a product of the identity with itself."""
+    with stand_in(machine, STANDIN, {"txt": fault}) as folder:
+        rank, first, _ = fault.split()
+        program = f"import torch; one = torch.eye(8); all = [torch.mm(one, one) for _ in range({first})]"
+        program += "; print([int((product != one).sum()) for product in all][-2:])"
+        words = ("env", f"RANK={rank}", f"{folder.split('/lib/', maxsplit=1)[0]}/bin/python", "-c", program)
+        assert machine.inside(*words).stdout.strip() in ("[1]", "[0, 1]")
+        yield
+
+
+class Quota:
+    """A cgroup of the node's own, into which the ranks of a launch are put when they are done with the stage world:
+    under the quota, they take minutes to begin.
+
+    A node of the sandbox has no say over processors itself, so what `systemctl set-property CPUQuota=` does is done
+    from outside, where the nodes' cgroups are.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        inspect = ["podman", "inspect", "--format", "{{.State.Pid}}", machine.container]
+        pid = int(subprocess.run(inspect, check=True, capture_output=True, text=True).stdout)
+        controllers, path = next(
+            line.split(":", 2)[1:]
+            for line in read_proc(pid, "cgroup").splitlines()
+            if "cpu" in line.split(":")[1].split(",")
+        )
+        self.folder = Path(f"/sys/fs/cgroup/{controllers}{path}/muster-test-slow")
+        self.namespace = Path(f"/proc/{pid}/ns/net").stat().st_ino
+        self.root = Path(f"/proc/{pid}/root")
+        self.over = threading.Event()
+        self.moved: set[int] = set()
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir()
+        (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD))
+        (self.folder / "cpu.cfs_quota_us").write_text(str(QUOTA))
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def watch(self) -> None:
+        while not self.over.wait(0.1):
+            for pid in all_pids() if self.begun() else ():
+                if pid not in self.moved and "RANK" in environ(pid):
+                    with suppress(OSError):
+                        if Path(f"/proc/{pid}/ns/net").stat().st_ino == self.namespace:
+                            (self.folder / "cgroup.procs").write_text(str(pid))
+                            self.moved.add(pid)
+
+    def begun(self) -> bool:
+        return any('"stage": "world"' in log.read_text() for log in self.root.glob(LOGS))
+
+    def stopped(self) -> int:
+        words = (self.folder / "cpu.stat").read_text().split()
+        return int(words[words.index("nr_throttled") + 1])
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+        until = time.monotonic() + 10
+        while (self.folder / "cgroup.procs").read_text() and time.monotonic() < until:
+            time.sleep(0.1)
+        self.folder.rmdir()
+
+
+def test_a_healthy_cluster_yields_no_finding(smoke: Callable[..., Run]) -> None:
+    _, measured, _ = run = smoke("world,device,stragglers,scaling")
+    assert run.found == []
+    assert [row["model"] for row in measured["device"]["ranks"]] == ["cpu"] * 4
+    assert [row["slow"] for row in measured["stragglers"]["ranks"]] == [False] * 4
+    scaling = [rank["stages"]["scaling"] for rank in measured["ranks"]]
+    assert {(stage["status"], stage["why"].partition(",")[0]) for stage in scaling} == {
+        ("skipped", f"4 ranks have {os.cpu_count()} cores of one machine")
+    }
+
+
+def test_a_product_with_a_flipped_bit_is_named_with_its_rank(smoke: Callable[..., Run]) -> None:
+    """Each product, so that it repeats itself: only the sums of its rows and columns tell it."""
+    with flipped(find_machine("node2"), "3 1 1000000"):
+        _, measured, _ = run = smoke("device")
+    what = "a product of matrices (float32) is not exact in integers at 1 place, first in row 3, column 5"
+    assert run.found == [f"smoke.gemm fail node2: rank 3 (node2, local rank 1): {what}"]
+    assert [rank["stages"]["device"]["status"] for rank in measured["ranks"]] == ["ok", "ok", "ok", "wrong"]
+
+
+def test_ranks_under_a_quota_are_named_with_it(smoke: Callable[..., Run]) -> None:
+    with Quota(find_machine("node2")) as quota:
+        _, measured, _ = run = smoke("world,stragglers")
+        assert len(quota.moved) >= 4, "both processes of both ranks were under it"
+        assert quota.stopped() > 10
+    named = [line for line in run.found if line.startswith("smoke.straggler fail node2: rank ")]
+    assert len(named) >= 2
+    assert {line.split()[4] for line in run.found} == {"2", "3"}
+    assert all("a CPU quota of 0.1 processors stopped it for " in line for line in named)
+    assert [row["slow"] for row in measured["stragglers"]["ranks"]] == [False, False, True, True]
+
+
+def test_a_healthy_soak_ends_by_its_time(smoke: Callable[..., Run]) -> None:
+    _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=12)
+    assert run.found == []
+    assert measured["soak"]["ended"] == "time"
+    assert measured["soak"]["rounds"] >= 2
+    assert {point["rank"] for point in measured["soak"]["series"]} == {0, 1, 2, 3}
+    assert max(point["seconds"] for point in measured["soak"]["series"]) >= 12
+
+
+def test_a_soak_ends_by_a_bit_that_flips_once(smoke: Callable[..., Run]) -> None:
+    """One product is the soak's measure, and each round repeats two of each kind: the 18th is the first of round 5."""
+    with flipped(find_machine("node1"), "1 18 18"):
+        _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=60)
+    what = "a product of matrices is wrong at 1 place, row 3, column 5 (round 5)"
+    assert run.found == [f"smoke.soak fail node1: rank 1 (node1, local rank 1): {what}"]
+    assert (measured["soak"]["ended"], measured["soak"]["rounds"]) == ("fault", 5)

@@ -1,0 +1,133 @@
+"""The MTU of the training interface, seen from a peer: set, kept, refused by the path, and taken back when ssh is lost.
+
+The bridge of the sandbox carries 1500 bytes, so that less can be had, and more is lost on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpu_node import inside, put
+from machines import find_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "tests/integration/payloads/training_mtu.yml"
+INTERFACES = "/etc/network/interfaces.d/training"
+KEPT = "/etc/network/if-up.d/muster-mtu"
+GUARD = "/var/lib/muster/guard/mtu/state.json"
+USUAL = 1500
+# It closes ssh to newcomers for as long as the MTU is another one than usual, as a network with a hole in it does.
+TRAP = """\
+#!/bin/sh
+# A stand-in of Muster's tests: ip, and a network that loses ssh with a new MTU.
+case "$*" in
+*"mtu 1500") nft delete table inet trap ;;
+*"mtu "*) nft 'add table inet trap; add chain inet trap in { type filter hook input priority -5; }'
+          nft 'add rule inet trap in tcp dport 22 ct state new drop' ;;
+esac
+exec /usr/sbin/ip "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(sandbox: None) -> Iterator[list[Machine]]:
+    """Machines on which ifupdown says that it sets up eth0. Nothing of the kind runs there."""
+    found = [find_machine(name) for name in ("node1", "node2", "node3")]
+    for node in found:
+        put(node.container, INTERFACES, "auto eth0\niface eth0 inet manual\n")
+    yield found
+    for node in found:
+        inside(node.container, f"rm -f {INTERFACES} {KEPT}; ip link set dev eth0 mtu {USUAL}")
+
+
+@pytest.fixture(scope="module")
+def bring(nodes: list[Machine], play: Play) -> Callable[..., Result]:
+    def run(mtu: int, *, check: bool = False, **extravars: object) -> Result:
+        return play(PLAYBOOK, check=check, extravars={"mtu_training": mtu, **extravars})
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def usual(nodes: list[Machine]) -> Iterator[None]:
+    """Every test begins with what the machines had."""
+    for node in nodes:
+        inside(node.container, f"rm -f {KEPT}; ip link set dev eth0 mtu {USUAL}")
+    yield
+    for node in nodes:
+        assert not node.inside("ls", GUARD, check=False).stdout, "nothing waits to be undone"
+
+
+def mtu_of(node: Machine) -> int:
+    link = json.loads(node.inside("ip", "-json", "link", "show", "dev", "eth0").stdout)
+    return int(link[0]["mtu"])
+
+
+def test_it_is_set_and_a_second_run_changes_nothing(bring: Callable[..., Result], nodes: list[Machine]) -> None:
+    planned = bring(1400, check=True)
+    assert planned.rc == 0, planned.stdout
+    assert "+1400 now, 1400 after the next start" in planned.stdout
+    assert [mtu_of(node) for node in nodes] == [USUAL] * 3
+    result = bring(1400)
+    assert result.rc == 0, result.stdout
+    assert [mtu_of(node) for node in nodes] == [1400] * 3
+    for node in nodes:
+        # As ifupdown runs it: for another interface it does nothing.
+        assert node.inside("env", "IFACE=eth7", KEPT).stdout == ""
+        assert "mtu 1400" in node.inside("cat", KEPT).stdout
+    # From a peer: what fits arrives, and what is one byte longer cannot even leave.
+    tried = result.results("Try the paths to the other nodes")["node1"]["paths"]
+    assert {name: (seen["small"], seen["full"]) for name, seen in tried.items()} == {
+        "node2": (True, True),
+        "node3": (True, True),
+    }
+    again = bring(1400)
+    assert again.rc == 0, again.stdout
+    assert again.changed == []
+    verified = bring(1400, mtu_mode="verify")
+    assert verified.rc == 0, verified.stdout
+
+
+def test_what_the_path_does_not_carry_is_named_and_taken_back(
+    bring: Callable[..., Result], nodes: list[Machine]
+) -> None:
+    result = bring(9000)
+    assert result.rc != 0
+    assert "the change of the mtu was undone, because a packet of 9000 bytes does not reach node" in result.stdout
+    assert "and a small one does. Raise the MTU of the switch ports" in result.stdout
+    assert [mtu_of(node) for node in nodes] == [USUAL] * 3
+    for node in nodes:
+        assert not node.inside("ls", KEPT, check=False).stdout
+
+
+def test_one_node_with_less_takes_it_back_everywhere(bring: Callable[..., Result], nodes: list[Machine]) -> None:
+    # The third one is not looked after by anything that is known, so that it keeps what it has.
+    inside(nodes[2].container, f"mv {INTERFACES} /var/tmp/training; ip link set dev eth0 mtu 1300")
+    try:
+        result = bring(1400)
+        assert result.rc != 0
+        assert "node3: nothing is known here of what sets up eth0" in result.stdout
+        assert [mtu_of(node) for node in nodes] == [USUAL, USUAL, 1300]
+    finally:
+        inside(nodes[2].container, f"mv /var/tmp/training {INTERFACES}")
+
+
+@pytest.mark.slow
+def test_a_node_that_loses_ssh_takes_it_back_itself(bring: Callable[..., Result], nodes: list[Machine]) -> None:
+    node = nodes[1]
+    put(node.container, "/usr/local/bin/ip", TRAP, "0755")
+    try:
+        result = bring(1400, mtu_confirm_seconds=30)
+        assert result.rc != 0
+        assert "node2: the change of the mtu was undone, because a new connection could not be made" in result.stdout
+        assert mtu_of(node) == USUAL
+        assert not node.inside("ls", KEPT, check=False).stdout
+    finally:
+        inside(node.container, "rm -f /usr/local/bin/ip; nft delete table inet trap 2>/dev/null || true")

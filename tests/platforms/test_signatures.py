@@ -1,0 +1,26 @@
+"""The recipe of the bases against the real archive: what Ubuntu has not signed is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bare import MIRROR
+from muster.sandbox.bases import UBUNTU_ARCHIVE
+from muster_controller import bases
+
+# Keys that have signed nothing of Ubuntu's.
+OTHER_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+@pytest.mark.skipif(not OTHER_KEYS.exists(), reason="this machine has no keys of another distribution")
+def test_an_archive_that_others_signed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "context").mkdir()
+    (tmp_path / "context/apt.conf").write_text("")
+    monkeypatch.setattr(bases, "ubuntu_keyring", lambda *_: OTHER_KEYS)
+    with pytest.raises(
+        bases.UnavailableError, match=r"ubuntu24.04 could not be had from .*: .*NO_PUBKEY 871920D1991BC93C"
+    ):
+        bases.bootstrap(tmp_path, "ubuntu24.04", MIRROR or UBUNTU_ARCHIVE)
+    assert not (tmp_path / "base.tar").exists()

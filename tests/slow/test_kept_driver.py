@@ -1,0 +1,71 @@
+"""A driver that came before Muster, from another source than Muster takes, on a stand-in GPU node; it works.
+
+In this order: each test begins where the one before has left the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpu_cluster import boot, bring_up, loaded, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpu_cluster import GpuCluster
+    from machines import Result
+
+pytestmark = pytest.mark.slow
+
+THEIRS = {"gpu_stack_source": "ubuntu", "gpu_stack_build": "dkms"}
+REPLACE = {"nvidia_driver_replace": True}
+THEIRS_VERSION, OURS_VERSION = "580.126.20", "580.178.04"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
+    """node1 has Ubuntu's driver, as `ubuntu-drivers install` leaves it; node2 has none."""
+    made = bring_up(tmp_path_factory.mktemp("kept_driver"))
+    result = made.play(extravars=THEIRS, limit="node1")
+    assert result.rc == 0, result.stdout
+    assert loaded(made.nodes[0]) == THEIRS_VERSION
+    yield made
+    made.play("playbooks/sandbox_down.yml")
+
+
+def told(result: Result) -> str:
+    """What is said of the drivers before anything is done."""
+    return str(result.results("Resolve the GPU stack")["node1"]["msg"])
+
+
+def test_it_is_kept_beside_a_node_that_gets_ours(cluster: GpuCluster) -> None:
+    first, second = cluster.nodes
+    before = versions(first), boot(first)
+    checked = cluster.play(check=True)
+    assert checked.rc == 0, checked.stdout
+    said = "its 580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
+    assert said in told(checked)
+    assert "it has none, and gets 580 from nvidia, which takes a reboot" in told(checked)
+
+    result = cluster.play()
+    assert result.rc == 0, result.stdout
+    assert (versions(first), boot(first)) == before
+    assert loaded(first) == THEIRS_VERSION
+    assert loaded(second) == OURS_VERSION
+    assert cluster.play().changed == []
+
+
+def test_it_is_replaced_when_that_is_requested(cluster: GpuCluster) -> None:
+    first = cluster.nodes[0]
+    before = boot(first)
+    result = cluster.play(extravars=REPLACE)
+    assert result.rc == 0, result.stdout
+    said = "its 580.126.20 works and is replaced by 580 from nvidia, which takes a reboot, because"
+    assert said in told(result)
+    assert loaded(first) == OURS_VERSION
+    assert boot(first) != before
+    assert not [name for name in versions(first) if "-server" in name]
+    # What is replaced is not replaced again.
+    assert cluster.play(extravars=REPLACE).changed == []

@@ -1,0 +1,52 @@
+"""A stand-in for a GPU that computes wrongly without an error: put beside torch on a node, it flips a bit of torch.mm.
+
+flipped_bit.txt beside it says `RANK FIRST LAST`: in the products FIRST to LAST of this rank's process, counted from 1,
+bit 20 of the place in row 3, column 5 is another one. A .pth file imports it in every Python of that environment; only
+a process with this RANK is touched.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+RANK, FIRST, LAST = map(int, (Path(__file__).parent / "flipped_bit.txt").read_text(encoding="utf-8").split())
+ROW, COLUMN, BIT = 3, 5, 1 << 20
+
+
+def flip(torch: Any) -> None:
+    real, count = torch.mm, 0
+
+    def mm(left: Any, right: Any) -> Any:
+        nonlocal count
+        product, count = real(left, right), count + 1
+        if FIRST <= count <= LAST:
+            product.view(torch.int32)[ROW, COLUMN] ^= BIT
+        return product
+
+    torch.mm = mm
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds torch as it is found otherwise, and changes it when it has been loaded."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != "torch":
+            return None
+        spec: Any = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            flip(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if os.environ.get("RANK") == str(RANK):
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,47 @@
+"""What the payload sees of a node's adapters and links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from payload_parts import part
+
+hardware = part("hardware")
+RECORDED = Path(__file__).parents[1] / "gpu_info/recorded"
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("580-h100-healthy", True), ("595-b200-healthy", True), ("470-v100-process", True)],
+)
+def test_nvlinks_of_a_recorded_matrix(name: str, wanted: bool | None) -> None:
+    assert hardware.nvlinks((RECORDED / name / "topology.txt").read_text(encoding="utf-8")) is wanted
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        ("", None),
+        ("\tGPU0\tCPU Affinity\nGPU0\t X \t0-47\n", None),
+        ("\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV4\tPIX\nGPU1\tNV4\t X \tSYS\nNIC0\tPIX\tSYS\t X \n", True),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n", False),
+        ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", None),
+    ],
+)
+def test_nvlinks(shown: str, wanted: bool | None) -> None:
+    assert hardware.nvlinks(shown) is wanted
+
+
+def test_adapters(tmp_path: Path) -> None:
+    for device, state in (("mlx5_1", "1: DOWN"), ("mlx5_0", "4: ACTIVE")):
+        port = tmp_path / device / "ports/1"
+        port.mkdir(parents=True)
+        (port / "state").write_text(f"{state}\n")
+        (port / "link_layer").write_text("InfiniBand\n")
+    assert hardware.adapters(tmp_path) == [
+        {"name": "mlx5_0:1", "layer": "InfiniBand", "rate": "", "active": True},
+        {"name": "mlx5_1:1", "layer": "InfiniBand", "rate": "", "active": False},
+    ]
+    assert hardware.adapters(tmp_path / "nothing") == []

@@ -1,0 +1,163 @@
+"""Every file in cases/judge is what the ranks of a smoke launch reported, as far as it differs from a good one.
+
+nproc: ranks by node, [2, 2] where it is left out. change: by rank and stage, what it says otherwise; null: it does not
+report it. expect.findings: all that are not `pass`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.acceptance import baseline, collectives, judge, reports, summary
+
+SIZES = (1, 1023)
+
+
+def plan_of(nproc: dict[str, int]) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = []
+    first = 0
+    for node_rank, (node, count) in enumerate(nproc.items()):
+        nodes.append({"node": node, "node_rank": node_rank, "ranks": list(range(first, first + count)), "nproc": count})
+        first += count
+    return {"launch_id": "20260101-120000-abcd", "backend": "gloo", "world_size": first, "nodes": nodes}
+
+
+def brute_force(size: int, world_size: int) -> int:
+    return sum((place % 997 + 1) * (rank + 1) for rank in range(world_size) for place in range(size))
+
+
+def events_of(plan: dict[str, Any], change: dict[int, Any]) -> list[dict[str, Any]]:
+    events = []
+    world_size = plan["world_size"]
+    for rank, place in reports.places_of(plan).items():
+        said: dict[str, dict[str, Any]] = {
+            "world": {
+                "rank": rank,
+                "local_rank": place.local_rank,
+                "node_rank": place.node_rank,
+                "world_size": world_size,
+                "backend": "gloo",
+                "machine": f"boot-{place.node}",
+                "versions": {"torch": "2.13.0+cpu", "python": "3.12.3", "cuda": "", "nccl": ""},
+            },
+            "collectives": {
+                "all_reduce": [{"size": n, "sum": brute_force(n, world_size), "mismatches": 0} for n in SIZES],
+            },
+            "train": {
+                "parameters_sha256": "abc",
+                "loss_first": 2.3,
+                "loss_last": 1.1,
+                "samples_per_second": 100.0,
+            },
+        }
+        for stage, facts in said.items():
+            changed = change.get(rank, {}).get(stage, {})
+            if changed is None:
+                continue
+            kept = {name: value for name, value in {**facts, **changed}.items() if value is not None}
+            report = {"event": "stage", "stage": stage, "status": "ok", "seconds": 1.0, "why": "", "facts": kept}
+            events.append({**report, "from_rank": rank, "from_node": place.node})
+    return events
+
+
+def reports_of(plan: dict[str, Any], events: list[dict[str, Any]], loss_ratio: float = 0.9) -> reports.Reports:
+    bounds = reports.Bounds(loss_ratio=loss_ratio)
+    return reports.read(plan, events, "quick", ("world", "collectives", "train"), bounds)
+
+
+@cases(__file__, "judge")
+def test_judge(case: dict[str, Any]) -> None:
+    plan = plan_of(case.get("nproc", {"node1": 2, "node2": 2}))
+    events = events_of(plan, case.get("change", {}))
+    launch = {"findings": case.get("launch", [])}
+    seen = reports_of(plan, events, case.get("loss_ratio", 0.9))
+    verdict = judge.verdict(seen, launch, events)
+    found = [f for f in verdict["findings"] if f["status"] != "pass" and f["id"].startswith("smoke.")]
+    assert [f"{f['id']} {f['status']} {f['node']}: {f['summary']}" for f in found] == case["expect"]["findings"]
+    assert verdict["status"] == case["expect"]["status"]
+    if "summary" in case["expect"]:
+        assert verdict["summary"] == case["expect"]["summary"]
+    assert judge.measured(seen, events)["world_size"] == plan["world_size"]
+
+
+def test_a_healthy_run_is_accepted_and_said_to_be() -> None:
+    plan = plan_of({"node1": 1, "node2": 1})
+    events = events_of(plan, {})
+    verdict, measured, book = judge.concluded(
+        reports_of(plan, events), {"findings": []}, events, baseline.Past(run="r")
+    )
+    assert verdict["summary"] == (
+        "2 ranks on 2 nodes trained together (gloo): 200 samples/s, 9 checks in 3 stages and 3 s (quick);"
+        " accepted as the state that later runs are compared with"
+    )
+    assert measured["accepted"] == {"run": "r", "date": "", "accepted": True}
+    assert book is not None
+    assert list(book["states"][0]["values"]) == ["samples all"]
+
+
+@pytest.mark.parametrize(
+    ("change", "launch"),
+    [
+        ({1: {"train": {"parameters_sha256": "x"}}}, []),
+        ({1: {"train": None}}, []),
+        ({}, [{"id": "launch.taken", "status": "warn", "node": "node2", "summary": "another launch shares it"}]),
+    ],
+)
+def test_a_run_that_is_not_healthy_is_not_accepted(change: dict[int, Any], launch: list[dict[str, Any]]) -> None:
+    plan = plan_of({"node1": 1, "node2": 1})
+    events = events_of(plan, change)
+    for accept in (False, True):
+        past = baseline.Past(run="r", accept=accept)
+        verdict, _, book = judge.concluded(reports_of(plan, events), {"findings": launch}, events, past)
+        assert book is None
+        assert [one["status"] for one in verdict["findings"] if one["id"] == "smoke.accepted"] == ["fail"] * accept
+
+
+def test_of_many_findings_the_summary_tells_three() -> None:
+    plan = plan_of({f"node{number}": 1 for number in range(1, 6)})
+    events = events_of(plan, {rank: {"world": {"backend": f"b{rank}"}} for rank in range(5)})
+    verdict = judge.verdict(reports_of(plan, events), {"findings": []}, events)
+    assert verdict["summary"] == (
+        "the launch ran, but its result is wrong. node1: rank 0: backend is b0, not gloo; node2: rank 1: backend is b1,"
+        " not gloo; node3: rank 2: backend is b2, not gloo; and 2 more"
+    )
+
+
+def test_what_was_not_tried_is_not_told() -> None:
+    plan = plan_of({"node1": 2})
+    events = [event for event in events_of(plan, {}) if event["stage"] == "collectives"]
+    seen = reports.read(plan, events, "full", ("collectives",), reports.Bounds())
+    text = judge.verdict(seen, {"findings": []}, events)["summary"]
+    assert text == "2 ranks on 1 node (gloo): 3 checks in 1 stage and 1 s (full)"
+
+
+def test_the_numbers_that_matter_are_told() -> None:
+    points = [{"bytes": 8, "busbw": 0.1}, {"bytes": 1 << 30, "busbw": 46.2}]
+    curves = [{"collective": "all_reduce", "level": level, "points": points} for level in ("all", "across")]
+    scaling = {"scaling": {"efficiency": 0.934}}
+    assert summary.numbers({"samples_per_second": 812.4, "bandwidth": {"curves": curves}, **scaling}) == [
+        "812 samples/s",
+        "all-reduce across the nodes 46.2 GB/s",
+    ]
+    assert summary.numbers(scaling) == ["93 % of linear scaling"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 996, 997, 998, 1994, 4000])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_expected_sum(size: int, world_size: int) -> None:
+    assert collectives.expected_sum(size, world_size) == brute_force(size, world_size)
+
+
+def test_measured_adds_up_what_was_reported() -> None:
+    plan = plan_of({"node1": 2})
+    step = {"event": "step", "step": 1, "loss": 2.0, "samples_per_second": 9.0, "from_rank": 0, "from_node": "node1"}
+    events = [*events_of(plan, {1: {"train": None}}), step]
+    facts = judge.measured(reports_of(plan, events), events)
+    assert facts["samples_per_second"] == 100.0
+    assert facts["loss_last"] == 1.1
+    assert facts["steps"] == [{"step": 1, "loss": 2.0, "samples_per_second": 9.0}]
+    assert [rank["machine"] for rank in facts["ranks"]] == ["boot-node1", "boot-node1"]
+    assert list(facts["ranks"][1]["stages"]) == ["world", "collectives"]

@@ -1,0 +1,33 @@
+"""Every file in cases/stages is how stages ended on the ranks of two nodes with two ranks each, as far as not `ok`.
+
+change: by rank and stage, the report's status, why and facts; null: it did not report the stage. expect: all findings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import cases
+from muster.acceptance import reports, stages
+from muster.verdict.finding import Finding
+
+WANTED = ("world", "device", "collectives")
+
+
+def plan() -> dict[str, Any]:
+    nodes = [{"node": f"node{n + 1}", "node_rank": n, "ranks": [2 * n, 2 * n + 1]} for n in range(2)]
+    return {"world_size": 4, "nodes": nodes}
+
+
+@cases(__file__, "stages")
+def test_stages(case: dict[str, Any]) -> None:
+    events = []
+    for rank in range(4):
+        for stage in WANTED:
+            change = case.get("change", {}).get(rank, {}).get(stage, {})
+            if change is not None:
+                report = {"event": "stage", "stage": stage, "status": "ok", "facts": {}, **change}
+                events.append({**report, "from_rank": rank, "from_node": f"node{rank // 2 + 1}"})
+    seen = reports.read(plan(), events, "quick", WANTED, reports.Bounds())
+    found = [one for one in stages.judge(seen) if isinstance(one, Finding)]
+    assert [f"{one.id} {one.status} {one.node}: {one.summary}" for one in found] == case["expect"]

@@ -1,0 +1,72 @@
+"""Every file in cases/world is what ranks said of what they are, and of what they run on.
+
+nproc: ranks by node, two of two where it is left out. backend: nccl where it is left out. change: by rank, what it says
+otherwise than a good one; null: it does not tell that. silent: ranks that did not report. expect: all that is said of
+it, but for layout and machines where they are well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.acceptance import reports, world
+from muster.verdict.finding import Finding
+
+STATED = ("smoke.layout pass", "smoke.machines pass")
+
+
+def reports_of(case: dict[str, Any]) -> reports.Reports:
+    backend, first = case.get("backend", "nccl"), 0
+    nodes: list[dict[str, Any]] = []
+    for number, (node, count) in enumerate(case.get("nproc", {"node1": 2, "node2": 2}).items()):
+        nodes.append({"node": node, "node_rank": number, "ranks": [*range(first, first + count)]})
+        first += count
+    plan = {"launch_id": "20260101-120000-abcd", "backend": backend, "world_size": first, "nodes": nodes}
+    events = []
+    for rank, place in reports.places_of(plan).items():
+        if rank in case.get("silent", ()):
+            continue
+        facts = {
+            "rank": rank,
+            "local_rank": place.local_rank,
+            "node_rank": place.node_rank,
+            "world_size": first,
+            "backend": backend,
+            "machine": place.node,
+            "device": "NVIDIA H100 80GB HBM3",
+            "gpu_uuid": f"GPU-{place.node}-{place.local_rank}",
+            "gpu_index": place.local_rank,
+            "used_index": place.local_rank,
+            "used_uuid": f"GPU-{place.node}-{place.local_rank}",
+            **case.get("change", {}).get(rank, {}),
+        }
+        usual = {"torch": "2.13.0+cu126", "nccl": "2.27.5", "cuda": "12.6", "python": "3.12.3", "driver": "580.95.05"}
+        facts["versions"] = {**usual, **said} if isinstance(said := facts.get("versions", {}), dict) else said
+        kept = {name: value for name, value in facts.items() if value is not None}
+        events.append({"event": "stage", "stage": "world", "status": "ok", "facts": kept, "from_rank": rank})
+    return reports.read(plan, events, "quick", ("world",), reports.Bounds())
+
+
+def shown(seen: reports.Reports) -> list[str]:
+    return [
+        f"{one.id} {one.status} {one.node}: {one.summary}" if isinstance(one, Finding) else f"{one['id']}: {one['why']}"
+        for one in world.judge(seen)
+    ]
+
+
+@cases(__file__, "world")
+def test_world(case: dict[str, Any]) -> None:
+    assert [line for line in shown(reports_of(case)) if not line.startswith(STATED)] == case["expect"]
+
+
+@pytest.mark.parametrize(
+    "junk", [None, True, "", "x", -1, 1.5, float("nan"), [None], {"torch": []}, {"torch": 3}, 10**400]
+)
+def test_whatever_a_rank_says_is_no_exception_and_no_pass(junk: Any) -> None:
+    names = ("device", "gpu_uuid", "gpu_index", "used_index", "used_uuid", "versions")
+    said = shown(reports_of({"change": {3: dict.fromkeys(names, junk)}}))
+    own = [line for line in said if not line.startswith(STATED)]
+    assert not [line for line in own if line.split()[1] == "pass" and junk not in ("x", "")], own

@@ -1,0 +1,38 @@
+"""Whole machines of the kinds that labs have: what is found against their GPUs, from all that a node is judged by.
+
+machine: what it is. gpus: how many the inventory says. virtual: what systemd-detect-virt says of a virtual one.
+lines: of the kernel's log. found: "status id" of every finding about GPUs, NVLink, fabric manager and bus; a healthy
+one has the one pass. The rest is as in tests/unit/gpu_info.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cases import cases
+from gpu_looks import look_of
+from muster.health import node
+from muster.health.facts import facts
+from muster.verdict.families import family
+
+HERE = Path(__file__).parent
+RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
+REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
+OF_GPUS = ("gpu", "nvlink", "fabric_manager", "pci")
+
+
+@cases(__file__, "machines")
+def test_what_is_found_against_a_machines_gpus(case: dict[str, Any]) -> None:
+    looks = copy.deepcopy(RECORDED)
+    looks["system"]["virt"] = case.get("virtual", "none")
+    lines = case.get("lines", [{"age": 90000, "text": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64"}])
+    looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 9, "reach": None, "cut": {}}
+    looks["gpu"] = look_of(case)
+    request = {**REQUEST, "gpus": case["gpus"], "nproc": case["gpus"]}
+    answer = node.judge(facts(looks, request), request)
+    found = [f"{one['status']} {one['id']}" for one in answer["findings"] if family(one["id"]) in OF_GPUS]
+    assert found == case["found"], [one["summary"] for one in answer["findings"]]

@@ -1,0 +1,72 @@
+"""Name servers that answer, refuse and are silent: sockets of this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.tools import resolvers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "resolv.conf"
+    path.symlink_to("stub-resolv.conf")
+    path.write_text("# by hand\nsearch lab\nnameserver 127.0.0.1\noptions edns0\n")
+    return path
+
+
+def test_one_that_answers_whatever_it_is(conf: Path) -> None:
+    heard: list[bytes] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+
+        def answer() -> None:
+            asked, place = server.recvfrom(4096)
+            heard.append(asked)
+            server.sendto(b"??" + asked[2:], place)  # somebody else's, or an old one
+            server.sendto(asked[:2] + b"\x81\x83" + asked[4:], place)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        found = resolvers.ask_all("10.0.0.1", str(conf), server.getsockname()[1])
+        thread.join()
+    assert isinstance(found["127.0.0.1"], float)
+    assert b"\x010\x010\x010\x0210\x07in-addr\x04arpa\0\0\x0c\0\x01" in heard[0]
+
+
+def test_one_that_is_silent(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolvers, "SECONDS", 0.2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        assert resolvers.ask_all("10.0.0.1", str(conf), server.getsockname()[1]) == {"127.0.0.1": None}
+
+
+def test_one_that_is_not_there_refuses(conf: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+    assert resolvers.ask_all("10.0.0.1", str(conf), port) == {"127.0.0.1": "refused"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []),
+        ("nameserver\n", []),
+        ("nameserver 10.0.0.1 # ours\n  nameserver\t::1\n#nameserver 10.0.0.9\n", ["10.0.0.1", "::1"]),
+        ("".join(f"nameserver 10.0.0.{number}\n" for number in range(5)), ["10.0.0.0", "10.0.0.1", "10.0.0.2"]),
+    ],
+)
+def test_the_servers_that_the_c_library_asks(text: str, found: list[str]) -> None:
+    assert resolvers.servers(text) == found
+
+
+def test_no_servers_are_asked_where_there_is_no_file(tmp_path: Path) -> None:
+    assert resolvers.ask_all("10.0.0.1", str(tmp_path / "nowhere")) == {}

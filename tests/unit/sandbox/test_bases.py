@@ -1,0 +1,110 @@
+"""Where a base comes from, and whose signature counts.
+
+sources: what apt printed, or a mirror -> the sources of a release. refusals: a package of keys -> why not trusted.
+failures: what a tool printed -> the sentence. Then the recipe itself, against an archive in a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cases import cases
+from muster.packages.repositories import fingerprints
+from muster.sandbox import bases
+from muster_controller import bases as recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A key of nobody's: a public key packet of 16 bytes, which is enough to have a fingerprint.
+STRANGE_KEY = bytes([0x99, 0, 16]) + bytes(range(16))
+needs_apt = pytest.mark.skipif(
+    not (shutil.which("dpkg-deb") and shutil.which(recipe.HELPER)), reason="this machine has no apt"
+)
+
+
+@cases(__file__, "sources")
+def test_sources(case: dict[str, Any]) -> None:
+    base = bases.BASES.get(case.get("base", "host"), bases.Base("", ""))
+    if "mirror" in case:
+        assert bases.ubuntu_sources(case["mirror"], base.release) == case["sources"]
+    else:
+        assert bases.apt_sources(case["listing"], base) == case["sources"]
+
+
+@cases(__file__, "refusals")
+def test_refusals(case: dict[str, Any]) -> None:
+    known = bases.UBUNTU_KEYRING._replace(sha256="aa", keys={"F6EC": "Ubuntu's"})
+    if "sha256" in case:
+        assert bases.keyring_refusal(known, case["mirror"], case["sha256"]) == case["refusal"]
+    else:
+        assert bases.keys_refusal(known, case["mirror"], case["fingerprints"]) == case["refusal"]
+
+
+@cases(__file__, "failures")
+def test_failures(case: dict[str, Any]) -> None:
+    assert bases.failure(case["what"], case["where"], case["output"]) == case["sentence"]
+
+
+def serve(folder: Path, known: bases.Keyring, key: bytes = STRANGE_KEY) -> tuple[str, bases.Keyring]:
+    """Put a package with this key where the archive has its own; return the mirror, and what is known of it."""
+    tree = folder / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(
+        "Package: ubuntu-keyring\nVersion: 1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: keys\n"
+    )
+    (tree / known.file).parent.mkdir(parents=True)
+    (tree / known.file).write_bytes(key)
+    package = folder / "archive" / known.package
+    package.parent.mkdir(parents=True)
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, package], check=True, capture_output=True)
+    return f"file://{folder}/archive", known._replace(sha256=hashlib.sha256(package.read_bytes()).hexdigest())
+
+
+@pytest.fixture
+def known() -> bases.Keyring:
+    """A keyring that no machine has, as the machine's own counts first."""
+    return bases.UBUNTU_KEYRING._replace(file="usr/share/keyrings/of-these-tests-alone.gpg")
+
+
+@needs_apt
+def test_another_package_of_keys_is_not_opened(tmp_path: Path, known: bases.Keyring) -> None:
+    mirror, _ = serve(tmp_path, known)
+    with pytest.raises(recipe.UnavailableError, match="is not the known one"):
+        recipe.ubuntu_keyring(tmp_path, mirror, known)
+    assert not (tmp_path / "keys").exists()
+
+
+@needs_apt
+def test_a_strange_key_in_the_known_package_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+    mirror, expected = serve(tmp_path, known)
+    with pytest.raises(
+        recipe.UnavailableError, match=f"has the key {fingerprints(STRANGE_KEY)[0]}, which is not known"
+    ):
+        recipe.ubuntu_keyring(tmp_path, mirror, expected)
+    assert not (tmp_path / "ubuntu-archive-keyring.gpg").exists()
+
+
+@needs_apt
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+    mirror, expected = serve(tmp_path, known, b"hello")
+    with pytest.raises(recipe.UnavailableError, match="cannot be read: it is no key"):
+        recipe.ubuntu_keyring(tmp_path, mirror, expected)
+
+
+@needs_apt
+def test_known_keys_are_taken(tmp_path: Path, known: bases.Keyring) -> None:
+    mirror, expected = serve(tmp_path, known)
+    expected = expected._replace(keys={fingerprints(STRANGE_KEY)[0]: "of these tests"})
+    assert recipe.ubuntu_keyring(tmp_path, mirror, expected).read_bytes() == STRANGE_KEY
+
+
+@needs_apt
+def test_an_archive_without_the_package_is_named(tmp_path: Path, known: bases.Keyring) -> None:
+    with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be had from file:///nowhere: "):
+        recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
