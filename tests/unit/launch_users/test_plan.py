@@ -20,16 +20,23 @@ ROOT_MAY_RAISE = -1
 ANNA = User("anna")
 LIMITS = {"memlock": ANNA.memlock, "nofile": ANNA.nofile, "tasks": ANNA.tasks}
 ALL = {"started": 1000.0, "in_group": True, "memlock": ["inf", "inf"], "nofile": [65536, 1048576]}
-HERS = {"uid": 2001, "gid": 2001, "member": True, "linger": True, "folder_owner": "anna", "torchrun": True}
-NOTED = {"group": True, "users": {"anna": {"uid": 2001, "member": True, "linger": True, **LIMITS}}}
+HERS: dict[str, Any] = {
+    "uid": 2001,
+    "gid": 2001,
+    "member": True,
+    "linger": True,
+    "folder_owner": "anna",
+    "torchrun": True,
+}
+NOTED: dict[str, Any] = {"group": True, "users": {"anna": {"uid": 2001, "member": True, "linger": True, **LIMITS}}}
 TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
 
 def manager_of(given: dict[str, Any] | None) -> Manager | None:
     if given is None:
         return None
-    limits = {name: tuple(map(float, given[name])) for name in ("memlock", "nofile")}
-    return Manager(given["started"], given["in_group"], limits["memlock"], limits["nofile"])
+    memlock, nofile = ((float(given[name][0]), float(given[name][1])) for name in ("memlock", "nofile"))
+    return Manager(given["started"], given["in_group"], memlock, nofile)
 
 
 def user_of(given: dict[str, Any]) -> SeenUser:
@@ -55,11 +62,11 @@ def seen_of(given: dict[str, Any]) -> Seen:
     record = files.record_of(files.record_text(files.record_of(json_of(noted))))
     texts = files_of(record, 0)
     seats = dict.fromkeys(files.seats_of(0), "root:root 0644") | {"": f"root:{GROUP} 0750"}
-    users = {"anna": {**HERS, "manager": ALL}}
+    accounts: dict[str, dict[str, Any]] = {"anna": {**HERS, "manager": ALL}}
     for name, more in given.get("users", {}).items():
-        users[name] = {**users.get(name, {}), **more}
+        accounts[name] = {**accounts.get(name, {}), **more}
     return Seen(
-        users={name: user_of(user) for name, user in users.items()},
+        users={name: user_of(user) for name, user in accounts.items()},
         record=record,
         group=True,
         files={path: text for path, text in texts.items() if path not in given.get("missing", [])},
@@ -78,8 +85,10 @@ def json_of(value: Any) -> str:
 
 def done(plan: Plan) -> dict[str, Any]:
     """What a plan does, without what it leaves."""
-    names = ("make_group", "join", "link", "reload", "seats", "folders", "linger", "restart", "end_linger", "leave")
-    names += ("empty_folders", "drop_group", "close_seats")
+    names = (
+        *("make_group", "join", "link", "reload", "seats", "folders", "linger", "restart", "end_linger", "leave"),
+        *("empty_folders", "drop_group", "close_seats"),
+    )
     found = {name: value for name in names if (value := getattr(plan, name)) not in (False, [], None)}
     written = sorted(path for path, text in plan.files.items() if text is not None)
     removed = sorted(path for path, text in plan.files.items() if text is None)
