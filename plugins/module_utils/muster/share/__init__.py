@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..network import known_hosts
-from ..verdict.commands import playbook
+from ..verdict.commands import Terminal, on_node, playbook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +118,10 @@ def known_hosts_text(nodes: Sequence[Shared]) -> str:
 def readme(nodes: Sequence[Shared], folder: str) -> str:
     """folder: the name of the folder itself; where it lies is up to whoever gets it."""
     name = nodes[0].values["cluster_name"]
-    beside = f"../{folder}"
+    terminal = Terminal(prefix=".venv/bin/", inventories=(f"../{folder}",))
+    look = terminal.text(on_node("gpu_nodes", "id -un"))
+    example = terminal.text(playbook("playbooks/launch.yml", launch_script_src="examples/cifar10/train.py"))
+    jobs = terminal.text(playbook("playbooks/jobs.yml"))
     return f"""# Training on {name}
 
 Nodes: {", ".join(node.name for node in nodes)}.
@@ -131,15 +134,15 @@ your name on the nodes is not the one that you have on this machine.
 {_bastions(nodes)}
 Can you log in?
 
-    .venv/bin/ansible gpu_nodes -i {beside} -m ansible.builtin.ping
+    {look}
 
 Train, here the example that comes with Muster; `-e launch_script=PATH` takes a script that is on every node:
 
-    .venv/bin/ansible-playbook playbooks/launch.yml -i {beside} -e launch_script_src=examples/cifar10/train.py
+    {example}
 
 What runs, and what became of it:
 
-    .venv/bin/ansible-playbook playbooks/jobs.yml -i {beside}
+    {jobs}
 
 docs/launch.md says the rest.
 """
