@@ -36,7 +36,7 @@ def manager_of(given: dict[str, Any] | None) -> Manager | None:
     if given is None:
         return None
     memlock, nofile = ((float(given[name][0]), float(given[name][1])) for name in ("memlock", "nofile"))
-    return Manager(given["started"], given["in_group"], memlock, nofile)
+    return Manager(given["started"], given["in_group"], memlock, nofile, given.get("unit_nofile", 65536))
 
 
 def user_of(given: dict[str, Any]) -> SeenUser:
@@ -51,6 +51,7 @@ def files_of(record: Record, gpus: int) -> dict[str, str]:
         files.TMPFILES: files.tmpfiles_text(files.seats_of(gpus)),
         files.PROFILE: files.profile_text(),
         files.LIMITS: files.limits_text(users),
+        files.USER_CONF: files.user_conf_text(users),
     }
 
 
@@ -127,4 +128,6 @@ def test_limits_are_in_the_units_of_each_file() -> None:
         "ben hard nofile 8192",
     ]
     assert files.manager_text(user).splitlines()[1:] == ["[Service]", "LimitMEMLOCK=64G", "LimitNOFILE=4096:8192"]
+    conf = files.user_conf_text([user, User("anna", nofile="5000")])
+    assert conf.splitlines()[1:] == ["[Manager]", "DefaultLimitNOFILE=5000:8192"]
     assert files.slice_text(user).splitlines()[1:] == ["[Slice]", "TasksMax=500"]

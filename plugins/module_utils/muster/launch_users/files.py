@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TMPFILES = "/etc/tmpfiles.d/muster-launch.conf"
 PROFILE = "/etc/profile.d/muster-launch.sh"
 LIMITS = "/etc/security/limits.d/91-muster-launch.conf"
+USER_CONF = "/etc/systemd/user.conf.d/90-muster.conf"
 MANAGER = "/etc/systemd/system/user@{}.service.d/90-muster.conf"
 SLICE = "/etc/systemd/system/user-{}.slice.d/90-muster.conf"
 FOLDER = "/usr/local/lib/muster/bin"
@@ -52,6 +53,14 @@ def limits_text(users: Iterable[User]) -> str:
         lines += [f"{user.name} {kind} memlock {locked}" for kind in ("soft", "hard")]
         lines += [f"{user.name} soft nofile {soft:.0f}", f"{user.name} hard nofile {hard:.0f}"]
     return HEAD + "".join(f"{line}\n" for line in lines)
+
+
+def user_conf_text(users: Iterable[User]) -> str:
+    """What user managers give to their units: of open files they have 1024, whatever they may have themselves, and the
+    file holds for all of them (systemd-user.conf)."""
+    limits = [numbers(user.nofile) for user in users]
+    soft, hard = (max(one[place] for one in limits) for place in (0, 1))
+    return HEAD + f"[Manager]\nDefaultLimitNOFILE={soft:.0f}:{hard:.0f}\n"
 
 
 def manager_text(user: User) -> str:

@@ -24,7 +24,7 @@ def judge_manager(plan: Plan, seen: Seen, user: User) -> None:
             plan.differs(f"the user manager of {user.name} does not run", unit, "stopped", "runs")
         return
     lacks = list(lacking(user, there.manager))
-    paths = (files.MANAGER.format(there.uid), files.LIMITS)
+    paths = (files.MANAGER.format(there.uid), files.LIMITS, files.USER_CONF)
     newer = [path for path in paths if path in plan.files or seen.changed.get(path, 0.0) > there.manager.started]
     curable = ([] if there.manager.in_group else [f"is not in the group {GROUP}"]) + (lacks if newer else [])
     if not curable:
@@ -55,6 +55,9 @@ def lacking(user: User, manager: Manager) -> Iterator[str]:
         yield f"may lock {_shown(manager.memlock)} bytes of memory of {_shown((memlock, memlock))}"
     if _less(manager.nofile, numbers(user.nofile)):
         yield f"may have {_shown(manager.nofile)} open files of {_shown(numbers(user.nofile))}"
+    soft = min(numbers(user.nofile)[0], manager.nofile[1])
+    if manager.unit_nofile < soft:
+        yield f"gives its units {manager.unit_nofile:.0f} open files of {soft:.0f}"
 
 
 def _less(have: Limit, wanted: Limit) -> bool:

@@ -40,12 +40,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Manager:
-    """A user manager that runs. started: seconds of the wall clock."""
+    """A user manager that runs. started: seconds of the wall clock. unit_nofile: open files that its units may have."""
 
     started: float
     in_group: bool
     memlock: Limit
     nofile: Limit
+    unit_nofile: float = 0.0
 
 
 @dataclass(frozen=True)

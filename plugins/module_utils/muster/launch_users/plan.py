@@ -110,6 +110,7 @@ def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving:
     shared = {
         files.TMPFILES: files.tmpfiles_text(files.seats_of(max(request.gpus, seen.gpus))),
         files.PROFILE: files.profile_text(),
+        files.USER_CONF: files.user_conf_text(users) if users else "",
         files.LIMITS: files.limits_text(users),
     }
     if users and not seen.capabilities >> CAP_SYS_RESOURCE & 1:
@@ -122,7 +123,7 @@ def _files(plan: Plan, request: Request, seen: Seen, users: list[User], leaving:
     if users:
         texts.update(shared)
     else:
-        obsolete += [files.TMPFILES, files.PROFILE, files.LIMITS]
+        obsolete += shared
     for path, text in texts.items():
         if seen.files.get(path) != text:
             plan.files[path] = text

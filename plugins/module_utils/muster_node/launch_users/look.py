@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LINGER = "/var/lib/systemd/linger"
 SYSTEMCTL_SECONDS = 30
 TORCHRUN_SECONDS = 5.0
+MOST_ANSWER = 1000  # bytes
 MOST_BUSY = 3  # processes of an account that are named
 # A file system that lies on another machine: a launch waits for it where it fails, and root may not write there.
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs", "glusterfs")
@@ -46,7 +47,7 @@ def observe(request: Request, noted: Record) -> Seen:
     group = group_of()
     users = {name: account(name, request, group) for name in everybody}
     uids = {one.uid for one in users.values() if one.uid is not None} | {one.uid for one in noted.users.values()}
-    paths = [domain.TMPFILES, domain.PROFILE, domain.LIMITS]
+    paths = [domain.TMPFILES, domain.PROFILE, domain.LIMITS, domain.USER_CONF]
     paths += [pattern.format(uid) for uid in sorted(uids) for pattern in (domain.MANAGER, domain.SLICE)]
     texts = {path: text for path in paths if (text := files.text(path)) is not None}
     return Seen(
@@ -84,7 +85,7 @@ def account(name: str, request: Request, group: grp.struct_group | None) -> Seen
         member=group is not None and group.gr_gid in os.getgrouplist(name, entry.pw_gid),
         linger=linger,
         folder_owner=owner_of(f"{request.root}/{name}"),
-        manager=manager(main, group) if main else None,
+        manager=manager(main, entry, group) if main else None,
         launches=launches(entry.pw_uid, running),
         busy=[name_of(pid) for pid in running if not of_manager(pid, main)][:MOST_BUSY],
         torchrun=may_run(entry, request.torchrun),
@@ -113,14 +114,23 @@ def of_manager(pid: int, main: int) -> bool:
     return main != 0 and seen is not None and seen.parent == main and process.read(pid, "comm").strip() == "(sd-pam)"
 
 
-def manager(pid: int, group: grp.struct_group | None) -> Manager:
+def manager(pid: int, user: pwd.struct_passwd, group: grp.struct_group | None) -> Manager:
     groups = re.search(r"^Groups:\t(.*)$", process.read(pid, "status"), re.MULTILINE)
     return Manager(
         started=time.time() - (process.age(pid) or 0.0),
         in_group=group is not None and groups is not None and str(group.gr_gid) in groups[1].split(),
         memlock=limit(pid, "memlock"),
         nofile=limit(pid, "nofile"),
+        unit_nofile=unit_nofile(user),
     )
+
+
+def unit_nofile(user: pwd.struct_passwd) -> float:
+    """What the manager says that its units may have open; the manager is the account's own, and says what it likes."""
+    env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{user.pw_uid}"}
+    argv = ("systemctl", "--user", "show", "--property=DefaultLimitNOFILESoft", "--value")
+    said = run(*argv, env=env, user=user, most=MOST_ANSWER).text.strip()
+    return float(said) if said.isdecimal() else 0.0
 
 
 def limit(pid: int, name: str) -> Limit:
