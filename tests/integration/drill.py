@@ -236,8 +236,9 @@ class Drill:
         asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
         return machine.inside("su", "--shell", "/bin/sh", self.user, "--command", asked, check=check).stdout
 
-    def folder_on(self, machine: Machine) -> str:
-        """The launch's own folder on a node, with its logs."""
+    @property
+    def node_folder(self) -> str:
+        """The launch's folder on its nodes, with its logs."""
         above = f"/var/lib/muster/users/{self.user}" if self.user else "/var/lib/muster"
         return f"{above}/launches/{self.launch_id}"
 

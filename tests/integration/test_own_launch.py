@@ -69,5 +69,5 @@ def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
     for machine in nodes:
         found = machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout
         assert found == ""
-        assert machine.inside("test", "-d", drill.folder_on(machine) + "/logs").returncode == 0
+        assert machine.inside("test", "-d", drill.node_folder + "/logs").returncode == 0
     assert not drill.runs()

@@ -22,6 +22,8 @@ OWN = {
     "not_held": [],
 }
 ROOT = "/var/lib/muster/users/ada"
+RAISED = "the administrator raises it (launch_users_memlock) with ansible-playbook site.yml --tags launch_users"
+SEVERAL = "shared files have several owners"
 
 
 def shown(findings: list[Any]) -> list[str]:
@@ -45,9 +47,10 @@ def test_own(case: dict[str, Any]) -> None:
 
 
 def test_of_an_administrators_launch_nothing_is_asked() -> None:
-    facts: Any = {"uid": 0, "own": None}
-    assert manager.own({"node": "node1"}, facts, ["cpu"], "") == []
-    assert manager.notes({"node1": facts, "node2": {**facts, "uid": 1}}) == []
+    one: Any = {"uid": 0, "own": None}
+    other: Any = {"uid": 1, "own": None}
+    assert manager.own({"node": "node1"}, one, ["cpu"], "") == []
+    assert manager.notes({"node1": one, "node2": other}) == []
 
 
 def test_what_is_not_held_is_said_once_for_all_nodes() -> None:
@@ -56,10 +59,8 @@ def test_what_is_not_held_is_said_once_for_all_nodes() -> None:
     assert manager.notes({"node1": one, "node2": other}) == [
         "node1, node2: the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)",
         "node1: the kernel does not hold an own launch to a number of processes (that needs cgroup v2)",
-        "node1: its ranks may lock 8192 KiB of memory, too little for RDMA; the administrator raises it "
-        "(launch_users_memlock) with ansible-playbook site.yml --tags launch_users",
-        "the account has not the same uid everywhere, so that shared files have several owners: 1000 on node1; "
-        "1001 on node2",
+        f"node1: its ranks may lock 8192 KiB of memory, too little for RDMA; {RAISED}",
+        f"the account has not the same uid everywhere, so that {SEVERAL}: 1000 on node1; 1001 on node2",
     ]
 
 

@@ -85,10 +85,10 @@ def not_theirs(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> list[Fi
     """What stands against following or ending somebody's own launch: only that user comes to it."""
     if plan.get("manager", SYSTEM) == SYSTEM:
         return []
+    user = plan["user"]
+    text = f"launch {plan['launch_id']} is {user}'s own, and"
     return [
-        WHO.fail(
-            name, f"launch {plan['launch_id']} is {plan['user']}'s own, and {one['name']} logs in", fix="Log in as"
-        )
+        WHO.fail(name, f"{text} {one['name']} logs in", fix=f"Log in as {user} (ansible_user)")
         for name, one in seen.items()
         if one["name"] != user
     ]
