@@ -175,9 +175,14 @@ class Drill:
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
-            **({"ansible_user": self.user} if self.user else {}),
+            **self.whose,
             **self.variables,
         }
+
+    @property
+    def whose(self) -> dict[str, str]:
+        """Whose launch it is follows from who logs in."""
+        return {"ansible_user": self.user} if self.user else {}
 
     # ------------------------------------------------------------ while it runs
 

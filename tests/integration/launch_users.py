@@ -25,8 +25,8 @@ install -m 0600 -o $1 -g $1 /dev/null /home/$1/.ssh/authorized_keys
 echo "$2" > /home/$1/.ssh/authorized_keys
 install -d -m 0755 /run/muster /var/lib/muster {USERS}
 install -d -m 0700 -o $1 -g $1 {USERS}/$1
-install -d -m 0750 -o root -g {GROUP} {SEATS}
-test -e {SEATS}/cpu || install -m 0644 /dev/null {SEATS}/cpu
+printf 'd %s 0750 root %s\nf %s/cpu 0644 root root\n' {SEATS} {GROUP} {SEATS} > /etc/tmpfiles.d/muster-test.conf
+systemd-tmpfiles --create /etc/tmpfiles.d/muster-test.conf
 loginctl enable-linger $1
 uid=$(id -u $1)
 until test -S /run/user/$uid/systemd/private; do sleep 0.1; done
