@@ -234,7 +234,8 @@ class RankState(TypedDict, total=False):
 
 
 class Look(Logs):
-    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all.
+    """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
+    own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
 
     notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
     """

@@ -32,6 +32,8 @@ TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # its seats; and: start the ran
 MOST_LEASE = 100  # bytes
 SYSTEMCTL_SECONDS = 30
 FORGET_SECONDS = 5.0
+TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
+NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
 
 
 @dataclass
@@ -94,6 +96,9 @@ def unit_state(unit: str) -> dict[str, str]:
     names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
     done = systemctl("show", unit, "--property", ",".join(names))
     state = dict.fromkeys(names, "")
+    if done.code != 0 and is_own() and not os.path.exists(f"{runtime_dir()}/{TALKS}"):
+        # No manager, no units: the kernel has ended all that was in its control group.
+        state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)
     for line in done.text.splitlines():
         name, _, value = line.partition("=")
         state[name] = value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster.launch import failure
 from muster_node.launch import own, seats, state
 from muster_node.programs import launch as program
 from muster_node.tools import process
@@ -102,6 +103,18 @@ def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatc
         (("systemctl", "--user", "stop", "x.service"), {**CLEAN, "XDG_RUNTIME_DIR": f"/run/user/{uid}"}),
         (("systemctl", "stop", "x.service"), None),
     ]
+
+
+def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("", "no medium found", code=1))
+    monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
+    assert not state.is_over(LAUNCH_ID), "of the system's manager that says nothing"
+    state.use(own=True)
+    assert state.unit_state("x.service")["Result"] == failure.NO_MANAGER
+    assert state.is_over(LAUNCH_ID)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
 
 
 def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
