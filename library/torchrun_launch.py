@@ -122,6 +122,15 @@ options:
     description: Id of a launch that was begun from here, to be ended on all of its nodes.
     type: str
     default: ""
+  run_as:
+    description:
+      - Whose launch it is. V(cluster_user) is an administrator's - root starts it on the nodes, as C(cluster_user).
+      - V(self) is the own launch of whoever logs in, who is in the group C(muster-launch) on every participant. It runs
+        as that account, in its own systemd and without root, with its files under C(cluster_users_root).
+      - V(auto) is V(self) where whoever logs in is in that group and not root, and V(cluster_user) otherwise.
+    type: str
+    choices: [auto, self, cluster_user]
+    default: cluster_user
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: "Prints the plan, and contacts no node."}

@@ -199,11 +199,16 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     return Failure(report.node, at, summary.format(reason=word, code=code, error=ended.get("error")), ending)
 
 
+NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
+
+
 def end_without_words(report: NodeReport) -> Failure | None:
     """What systemd says of a unit whose main process could not leave a word."""
     at, result = report.last_answer, report.unit.get("Result", "")
     if result == "timeout":
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
+    if result == NO_MANAGER:
+        return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
     if report.unit.get("ActiveState") != "failed" and result in ("", "success"):
         return None
     if result == "oom-kill":

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 class Identity(TypedDict):
-    """identity: who the controller logs in as there."""
+    """identity: who the controller logs in as there. launch_user: whether that account launches for itself."""
 
     uid: int
     gid: int
+    name: str
+    launch_user: bool
 
 
 # ---------------------------------------------------------------- prepare
@@ -77,9 +79,25 @@ class PortFacts(TypedDict):
     holders: list[Holder]
 
 
+class OwnFacts(TypedDict):
+    """The manager of the user who launches for themselves. manager_why: it does not answer. lingers: whether it stays
+    without a login. group_is_new: it began before the user was in the group, and its units do not come to the seats.
+
+    seats: that the user comes to. limits: what its units may have at most of memlock (bytes) and nofile; None for no
+    limit. not_held: what the kernel does not limit for its units, of "memory" and "pids".
+    """
+
+    manager_why: str
+    lingers: bool
+    group_is_new: bool
+    seats: list[str]
+    limits: dict[str, int | None]
+    not_held: list[str]
+
+
 class Facts(TypedDict):
     """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
-    folders for launches that others than root may change."""
+    folders for launches that others than root may change. own: None in an administrator's launch."""
 
     hostname: str
     uid: int
@@ -97,6 +115,7 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    own: OwnFacts | None
 
 
 # ---------------------------------------------------------------- start
@@ -215,7 +234,8 @@ class RankState(TypedDict, total=False):
 
 
 class Look(Logs):
-    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all.
+    """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
+    own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
 
     notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
     """

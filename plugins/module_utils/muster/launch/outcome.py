@@ -12,6 +12,7 @@ from ..verdict.words import few, plural
 from . import standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
+from .manager import USER, status_of
 from .occupied import describe_process
 
 if TYPE_CHECKING:
@@ -189,24 +190,25 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
 
 def left_behind(record: Record) -> list[Finding]:
     units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
-    found = [still_there(node, units[node], left) for node, left in record.leftovers.items()]
+    own = record.plan.get("manager") == USER
+    found = [still_there(node, units[node], left, own=own) for node, left in record.leftovers.items()]
     return found + [
         LEFTOVER.unknown(
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=on_node(node, f"systemctl status {units[node]}"),
+            command=on_node(node, status_of(record.plan, units[node])),
         )
         for node in record.unseen
     ]
 
 
-def still_there(node: str, unit: str, left: Left) -> Finding:
+def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
     """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
     beyond = [one for one in left.processes if one["unit"] != unit]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=True)
+        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=not own)
     else:
-        command = on_node(node, f"systemctl stop {unit}", become=True)
+        command = on_node(node, f"systemctl {'--user ' if own else ''}stop {unit}", become=not own)
     who = few([describe_process(one) for one in left.processes])
     return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix="End it with", command=command)

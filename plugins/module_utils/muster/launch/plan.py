@@ -81,6 +81,7 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
+    manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -121,7 +122,8 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, given,
+    nodes: [...]}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
@@ -158,6 +160,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launch_id": request.launch_id,
         "cluster": request.cluster,
         "user": request.user,
+        "manager": request.manager,
         "backend": backend,
         "master_addr": head.address,
         "master_port": request.port,

@@ -32,7 +32,11 @@ def run(state: str) -> None:
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
-    seats = Seats(state, shared=spec["shared"])
+    try:
+        seats = Seats(state, shared=spec["shared"])
+    except OSError as problem:  # in somebody's own launch: they do not come to them
+        write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
+        return
     over = wait_for_the_word(state, seats, signalled)
     if over:
         write_result(state, over)
