@@ -70,7 +70,15 @@ options:
     type: int
     default: 120
   stop_timeout:
-    description: Seconds that the ranks have between SIGTERM and SIGKILL when the launch is ended.
+    description: >-
+      Seconds that the ranks have between SIGTERM and SIGKILL when somebody ends the launch, or its time limit does. Only
+      ranks get this SIGTERM, so that what they use (loaders, torchrun) is still there to write a checkpoint.
+    type: int
+    default: 30
+  failure_timeout:
+    description: >-
+      Seconds that everything in the launch's unit has between SIGTERM and SIGKILL after a failure, a lost lease, and behind
+      O(stop_timeout).
     type: int
     default: 5
   min_free_mb:

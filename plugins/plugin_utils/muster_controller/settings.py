@@ -26,3 +26,4 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    failure_timeout: int = 5

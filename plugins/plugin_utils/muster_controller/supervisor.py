@@ -80,7 +80,7 @@ class Supervisor:
 
     def end(self) -> Record:
         """End a launch that runs detached."""
-        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)")
+        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
         return self.guarded(lambda: self.see_through(lambda: by_hand))
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
@@ -128,8 +128,9 @@ class Supervisor:
                 self.messages,
                 self.reports,
                 self.say,
-                self.settings.stop_timeout,
+                self.settings.failure_timeout,
                 lambda: self.interruption.again,
+                self.settings.stop_timeout if decision.by_hand else 0,
             )
             record.leftovers = stopping.stop(dump=stalled)
         record.unseen = [report.node for report in record.reports if report.lost]
@@ -183,12 +184,13 @@ class Supervisor:
             "shared": settings.shared,
             "waits": settings.wait,
             "time_limit": settings.time_limit,
-            "properties": unit_properties(settings.user, settings.chdir or entry["work_dir"], settings.stop_timeout),
+            "properties": unit_properties(settings.user, settings.chdir or entry["work_dir"], settings.failure_timeout),
             "keep": settings.keep,
             "keep_bytes": settings.keep_bytes,
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
+            "stop_timeout": settings.stop_timeout,
         }
 
     def watch(self) -> Decision:

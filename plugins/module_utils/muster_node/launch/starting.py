@@ -67,7 +67,7 @@ def make(spec: Json) -> str:
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     properties["MemoryMax"] = str(memory_limit())
     if spec["time_limit"] and not spec["waits"]:
-        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + LIMIT_SLACK}s"
+        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + spec.get('stop_timeout', 0) + LIMIT_SLACK}s"
     argv = ["systemd-run", "--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
