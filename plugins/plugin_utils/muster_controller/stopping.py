@@ -48,10 +48,10 @@ class Stopping:
         self.began = self.told = time.monotonic()
         self.asked_again = asked_again
 
-    def stop(self, *, dump: bool) -> dict[str, Left]:
+    def stop(self, *, dump: bool, why: str = "") -> dict[str, Left]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
 
-        dump: let every rank show its stack first, while none of them goes on.
+        dump: let every rank show its stack first, while none of them goes on. why: for whoever looks there later.
         """
         if dump:
             self.freeze()
@@ -63,6 +63,7 @@ class Stopping:
                 "offsets": self.reports.logs.offsets(name),
                 "limit": STOP_BYTES,
                 "seconds": self.by_themselves,
+                "why": why,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
         self.began = self.told = time.monotonic()

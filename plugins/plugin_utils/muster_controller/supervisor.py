@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import grants
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
+from muster.launch.fetched import sentence
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
+from muster.launch.plan import masked
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
+from .elsewhere import packed
+from .fetching import Fetching
 from .interruption import Interruption
 from .messages import Messages
 from .node_reports import NodeReports
@@ -32,6 +36,7 @@ from .watching import Watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.launch.fetched import Fetched
     from muster.launch.messages import StartRequest
 
     from .connection import NodeConnection
@@ -132,10 +137,24 @@ class Supervisor:
                 lambda: self.interruption.again,
                 self.settings.stop_timeout if decision.by_hand else 0,
             )
-            record.leftovers = stopping.stop(dump=stalled)
+            record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()
+        with self.reports.contained("what is fetched"):
+            record.fetched = self.fetch(record)
         return record
+
+    def fetch(self, record: Record) -> Fetched | None:
+        """Bring home what the plan names, also after a failure; one supervisor does."""
+        if not self.plan.get("fetch") or self.logs.others:
+            return None
+        self.interruption.answered = self.interruption.signals
+        fetching = Fetching(
+            self.plan, self.messages, self.logs.folder, self.logs.keeping, lambda: self.interruption.again
+        )
+        found = fetching.fetch([report.node for report in record.reports if report.reached and not report.lost])
+        self.say(sentence(found))
+        return found
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -148,8 +167,10 @@ class Supervisor:
     # ------------------------------------------------------------ the launch
 
     def start(self) -> Decision | None:
+        kept = packed(masked(self.plan, self.logs.redaction))
         for entry in self.plan["nodes"]:
-            self.messages.ask(entry["node"], "start", {**self.start_request(entry)}, privileged=True)
+            request = {**self.start_request(entry), "plan": kept}
+            self.messages.ask(entry["node"], "start", request, privileged=True)
         nodes = list(self.reports.by_node)
         answers = self.messages.gather("start", nodes, START_TIMEOUT, self.reports.late)
         if self.interruption.came:
@@ -191,6 +212,7 @@ class Supervisor:
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": settings.stop_timeout,
+            "plan": "",
         }
 
     def watch(self) -> Decision:

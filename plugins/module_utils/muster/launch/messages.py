@@ -110,7 +110,8 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit.
+    over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
+    node keeps of it for others, packed (kept.py).
     """
 
     launch_id: str
@@ -133,6 +134,7 @@ class StartRequest(TypedDict):
     script_name: str
     script_body: str
     stop_timeout: int
+    plan: str
 
 
 class Started(TypedDict):
@@ -171,11 +173,15 @@ class FreezeRequest(TypedDict):
 
 
 class StopRequest(LogsRequest):
-    """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM."""
+    """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM.
+
+    why: what the node keeps of the reason.
+    """
 
     launch_id: str
     dump: bool
     seconds: float
+    why: str
 
 
 class LogPart(TypedDict):

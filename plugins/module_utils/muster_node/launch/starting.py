@@ -13,6 +13,7 @@ from ..tools import files, process, trust
 from ..tools.run import run as command
 from . import state
 from .folders import make_folders
+from .kept import keep_ends
 from .pruning import prune
 from .seats import alone, offer, reserved
 
@@ -53,6 +54,7 @@ def make_room(spec: Json) -> Json:
     for path in (state.STATE_ROOT, run_root, os.path.dirname(spec["work_dir"])):
         if path:
             trust.make_folder(path)
+    keep_ends(run_root)
     forget_ended_launches()
     return prune(run_root, spec["keep"], spec["keep_bytes"])
 

@@ -12,6 +12,7 @@ from ..tools.as_user import SilentError
 from ..tools.run import run as command
 from . import state, written
 from .ending import ask_to_end, pinned
+from .kept import keep_end
 from .leftovers import leftovers
 from .looking import report
 
@@ -46,6 +47,7 @@ def stop(request: Json) -> Json:
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
     still = "" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"]
     last.update(unit_before=before, error=still or unseen, leftovers=left, clean=over and not left and not unseen)
+    keep_end(request, last["result"])
     if last["clean"]:
         state.forget(launch_id)
     return last

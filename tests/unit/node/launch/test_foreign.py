@@ -87,7 +87,14 @@ def test_a_table() -> None:
 def test_ranks_that_were_told_to_end() -> None:
     given = {"reason": "limit", "until": 7.5, "seconds": 30}
     assert foreign.table({"ending": {**given, "x": 1}})["ending"] == given
-    for change in ({"reason": "x"}, {"reason": []}, {"until": "7"}, {"seconds": float("nan")}, {"seconds": -1}):
+    changes: list[dict[str, Any]] = [
+        {"reason": "x"},
+        {"reason": []},
+        {"until": "7"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+    ]
+    for change in changes:
         assert foreign.table({"ending": {**given, **change}})["ending"] is None
 
 
