@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import as_own
-from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
@@ -24,6 +24,7 @@ from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
+from muster_controller.record import operator
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
@@ -168,6 +169,14 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
+        more=carried(
+            options["fetch"],
+            options["fetch_max_mb"] * 1_000_000,
+            options["chdir"],
+            Path(source or options["script"]).name,
+            operator(),
+            time.time(),
+        ),
     )
 
 
@@ -192,6 +201,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
         run_as=options["run_as"],
+        failure_timeout=options["failure_timeout"],
     )
 
 

@@ -27,3 +27,4 @@ class Settings:
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
     run_as: str = "cluster_user"
+    failure_timeout: int = 5

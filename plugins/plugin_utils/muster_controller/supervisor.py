@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import grants
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
+from muster.launch.fetched import sentence
 from muster.launch.manager import USER, not_theirs
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
+from muster.launch.plan import masked
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
+from .elsewhere import packed
+from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
 from .node_reports import NodeReports
@@ -33,6 +37,7 @@ from .watching import Watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.launch.fetched import Fetched
     from muster.launch.messages import StartRequest
 
     from .connection import NodeConnection
@@ -85,7 +90,7 @@ class Supervisor:
 
     def end(self) -> Record:
         """End a launch that runs detached."""
-        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)")
+        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
     def refused(self) -> Record | None:
@@ -115,8 +120,8 @@ class Supervisor:
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
-        for sentence in (whose(self.plan), *prepared.notes):
-            self.say(sentence)
+        for said in (whose(self.plan), *prepared.notes):
+            self.say(said)
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> Record:
@@ -143,13 +148,28 @@ class Supervisor:
                 self.messages,
                 self.reports,
                 self.say,
-                self.settings.stop_timeout,
+                self.settings.failure_timeout,
                 lambda: self.interruption.again,
+                self.settings.stop_timeout if decision.by_hand else 0,
             )
-            record.leftovers = stopping.stop(dump=stalled)
+            record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()
+        with self.reports.contained("what is fetched"):
+            record.fetched = self.fetch(record)
         return record
+
+    def fetch(self, record: Record) -> Fetched | None:
+        """Bring home what the plan names, also after a failure; one supervisor does."""
+        if not self.plan.get("fetch") or self.logs.others:
+            return None
+        self.interruption.answered = self.interruption.signals
+        fetching = Fetching(
+            self.plan, self.messages, self.logs.folder, self.logs.keeping, lambda: self.interruption.again
+        )
+        found = fetching.fetch([report.node for report in record.reports if report.reached and not report.lost])
+        self.say(sentence(found))
+        return found
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -162,8 +182,10 @@ class Supervisor:
     # ------------------------------------------------------------ the launch
 
     def start(self) -> Decision | None:
+        kept = packed(masked(self.plan, self.logs.redaction))
         for entry in self.plan["nodes"]:
-            self.messages.ask(entry["node"], "start", {**self.start_request(entry)}, privileged=True)
+            request = {**self.start_request(entry), "plan": kept}
+            self.messages.ask(entry["node"], "start", request, privileged=True)
         nodes = list(self.reports.by_node)
         answers = self.messages.gather("start", nodes, START_TIMEOUT, self.reports.late)
         if self.interruption.came:
@@ -201,7 +223,7 @@ class Supervisor:
             "properties": unit_properties(
                 self.plan["user"],
                 settings.chdir or entry["work_dir"],
-                settings.stop_timeout,
+                settings.failure_timeout,
                 own=self.messages.own,
             ),
             "keep": settings.keep,
@@ -209,6 +231,8 @@ class Supervisor:
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
+            "stop_timeout": settings.stop_timeout,
+            "plan": "",
         }
 
     def watch(self) -> Decision:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .agent_log import exit_codes
-from .endings import EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
 from .tracebacks import (
     CASCADE,
     LINE_LENGTH,
@@ -193,7 +193,7 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     word, code = ended.get("reason"), ended.get("code")
     if word == EXIT and isinstance(code, int):
         return end_of_agent(report, at, code)
-    if word == STOPPED and at >= stop_began:
+    if word in (STOPPED, ASKED) and at >= stop_began:
         return None
     ending, summary = NODE_WORDS.get(str(word), UNKNOWN_WORD)
     return Failure(report.node, at, summary.format(reason=word, code=code, error=ended.get("error")), ending)

@@ -129,7 +129,8 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here.
+    over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
+    node keeps of it for others, packed (kept.py).
     """
 
     launch_id: str
@@ -151,6 +152,8 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
+    stop_timeout: int
+    plan: str
 
 
 class Started(TypedDict):
@@ -189,10 +192,15 @@ class FreezeRequest(TypedDict):
 
 
 class StopRequest(LogsRequest):
-    """dump: whether the ranks show their stacks first."""
+    """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM.
+
+    why: what the node keeps of the reason.
+    """
 
     launch_id: str
     dump: bool
+    seconds: float
+    why: str
 
 
 class LogPart(TypedDict):
@@ -233,6 +241,15 @@ class RankState(TypedDict, total=False):
     wchan: str
 
 
+class RanksEnd(TypedDict):
+    """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
+    that are left."""
+
+    reason: str
+    seconds: float
+    left: float
+
+
 class Look(Logs):
     """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
     own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
@@ -247,6 +264,7 @@ class Look(Logs):
     notes: list[str]
     disk: DiskFacts
     clock: float
+    ending: RanksEnd | None
 
 
 class LastLook(Look):

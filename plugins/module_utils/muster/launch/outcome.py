@@ -9,7 +9,7 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
 from ..verdict.words import few, plural
-from . import standstill
+from . import fetched, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
 from .manager import USER, status_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..verdict.finding import Finding, Verdict
+    from .fetched import Fetched
     from .messages import ProcessFacts
     from .standstill import Stuck
     from .watch import Decision
@@ -46,7 +47,7 @@ class Record:
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
     began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
     leftovers: what is left of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who
-    stood still.
+    stood still. fetched: what came home of its working folders; None where nothing was asked for.
     """
 
     plan: dict[str, Any]
@@ -61,6 +62,7 @@ class Record:
     leftovers: dict[str, Left] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+    fetched: Fetched | None = None
 
     def timing(self, epoch: float) -> dict[str, Any]:
         """Times as people have them: epoch is the wall clock minus the monotonic one. What did not happen is 0."""
@@ -83,6 +85,8 @@ def judge(record: Record, log_dir: str) -> Verdict:
     findings = [finding for finding in record.preflight if finding.status == "warn"]
     findings += findings_of(record, record.decision, log_dir)
     findings += left_behind(record)
+    if record.fetched:
+        findings += fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
     return add_up(findings, summary_of(record.plan, findings))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..tools import files, process, trust
 from . import state
 from .folders import make_folders
+from .kept import keep_ends
 from .pruning import prune
 from .seats import alone, offer, reserved
 
@@ -52,6 +53,7 @@ def make_room(spec: Json) -> Json:
     for path in (state.root(), run_root, os.path.dirname(spec["work_dir"])):
         if path:
             trust.make_folder(path)
+    keep_ends(run_root)
     forget_ended_launches()
     return prune(run_root, spec["keep"], spec["keep_bytes"])
 
@@ -66,7 +68,7 @@ def make(spec: Json) -> str:
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     properties["MemoryMax"] = str(memory_limit())
     if spec["time_limit"] and not spec["waits"]:
-        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + LIMIT_SLACK}s"
+        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + spec.get('stop_timeout', 0) + LIMIT_SLACK}s"
     argv = ["--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
