@@ -22,6 +22,8 @@ HOLDER: dict[str, Any] = {
     "seconds": None,
     "begun": True,
     "detached": False,
+    "manager_of": None,
+    "ours": False,
 }
 FACTS: dict[str, Any] = {
     "uid": 0,
@@ -39,6 +41,7 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": {"port": 29500, "free": True, "holders": []},
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "own": None,
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",

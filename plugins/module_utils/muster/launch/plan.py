@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
+from . import fetched
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -81,6 +82,8 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
+    manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
+    more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -121,7 +124,8 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, given,
+    nodes: [...]}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
@@ -158,13 +162,22 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launch_id": request.launch_id,
         "cluster": request.cluster,
         "user": request.user,
+        "manager": request.manager,
         "backend": backend,
         "master_addr": head.address,
         "master_port": request.port,
         "world_size": first_rank,
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        **request.more,
     }
+
+
+def carried(fetch: list[str], most: int, chdir: str, what: str, by: str, at: float) -> dict[str, Any]:
+    """What a plan carries for whoever lists, follows or ends the launch, from wherever: what of it is fetched in the
+    end (patterns, bytes, and from which folder), what was launched, by whom and when."""
+    found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
+    return {**found, "fetch": {"patterns": fetch, "most": most, "folder": chdir}} if fetch else found
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
@@ -181,6 +194,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
     ]
     if not request.script:
         problems.append("There is no script to launch: set launch_script.")
+    problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
     return problems
 
 

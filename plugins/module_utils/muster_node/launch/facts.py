@@ -13,6 +13,7 @@ from ..tools import trust
 from ..tools.as_user import SilentError, as_user
 from .addresses import interface_of
 from .computing import computing
+from .own import is_launch_user, own_facts
 from .ports import port_facts
 from .seats import held
 
@@ -26,7 +27,13 @@ FILE_SECONDS = 5.0
 
 def identity(_request: Json) -> Json:
     """Who the controller logs in as: the one who will look, and must be able to read."""
-    return {"uid": os.getuid(), "gid": os.getgid()}
+    user = pwd.getpwuid(os.getuid())
+    return {
+        "uid": user.pw_uid,
+        "gid": os.getgid(),
+        "name": user.pw_name,
+        "launch_user": is_launch_user(user),
+    }
 
 
 def prepare(request: Json) -> Json:
@@ -52,6 +59,7 @@ def prepare(request: Json) -> Json:
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
         "occupied": {"held": held(), **computing(gpus=request["gpus"])},
+        "own": own_facts(),
     }
 
 
