@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome
+from muster.launch import launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import describe, failure_text, headline
@@ -50,7 +50,8 @@ class ActionModule(ControllerAction):
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan)):
+        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        for warning in (*warnings, *given.warnings(plan), *brought):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -162,6 +163,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
+        module=options["module"],
+        command=options["command"],
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.launch import caches, preflight
 from muster.launch import plan as planning
-from muster.launch import preflight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,7 @@ def prepare(plan: dict[str, Any], settings: Settings, messages: Messages, give_u
         bool(settings.script_name),
         settings.shared,
         settings.begun_here,
+        plan["launcher"],
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
@@ -77,18 +78,17 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     return {
         "user": settings.user,
         "executable": entry["argv"][0],
-        "script": None if settings.script_name else script_of(entry),
+        "script": None if settings.script_name else entry["script"],
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
         "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
+        "path": entry["env"]["PATH"],
+        "environment": entry["environment"],
+        "caches": caches.to_look_at(entry),
     }
-
-
-def script_of(entry: dict[str, Any]) -> str:
-    return str(next(word for word in entry["argv"][1:] if not word.startswith("--")))
 
 
 def unanswered(name: str, answer: Answer | None) -> Finding:

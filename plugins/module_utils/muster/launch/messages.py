@@ -23,7 +23,8 @@ class Identity(TypedDict):
 
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them."""
+    uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
+    of which the path is wanted that no link leads to. caches: folders, by who chose them."""
 
     user: str
     executable: str
@@ -34,6 +35,9 @@ class PrepareRequest(TypedDict):
     address: str
     port: int | None
     gpus: bool
+    path: str
+    environment: str
+    caches: dict[str, str]
 
 
 class UserFacts(TypedDict):
@@ -48,6 +52,13 @@ class FileFacts(TypedDict):
     path: str
     exists: bool
     usable: bool
+
+
+class CacheFacts(TypedDict):
+    """type: of the file system that a folder is on, or will be; "" where it is not known."""
+
+    path: str
+    type: str
 
 
 class DiskFacts(TypedDict):
@@ -97,6 +108,8 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    environment: str
+    caches: dict[str, CacheFacts]
 
 
 # ---------------------------------------------------------------- start
@@ -110,7 +123,7 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here.
+    over here. cache_root: the training user's folder for what is compiled.
     """
 
     launch_id: str
@@ -132,6 +145,7 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
+    cache_root: str
 
 
 class Started(TypedDict):

@@ -9,7 +9,7 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
 from ..verdict.words import few, plural
-from . import standstill
+from . import launchers, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
 from .occupied import describe_process
@@ -69,6 +69,10 @@ class Record:
 
         times = {"began": self.began, "noticed": self.noticed, "cleaned": self.cleaned}
         return {**{name: wall(at) for name, at in times.items()}, "notices": [wall(at) for at in self.notices]}
+
+    @property
+    def launcher(self) -> str:
+        return launchers.spoken(self.plan.get("launcher", launchers.TORCHRUN.name))
 
     @property
     def head(self) -> str:
@@ -161,14 +165,16 @@ def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
             report.lost, report.lost_why = True, report.lost_why or decision.text
     cause, others = first_failure(record.reports, record.stop_began)
     if cause is None:
-        text = decision.text or "torchrun ended without a reason that could be found"
+        text = decision.text or f"{record.launcher} ended without a reason that could be found"
         return Ending.FAILED.check.fail(decision.node or record.head, text, fix="Its logs", command=log_dir)
     alike = [one for one in others if one.rank is not None and one.summary == cause.summary]
-    return cause_finding(record.plan, cause, len(alike), log_dir)
+    report = next(report for report in record.reports if report.node == cause.node)
+    kept = report.is_torchrun or str(cause.local_rank) in report.stderr
+    return cause_finding(record.plan, cause, len(alike), log_dir, kept=kept)
 
 
-def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str) -> Finding:
-    """alike: how many other ranks failed in the same way."""
+def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
+    """alike: how many other ranks failed in the same way. kept: whether the rank has logs of its own."""
     who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
     verb = "failed: " if cause.ending is Ending.EXCEPTION else ""
     summary = f"{who}{verb}{cause.summary}"
@@ -181,7 +187,8 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
     if cause.ending is Ending.NODE:
         fix, command = f"Look at {cause.node}, then launch again", ""
     else:
-        name = "torchrun.log" if cause.rank is None else f"rank{cause.rank}.stderr.log"
+        launcher = launchers.log_name(plan.get("launcher", launchers.TORCHRUN.name))
+        name = f"{launcher}.log" if cause.rank is None or not kept else f"rank{cause.rank}.stderr.log"
         fix, command = "Its log", f"{log_dir}/{cause.node}/{name}"
     proof = evidence(f"stderr of {cause.where}", cause.traceback) if cause.traceback else []
     return cause.ending.check.fail(cause.node, summary, fix=fix, command=command, evidence=proof)

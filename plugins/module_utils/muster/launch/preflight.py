@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
+from . import caches, launchers
 from . import plan as planning
 from .occupied import describe, launches_on, on_seats, taken, unknown
 
@@ -60,6 +61,13 @@ TORCHRUN = Check(
     reads="the file cluster_torchrun, as the training user",
     fires="it is not there, or may not be executed (fail)",
     fix=f"Build the environment with {PYTORCH}",
+)
+COMMAND = Check(
+    "launch.command",
+    seen="stand-in",
+    reads="the first word of launch_command, in the environment's bin and then in PATH, as the training user",
+    fires="no such program is there, or it may not be executed (fail)",
+    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or give its whole path",
 )
 SCRIPT = Check(
     "launch.script",
@@ -138,7 +146,10 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Requested:
-    """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here."""
+    """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here.
+
+    launcher: as in the plan.
+    """
 
     user: str
     backend: str
@@ -146,6 +157,7 @@ class Requested:
     script_is_sent: bool
     shared: bool = False
     begun_here: Collection[str] = ()
+    launcher: str = launchers.TORCHRUN.name
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -164,6 +176,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *gpus(entry, facts, request),
         *port(entry, facts, request),
         *others(entry, facts, request),
+        *caches.judge(entry["node"], facts["caches"]),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
@@ -214,12 +227,17 @@ def user(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
 def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     node, found = entry["node"], []
     executable = facts["executable"]
-    if not executable["exists"]:
+    brought = request.launcher != launchers.TORCHRUN.name
+    if not executable["exists"] and brought:
+        where = "" if "/" in executable["path"] else f", neither in {entry['environment']}/bin nor in PATH"
+        found.append(COMMAND.fail(node, f"{executable['path']} is not there{where}"))
+    elif not executable["exists"]:
         text = f"{executable['path']} is not there"
         found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=PYTORCH))
     elif facts["user"] and not executable["usable"]:
+        check = COMMAND if brought else TORCHRUN
         text = f"{request.user} may not execute {executable['path']}"
-        found.append(TORCHRUN.fail(node, text, fix="Make it readable and executable"))
+        found.append(check.fail(node, text, fix="Make it readable and executable"))
     script = None if request.script_is_sent else facts["script"]
     checks: list[tuple[Check, FileFacts | None, str]] = [(SCRIPT, script, "read"), (CHDIR, facts["chdir"], "enter")]
     for check, seen, verb in checks:

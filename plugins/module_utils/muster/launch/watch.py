@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .messages import Look, RankState, Result
 
 FOREVER = float("inf")
+SETTLED = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Limits:
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
     notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
-    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run.
+    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run. any_ranks: a command
+    is launched that is not known here: its ranks write where it likes, and nobody knows when all of them run.
     """
 
     stall: float = 0.0
@@ -32,6 +34,7 @@ class Limits:
     notice: float = 5.0
     patience: float = 9.0
     until_running: bool = False
+    any_ranks: bool = False
 
     @property
     def attached(self) -> bool:
@@ -83,7 +86,7 @@ class Watch:
     def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
         """nodes: the number of ranks on each."""
         self.limits = limits
-        self.last_line = now
+        self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
@@ -96,7 +99,7 @@ class Watch:
         node.ranks = look["ranks"]
         agent = look["logs"].get("agent")
         node.closing = node.closing or (agent is not None and agent_closes(agent["text"]))
-        if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
+        if any((key != "agent" or self.limits.any_ranks) and part["text"] for key, part in look["logs"].items()):
             self.last_line = now
             self.silent_for = self.limits.stall
 
@@ -128,6 +131,13 @@ class Watch:
         end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
         return [said if self.limits.attached else said + end]
 
+    def all_run(self, now: float) -> bool:
+        if all(node.running for node in self.nodes.values()):
+            return True
+        # A command may start ranks that do not say so: what has run for a while on every node goes on.
+        up = all(node.unit.get("ActiveState") == "active" for node in self.nodes.values())
+        return self.limits.any_ranks and up and now - self.began > SETTLED
+
     def decide(self, now: float) -> Decision | None:
         """None as long as the launch should go on."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
@@ -146,8 +156,8 @@ class Watch:
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
-            return Decision(Ending.FINISHED, "every node's torchrun ended well")
-        if self.limits.until_running and all(node.running for node in self.nodes.values()):
+            return Decision(Ending.FINISHED, "every node's part ended well")
+        if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
         if self.limits.stall and self.heard_until(now) - self.last_line > self.silent_for:
             return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")

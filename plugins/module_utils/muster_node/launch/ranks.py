@@ -1,0 +1,134 @@
+"""The ranks of a launch: those of its control group that say which rank they are, and are not a rank's own children.
+
+Whatever began them: torchrun has them as its children, and so has accelerate; behind a shell script they are further
+down, and a launcher that goes into the background has left them to somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from ..tools import files, process
+from .foreign import number
+
+Json = dict[str, Any]
+
+CGROUPS = "/sys/fs/cgroup"
+MOST_PROCESSES = 1 << 20  # bytes of a list of processes
+MOST_DEPTH = 100  # parents of a process that are followed
+YOUNG = 3.0  # seconds since a process was first seen in which it is looked at each time: it may still become a rank
+PAUSE = 2.0  # seconds between two looks at an older one
+
+
+class Ranks:
+    """table: {pid: {rank, local_rank, pid, started, gone_at}}, in the order of being seen."""
+
+    def __init__(self, agent: int) -> None:
+        """agent: what the launch runs; everything that it begins is in the control group of this process."""
+        self.agent = agent
+        self.table: dict[int, Json] = {}
+        self.below: set[tuple[int, int]] = set()  # (pid, started) of what is a rank's own
+        self.others: dict[tuple[int, int], tuple[float, float]] = {}  # when first seen, and when to look again
+        self.group = control_group()
+
+    def look(self) -> bool:
+        """Bring the table up to date; return whether it changed."""
+        changed = False
+        members = self.members()
+        now = time.monotonic()
+        for pid in members:
+            if pid not in self.table and self.is_new_rank(pid, members, now):
+                changed = True
+        for pid, rank in self.table.items():
+            if rank["gone_at"] is None and not process.runs(pid, rank["started"]):
+                rank["gone_at"] = time.time()
+                changed = True
+        alive = {pid for pid, _ in self.others if pid in members}
+        self.others = {key: times for key, times in self.others.items() if key[0] in alive}
+        self.below = {key for key in self.below if key[0] in members}
+        return changed
+
+    def members(self) -> set[int]:
+        """The processes of the control group; where its list cannot be read, all that the agent has begun and has still
+        below it, as far as the ranks."""
+        text = files.text(f"{self.group}/cgroup.procs", most=MOST_PROCESSES) if self.group else None
+        found = {int(line) for line in text.split() if line.isdecimal()} if text else set()
+        return found - {os.getpid()} if self.agent in found else self.descendants()
+
+    def descendants(self) -> set[int]:
+        found: set[int] = set()
+        new = [self.agent]
+        while new:
+            pid = new.pop()
+            if pid not in found:
+                found.add(pid)
+                new += process.children(pid) if pid not in self.table else []
+        return found
+
+    def is_new_rank(self, pid: int, members: set[int], now: float) -> bool:
+        seen = process.status(pid)
+        if seen is None or (pid, seen.started) in self.below:
+            return False
+        key = (pid, seen.started)
+        first, again = self.others.get(key, (now, now))
+        if now < again:
+            return False
+        rank = rank_facts(pid)
+        if rank is None:
+            self.others[key] = (first, now if now - first < YOUNG else now + PAUSE)
+            return False
+        if self.is_below(pid, members, rank["local_rank"]):
+            self.below.add(key)
+            return False
+        self.table[pid] = rank
+        return True
+
+    def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
+        """Whether it is a rank's own: one that is above it says that it is a rank, too. Whose parents are gone says
+        nothing of that any more; the first one of a local rank is the rank."""
+        parent = pid
+        for _ in range(MOST_DEPTH):
+            seen = process.status(parent)
+            parent = seen.parent if seen else 0
+            if parent == self.agent:
+                return False
+            if parent not in members:
+                break
+            if parent in self.table or rank_facts(parent) is not None:
+                return True
+        return any(rank["local_rank"] == local_rank for rank in self.table.values())
+
+
+def control_group() -> str:
+    """The folder of this process's control group, as this process sees it; "" where it does not."""
+    text = files.text("/proc/self/cgroup") or ""
+    for line in text.splitlines():
+        number_, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number_ == "0" and not controllers:
+            folder = CGROUPS + path
+        elif controllers == "name=systemd":
+            folder = f"{CGROUPS}/systemd{path}"
+        else:
+            continue
+        if os.path.exists(f"{folder}/cgroup.procs"):
+            return folder
+    return ""
+
+
+def rank_facts(pid: int) -> Json | None:
+    """{rank, local_rank, pid, started, gone_at} when this process says that it is a rank, else None."""
+    environ = process.environment(pid)
+    rank, local_rank = (number(environ.get(name, "")) for name in ("RANK", "LOCAL_RANK"))
+    facts = process_facts(pid)
+    if rank is None or local_rank is None or facts is None:
+        return None  # not yet exec'ed, or a helper process of the launcher
+    return {"rank": rank, "local_rank": local_rank, **facts, "gone_at": None}
+
+
+def process_facts(pid: int) -> Json | None:
+    """What names one process, and no later one of the same number."""
+    seen = process.status(pid)
+    return {"pid": pid, "started": seen.started} if seen else None
