@@ -16,7 +16,8 @@ description:
 options:
   script:
     description:
-      - Path of the training script, which is there on every node. This, O(script_src), O(module) or O(command) is needed.
+      - Path of the training script, which is there on every node. One of this, O(script_src), O(module) and O(command)
+        is needed.
     type: str
     default: ""
   script_src:
@@ -33,12 +34,13 @@ options:
     default: ""
   command:
     description:
-      - Command to be run on every node in C(torchrun)'s place, such as C([accelerate, launch, train.py]). Its first word is
-        looked for in the environment's C(bin), then in C(PATH).
+      - Command to be run on every node in C(torchrun)'s place, such as C([accelerate, launch, train.py]). Its first
+        word is looked for in the environment's C(bin), then in C(PATH).
       - C(torchrun) and C(accelerate launch) get the plan in their own options, which come right behind those words.
         Any other command gets it by placeholders - C({nnodes}), C({node_rank}), C({nproc}), C({world_size}),
         C({master_addr}), C({master_port}), C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}) - and in its
-        environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as C(PET_NODE_RANK) and so on.
+        environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as C(PET_NODE_RANK) and so
+        on.
       - O(script), O(script_src) or O(module) take the place of C({script}), or come behind the command. O(script_args)
         come last.
     type: list

@@ -129,7 +129,7 @@ class LogBook:
             self.not_taken[node, key] = gap + len(data)
 
     def hand_on(self, node: str, key: str, text: str) -> None:
-        # What a command writes by itself may be its ranks': of several, nobody knows which, so it counts as the first's.
+        # What a command writes by itself may be its ranks': nobody knows which one's, so it counts as the first's.
         rank, stream = (self.first_rank[node], "stdout") if key == "agent" else self.of(node, key)
         for line in self.lines.setdefault((node, key), Lines()).take(text):
             if stream != "stdout" or not line.startswith(MARK):
@@ -144,12 +144,10 @@ class LogBook:
         return int(self.first_rank[node] + int(key.partition("/")[0]))
 
     def path(self, node: str, key: str) -> Path:
-        name = (
-            launchers.log_name(self.launcher)
-            if key == "agent"
-            else f"rank{self.rank(node, key)}.{key.partition('/')[2]}"
-        )
-        return self.folder / "logs" / node / f"{name}.log"
+        if key == "agent":
+            return self.folder / "logs" / node / f"{launchers.log_name(self.launcher)}.log"
+        rank, stream = self.of(node, key)
+        return self.folder / "logs" / node / f"rank{rank}.{stream}.log"
 
     def close(self) -> None:
         """Have all of it in the files, and leave the folder to others."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import caches, preflight
+from muster.launch import caches, launchers, preflight
 from muster.launch import plan as planning
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def prepare(plan: dict[str, Any], settings: Settings, messages: Messages, give_u
         bool(settings.script_name),
         settings.shared,
         settings.begun_here,
-        plan["launcher"],
+        plan.get("launcher", launchers.TORCHRUN.name),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)

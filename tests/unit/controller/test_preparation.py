@@ -23,6 +23,8 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": None,
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "environment": "/opt/x",
+    "caches": {},
 }
 PLAN: dict[str, Any] = {
     "backend": "gloo",
@@ -35,7 +37,10 @@ PLAN: dict[str, Any] = {
             "address": f"10.0.0.{number}",
             "interface": None,
             "argv": ["/opt/x/torchrun", "--nnodes=2", "/srv/train.py", "--epochs"],
-            "env": {},
+            "env": {"PATH": "/opt/x:/usr/bin"},
+            "script": "/srv/train.py",
+            "environment": "/opt",
+            "cache_root": "/var/lib/muster/cache/muster",
             "from_node": {"HOME": "home"},
             "run_dir": "/var/lib/muster/launches/x",
             "work_dir": "/var/lib/muster/work/x",

@@ -33,6 +33,7 @@ LOOKED_AT: Any = {
     "cpus": 8,
     "gpus": 0,
     "occupied": NOBODY,
+    "environment": "/opt/muster/pytorch/2.13.0-1",
 }
 
 

@@ -176,7 +176,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *gpus(entry, facts, request),
         *port(entry, facts, request),
         *others(entry, facts, request),
-        *caches.judge(entry["node"], facts["caches"]),
+        *caches.judge(entry["node"], facts.get("caches", {})),
     ]
     if any(finding.status == "fail" for finding in found):
         return found

@@ -45,7 +45,7 @@ def prepare(request: Json) -> Json:
         "cpus": len(os.sched_getaffinity(0)),
         "gpus": len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]),
         "user": user_facts(request["user"]),
-        "executable": program_facts(request["executable"], request["user"], request["path"]),
+        "executable": program_facts(request["executable"], request["user"], request.get("path", os.defpath)),
         "script": file_facts(request["script"], request["user"], os.R_OK) if request.get("script") else None,
         "chdir": file_facts(request["chdir"], request["user"], os.X_OK) if request.get("chdir") else None,
         "disk": disk_facts(request["run_root"]),
@@ -54,8 +54,8 @@ def prepare(request: Json) -> Json:
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
         "occupied": {"held": held(), **computing(gpus=request["gpus"])},
-        "environment": mounts.real_path(request["environment"]),
-        "caches": {name: mounts.cache_facts(path) for name, path in request["caches"].items()},
+        "environment": mounts.real_path(request.get("environment", "")),
+        "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
     }
 
 

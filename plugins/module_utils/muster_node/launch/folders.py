@@ -35,7 +35,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
         files.replace(f"{run_dir}/script/{spec['script_name']}", body, mode=0o600, owner=own)
     if spec["work_dir"]:
         make_kept(spec["work_dir"], own)
-    make_kept(spec["cache_root"], own)
+    if spec.get("cache_root"):
+        make_kept(spec["cache_root"], own)
     files.make_folder(f"{folder}/unit", mode=OUTER_MODE, owner=shared)
     files.replace(f"{folder}/node.py", own_text().encode(), mode=0o644)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.

@@ -38,6 +38,7 @@ def run(state: str) -> None:
     if over:
         write_result(state, over)
         return
+    held = lease(state)
     log = open_agent_log(spec["run_dir"])
     cap = Cap(spec["run_dir"], spec["log_max"])
     try:
@@ -47,7 +48,6 @@ def run(state: str) -> None:
         return
     ranks = Ranks(agent.pid)
     noted = 0
-    held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
