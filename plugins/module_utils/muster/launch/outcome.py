@@ -31,6 +31,15 @@ LEFTOVER = Check(
 )
 
 
+RANKS = Check(
+    "launch.ranks",
+    seen="stand-in",
+    reads="the processes of the launch that say which rank they are (RANK, LOCAL_RANK)",
+    fires="a command that was brought (launch_command) ended well, and had fewer ranks on a node than planned (warn)",
+    fix="Have the command start the ranks, by placeholders or by MUSTER_NPROC",
+)
+
+
 class Left(NamedTuple):
     """What is left of a launch on a node. error: why that is not known, or why the unit has not ended."""
 
@@ -131,9 +140,26 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
 
 
 def finished(record: Record) -> list[Finding]:
-    return [
+    passed = [
         Ending.FINISHED.check.passed(entry["node"], f"{plural(entry['nproc'], 'rank')} ended with code 0")
         for entry in record.plan["nodes"]
+    ]
+    return [*without_ranks(record), *passed]
+
+
+def without_ranks(record: Record) -> list[Finding]:
+    """Nodes on which a command was not seen to start its ranks; that torchrun does is known."""
+    if record.launcher == launchers.TORCHRUN.name:
+        return []
+    seen = {report.node: len({rank["local_rank"] for rank in report.ranks}) for report in record.reports}
+    return [
+        RANKS.warn(
+            entry["node"],
+            f"{seen.get(entry['node'], 0)} of {plural(entry['nproc'], 'rank')} were seen there",
+            fix="Look whether launch_command starts them, each with RANK and LOCAL_RANK",
+        )
+        for entry in record.plan["nodes"]
+        if seen.get(entry["node"], 0) < entry["nproc"]
     ]
 
 

@@ -67,7 +67,7 @@ COMMAND = Check(
     seen="stand-in",
     reads="the first word of launch_command, in the environment's bin and then in PATH, as the training user",
     fires="no such program is there, or it may not be executed (fail)",
-    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or give its whole path",
+    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or copy it to the same path on every node",
 )
 SCRIPT = Check(
     "launch.script",
@@ -229,8 +229,7 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
     executable = facts["executable"]
     brought = request.launcher != launchers.TORCHRUN.name
     if not executable["exists"] and brought:
-        where = "" if "/" in executable["path"] else f", neither in {entry['environment']}/bin nor in PATH"
-        found.append(COMMAND.fail(node, f"{executable['path']} is not there{where}"))
+        found.append(not_there(entry, executable["path"]))
     elif not executable["exists"]:
         text = f"{executable['path']} is not there"
         found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=PYTORCH))
@@ -249,6 +248,15 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
             text = f"{request.user} may not {verb} {seen['path']}"
             found.append(check.fail(node, text, fix=f"Let {request.user} {verb} it"))
     return found
+
+
+def not_there(entry: dict[str, Any], program: str) -> Finding:
+    """The program of a command that somebody brings is missing."""
+    if "/" in program:
+        return COMMAND.fail(entry["node"], f"{program} is not there", fix="Copy it to the same path on every node")
+    text = f"{program} is not there, neither in {entry['environment']}/bin nor in PATH"
+    fix = "Give its whole path, or add its package to pytorch_packages and build the environment with"
+    return COMMAND.fail(entry["node"], text, fix=fix, command=PYTORCH)
 
 
 def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
