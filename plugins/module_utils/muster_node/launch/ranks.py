@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..tools import files, process
 from .foreign import number
@@ -22,6 +22,16 @@ YOUNG = 3.0  # seconds since a process was first seen in which it is looked at e
 PAUSE = 2.0  # seconds between two looks at an older one
 
 
+class Other(NamedTuple):
+    """A process that is no rank. first, again: when it was first seen, and when it is to be looked at again. below:
+    whether it is a rank's own, and so never becomes one."""
+
+    started: int
+    first: float
+    again: float
+    below: bool
+
+
 class Ranks:
     """table: {pid: {rank, local_rank, pid, started, gone_at}}, in the order of being seen."""
 
@@ -29,8 +39,7 @@ class Ranks:
         """agent: what the launch runs; everything that it begins is in the control group of this process."""
         self.agent = agent
         self.table: dict[int, Json] = {}
-        self.below: set[tuple[int, int]] = set()  # (pid, started) of what is a rank's own
-        self.others: dict[tuple[int, int], tuple[float, float]] = {}  # when first seen, and when to look again
+        self.others: dict[int, Other] = {}
         self.group = control_group()
 
     def look(self) -> bool:
@@ -45,9 +54,7 @@ class Ranks:
             if rank["gone_at"] is None and not process.runs(pid, rank["started"]):
                 rank["gone_at"] = time.time()
                 changed = True
-        alive = {pid for pid, _ in self.others if pid in members}
-        self.others = {key: times for key, times in self.others.items() if key[0] in alive}
-        self.below = {key for key in self.below if key[0] in members}
+        self.others = {pid: other for pid, other in self.others.items() if pid in members}
         return changed
 
     def members(self) -> set[int]:
@@ -68,22 +75,22 @@ class Ranks:
         return found
 
     def is_new_rank(self, pid: int, members: set[int], now: float) -> bool:
+        known = self.others.get(pid)
+        if known and now < known.again:
+            return False
         seen = process.status(pid)
-        if seen is None or (pid, seen.started) in self.below:
+        if seen is None:
             return False
-        key = (pid, seen.started)
-        first, again = self.others.get(key, (now, now))
-        if now < again:
-            return False
-        rank = rank_facts(pid)
-        if rank is None:
-            self.others[key] = (first, now if now - first < YOUNG else now + PAUSE)
-            return False
-        if self.is_below(pid, members, rank["local_rank"]):
-            self.below.add(key)
-            return False
-        self.table[pid] = rank
-        return True
+        if known is None or known.started != seen.started:
+            known = Other(seen.started, now, now, below=False)
+        rank = None if known.below else rank_facts(pid)
+        below = known.below or (rank is not None and self.is_below(pid, members, rank["local_rank"]))
+        if rank is not None and not below:
+            self.table[pid] = rank
+            return True
+        young = now - known.first < YOUNG and not below
+        self.others[pid] = Other(known.started, known.first, now if young else now + PAUSE, below=below)
+        return False
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
         """Whether it is a rank's own: one that is above it says that it is a rank, too. Whose parents are gone says
