@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome
+from muster.launch import launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
@@ -53,7 +53,8 @@ class ActionModule(ControllerAction):
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan)):
+        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        for warning in (*warnings, *given.warnings(plan), *brought):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -177,6 +178,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
             operator(),
             time.time(),
         ),
+        module=options["module"],
+        command=options["command"],
     )
 
 

@@ -9,7 +9,7 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import grants
+from muster.launch import grants, launchers
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
@@ -233,6 +233,7 @@ class Supervisor:
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": settings.stop_timeout,
             "plan": "",
+            "cache_root": entry["cache_root"],
         }
 
     def watch(self) -> Decision:
@@ -249,12 +250,14 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.settings.stall_timeout
+        any_ranks = self.plan.get("launcher") == launchers.OTHERS
         if self.started:
-            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER)
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(
             stall=stall,
             start=self.settings.rendezvous_timeout,
             notice=self.pace.notice,
             patience=self.pace.patience,
             until_running=self.settings.detached,
+            any_ranks=any_ranks,
         )

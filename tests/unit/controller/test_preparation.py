@@ -24,6 +24,8 @@ FACTS: dict[str, Any] = {
     "port": None,
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
     "own": None,
+    "environment": "/opt/x",
+    "caches": {},
 }
 ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 PLAN: dict[str, Any] = {
@@ -38,7 +40,10 @@ PLAN: dict[str, Any] = {
             "address": f"10.0.0.{number}",
             "interface": None,
             "argv": ["/opt/x/torchrun", "--nnodes=2", "/srv/train.py", "--epochs"],
-            "env": {},
+            "env": {"PATH": "/opt/x:/usr/bin"},
+            "script": "/srv/train.py",
+            "environment": "/opt",
+            "cache_root": "/var/lib/muster/cache/muster",
             "from_node": {"HOME": "home"},
             "run_dir": "/var/lib/muster/launches/x",
             "work_dir": "/var/lib/muster/work/x",
