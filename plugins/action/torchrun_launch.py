@@ -15,9 +15,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.launch import outcome
 from muster.launch.endings import Ending
-from muster.launch.manager import as_own
+from muster.launch.manager import SELF, as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
-from muster.launch.text import describe, failure_text, headline
+from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.given import read_given
@@ -55,8 +55,10 @@ class ActionModule(ControllerAction):
         for warning in (*warnings, *given.warnings(plan)):
             Display().warning(warning)
         if self._task.check_mode:
+            if self.options["run_as"] == SELF and self.own_plan:
+                plan = self.own_plan(NAME)
             shown = masked(plan, given.redaction)
-            Display().display(describe(shown))
+            Display().display(describe(shown) + not_asked_yet(self.options["run_as"], cluster["cluster_users_root"]))
             return {"plan": shown}
         return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
