@@ -43,10 +43,13 @@ MOST_VERBOSE = 2
 
 
 class ActionModule(ControllerAction):
+    """own_plan: the plan of the launch as this user's own, once the request has been read."""
+
+    own_plan: Callable[[str], dict[str, Any]] | None = None
+
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
-        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
