@@ -123,7 +123,8 @@ def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
 
 def _node(task_vars: Mapping[str, Any], templar: Templar, roles: Roles, name: str, always: tuple[str, ...]) -> Node:
     given = task_vars["hostvars"].raw_get(name)
-    reading = read_node(task_vars, templar, roles, name, (*always, *(roles.options.keys() & given.keys())))
+    own = (option for option in roles.options if option in given)
+    reading = read_node(task_vars, templar, roles, name, (*always, *own))
     unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
     return Node(name, reading.values, reading.errors, tuple(unknown))
 
