@@ -112,6 +112,12 @@ options:
       - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
     type: bool
     default: false
+  probe:
+    description:
+      - Whether the participants call each other before the start, on the launch's own addresses and port.
+      - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
+    type: bool
+    default: true
   attach:
     description:
       - Id of a detached launch that was begun from here, to be watched to its end. Its logs are fetched whole.

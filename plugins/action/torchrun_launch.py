@@ -185,6 +185,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
+        probe=options["probe"],
     )
 
 

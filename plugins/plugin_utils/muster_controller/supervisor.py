@@ -21,6 +21,7 @@ from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
 from .interruption import Interruption
+from .link_probe import probe_links
 from .messages import Messages
 from .node_reports import NodeReports
 from .preparation import Prepared, prepare
@@ -96,6 +97,8 @@ class Supervisor:
             lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
         )
         self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
