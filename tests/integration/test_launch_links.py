@@ -5,6 +5,7 @@ Faults of the network are put in for real. The ranks need no PyTorch; they run a
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,7 @@ def refused(drill: Drill) -> list[str]:
     assert time.monotonic() - began < SOON
     assert verdict["summary"].startswith("not started. "), verdict["summary"]
     assert drill.runner.rc == 2
+    assert json.loads((drill.run / "run.json").read_text())["launch"] == "refused"
     assert processes(drill.launch_id) == {}
     return [named(one) for one in verdict["findings"] if one["status"] != "pass"]
 
