@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "plugins/module_utils"))
 TARGET = ROOT / "inventory/lab/group_vars/all.yml"
 # The sandbox has an inventory of its own.
 NOT_FOR_A_LAB = ("sandbox",)
@@ -32,7 +33,7 @@ JOB_HEAD = """\
 ---
 # A job: what one launch says, in a file that lies beside the code. Take what it needs of this, and launch it with
 #
-#     .venv/bin/ansible-playbook playbooks/launch.yml -i inventory/lab -e @job.yml
+#     {launch} -e @job.yml
 #
 # What stands behind it on the command line (-e launch_show_rank=3) goes before what is written here; --check shows the
 # plan. All of it is read before any node is contacted: a misspelt name, a value of another type, and what does not go
@@ -55,7 +56,6 @@ OF_THE_CLUSTER = ("cluster_launch_nodes", "cluster_nproc_per_node", "cluster_bac
 def lab_options() -> str:
     """Return the text of the file."""
     roles = [path.parents[1].name for path in ROOT.glob("roles/*/meta/argument_specs.yml")]
-    sys.path.insert(0, str(ROOT / "plugins/module_utils"))
     steps = importlib.import_module("muster.road.steps").STEPS
     order = [role for step in steps for role in step.roles]
     roles.sort(key=lambda role: (order.index(role) if role in order else len(order), role))
@@ -67,7 +67,11 @@ def job_options() -> str:
     launch = {name: option for name, option in _specs("launch")["options"].items() if name not in NOT_OF_A_JOB}
     cluster = _specs("cluster")["options"]
     launch.update((name, cluster[name]) for name in OF_THE_CLUSTER)
-    return JOB_HEAD + "".join(_option(name, option, JOB_SETS.get(name)) for name, option in launch.items())
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(commands.playbook("playbooks/launch.yml"))
+    return JOB_HEAD.format(launch=typed) + "".join(
+        _option(name, option, JOB_SETS.get(name)) for name, option in launch.items()
+    )
 
 
 def _specs(role: str) -> dict[str, Any]:
