@@ -99,7 +99,7 @@ def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
         summary = drill.verdict()["summary"]
         assert f"node1: node2 cannot call it on port {PORT}, though others can" in summary
-        assert "site.yml --tags network" in summary
+        assert "--tags network" in summary
         assert nothing_listens(nodes)
 
 
@@ -120,11 +120,11 @@ def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> Non
         assert nothing_listens(nodes)
 
 
-def test_left_out_when_it_is_asked_for(drill: Drill, nodes: list[Machine]) -> None:
-    drill.variables["launch_probe"] = False
+def test_without_the_calls_it_is_the_patience_of_torchrun(drill: Drill, nodes: list[Machine]) -> None:
+    drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
     with net_faults.led_astray(nodes[0], nodes[2]):
-        drill.begin()
-        until(lambda: len(ranks(drill)) == len(nodes), PATIENCE, "all ranks run")
-        for machine in nodes:
-            drill.open_gate(machine)
-        assert drill.end()["status"] == "healthy"
+        verdict = drill.begin().end()
+    assert verdict["status"] == "failed", verdict
+    assert not verdict["summary"].startswith("not started."), verdict["summary"]
+    assert "astray0" not in json.dumps(verdict)
+    assert json.loads((drill.run / "run.json").read_text())["launch"] == "failed"
