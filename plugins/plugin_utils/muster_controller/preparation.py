@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import manager, preflight
+from muster.launch import caches, launchers, manager, preflight
 from muster.launch import plan as planning
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ def prepare(
         settings.shared,
         settings.begun_here,
         str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
+        plan.get("launcher", launchers.TORCHRUN.name),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
         if answer is None or answer.data is None:
-            prepared.findings.append(unanswered(name, answer))
+            prepared.findings.append(unanswered(name, answer, readers.get(name)))
             continue
         try:
             prepared.findings += preflight.judge(entry, answer.data, requested)
@@ -111,23 +112,24 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     return {
         "user": plan["user"],
         "executable": entry["argv"][0],
-        "script": None if settings.script_name else script_of(entry),
+        "script": None if settings.script_name else entry["script"],
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
         "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
+        "path": entry["env"]["PATH"],
+        "environment": entry["environment"],
+        "caches": caches.to_look_at(entry),
     }
 
 
-def script_of(entry: dict[str, Any]) -> str:
-    return str(next(word for word in entry["argv"][1:] if not word.startswith("--")))
-
-
-def unanswered(name: str, answer: Answer | None) -> Finding:
+def unanswered(name: str, answer: Answer | None, reader: Identity | None = None) -> Finding:
+    """reader: who logs in there, where that is known."""
     why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
-    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable)
+    user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
+    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
 def too_late(_answer: Answer) -> None:

@@ -9,7 +9,7 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import grants
+from muster.launch import grants, launchers
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
@@ -27,6 +27,7 @@ from .elsewhere import packed
 from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
+from .link_probe import probe_links
 from .node_reports import NodeReports
 from .preparation import Prepared, identities, prepare
 from .program import Program
@@ -114,6 +115,8 @@ class Supervisor:
             lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
         )
         self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
@@ -233,6 +236,7 @@ class Supervisor:
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": settings.stop_timeout,
             "plan": "",
+            "cache_root": entry["cache_root"],
         }
 
     def watch(self) -> Decision:
@@ -249,12 +253,14 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.settings.stall_timeout
+        any_ranks = self.plan.get("launcher") == launchers.OTHERS
         if self.started:
-            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER)
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(
             stall=stall,
             start=self.settings.rendezvous_timeout,
             notice=self.pace.notice,
             patience=self.pace.patience,
             until_running=self.settings.detached,
+            any_ranks=any_ranks,
         )

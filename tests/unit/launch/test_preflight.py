@@ -14,7 +14,7 @@ from cases import cases
 from muster.launch import preflight
 from muster.launch.preflight import Requested
 
-ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}}
+ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}, "environment": "/opt/x"}
 # Whoever holds something, as far as a case says nothing else.
 HOLDER: dict[str, Any] = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
@@ -42,6 +42,8 @@ FACTS: dict[str, Any] = {
     "port": {"port": 29500, "free": True, "holders": []},
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
     "own": None,
+    "environment": "/opt/x",
+    "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",

@@ -25,7 +25,8 @@ class Identity(TypedDict):
 
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them."""
+    uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
+    of which the path is wanted that no link leads to. caches: folders, by who chose them."""
 
     user: str
     executable: str
@@ -36,6 +37,9 @@ class PrepareRequest(TypedDict):
     address: str
     port: int | None
     gpus: bool
+    path: str
+    environment: str
+    caches: dict[str, str]
 
 
 class UserFacts(TypedDict):
@@ -50,6 +54,13 @@ class FileFacts(TypedDict):
     path: str
     exists: bool
     usable: bool
+
+
+class CacheFacts(TypedDict):
+    """type: of the file system that a folder is on, or will be; "" where it is not known."""
+
+    path: str
+    type: str
 
 
 class DiskFacts(TypedDict):
@@ -116,6 +127,8 @@ class Facts(TypedDict):
     port: PortFacts | None
     occupied: Occupied
     own: OwnFacts | None
+    environment: str
+    caches: dict[str, CacheFacts]
 
 
 # ---------------------------------------------------------------- start
@@ -130,7 +143,7 @@ class StartRequest(TypedDict):
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
-    node keeps of it for others, packed (kept.py).
+    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled.
     """
 
     launch_id: str
@@ -154,6 +167,7 @@ class StartRequest(TypedDict):
     script_body: str
     stop_timeout: int
     plan: str
+    cache_root: str
 
 
 class Started(TypedDict):

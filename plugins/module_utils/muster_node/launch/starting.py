@@ -50,7 +50,8 @@ def still_there(*launches: str) -> str:
 def make_room(spec: Json) -> Json:
     """Make the folders above all launches, and clear away what is left of earlier ones."""
     run_root = os.path.dirname(spec["run_dir"])
-    for path in (state.root(), run_root, os.path.dirname(spec["work_dir"])):
+    above = [os.path.dirname(path) for path in (spec["work_dir"], spec.get("cache_root", ""))]
+    for path in (state.root(), run_root, *above):
         if path:
             trust.make_folder(path)
     keep_ends(run_root)

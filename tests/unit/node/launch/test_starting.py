@@ -50,6 +50,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "env": {"HF_TOKEN": "nutmeg-314159"},
         "script_name": "train.py",
         "script_body": base64.b64encode(b"import torch").decode(),
+        "cache_root": str(tmp_path / "cache/nobody"),
     }
 
 
