@@ -216,6 +216,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
 
 def as_requested(record: Record, options: dict[str, Any]) -> bool:
     """Whether it was left running, or ended everywhere by the user's own word."""
+    if record.decision is None:
+        return False  # refused
     if options["stop"]:
         return not record.leftovers and not record.unseen
     return record.decision is not None and record.decision.ending is Ending.DETACHED
