@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import brought
 import test_launch_drills as drills
-from drill import Drill
+from drill import Drill, hit, processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,9 +68,7 @@ def table() -> Callable[[str, Drill, dict[str, Any]], None]:
 def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
-    drill.fault(
-        lambda: drills.hit(agent, drills.signal.SIGKILL), lambda: agent not in drills.processes(drill.launch_id)
-    )
+    drill.fault(lambda: hit(agent, signal.SIGKILL), lambda: agent not in processes(drill.launch_id))
     finding = drills.only_failure(drill.end())
     assert "accelerate itself was killed by SIGKILL" in finding["summary"]
     drills.nothing_is_left(drill, *nodes)
