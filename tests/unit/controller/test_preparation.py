@@ -25,8 +25,11 @@ FACTS: dict[str, Any] = {
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
     "environment": "/opt/x",
     "caches": {},
+    "own": None,
 }
+ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 PLAN: dict[str, Any] = {
+    "user": "muster",
     "backend": "gloo",
     "master_port": 29500,
     "nodes": [
@@ -52,7 +55,7 @@ PLAN: dict[str, Any] = {
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
     """Two nodes that answer well, but for some verbs of the second."""
-    good = {"identity": [{"uid": 1000, "gid": 1000}], "prepare": [FACTS]}
+    good = {"identity": [ADMIN], "prepare": [FACTS]}
     second = {**good, **of_node2}
     answers = {("node1", verb): list(given) for verb, given in good.items()}
     return AnsweringNodes({**answers, **{("node2", verb): list(given) for verb, given in second.items()}})
@@ -67,7 +70,7 @@ def test_all_may_start() -> None:
     prepared = prepare(PLAN, SETTINGS, asked, never)
     assert not prepared.refused
     assert prepared.reached == {"node1", "node2"}
-    assert prepared.readers["node2"] == {"uid": 1000, "gid": 1000}
+    assert prepared.readers["node2"] == ADMIN
     assert [entry["env"]["HOME"] for entry in prepared.plan["nodes"]] == ["/home/muster"] * 2
     requests = {name: payload for name, verb, payload in asked.asked if verb == "prepare"}
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]

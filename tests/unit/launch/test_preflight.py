@@ -22,6 +22,8 @@ HOLDER: dict[str, Any] = {
     "seconds": None,
     "begun": True,
     "detached": False,
+    "manager_of": None,
+    "ours": False,
 }
 FACTS: dict[str, Any] = {
     "uid": 0,
@@ -41,6 +43,7 @@ FACTS: dict[str, Any] = {
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
     "environment": "/opt/x",
     "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
+    "own": None,
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",

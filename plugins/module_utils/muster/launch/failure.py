@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .agent_log import exit_codes
-from .endings import EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
 from .launchers import TORCHRUN
 from .tracebacks import (
     CASCADE,
@@ -207,11 +207,14 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     word, code = ended.get("reason"), ended.get("code")
     if word == EXIT and isinstance(code, int):
         return end_of_agent(report, at, code)
-    if word == STOPPED and at >= stop_began:
+    if word in (STOPPED, ASKED) and at >= stop_began:
         return None
     ending, summary = NODE_WORDS.get(str(word), UNKNOWN_WORD)
     words = {"reason": word, "code": code, "error": ended.get("error"), "launcher": report.launcher}
     return Failure(report.node, at, summary.format(**words), ending)
+
+
+NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
 
 
 def end_without_words(report: NodeReport) -> Failure | None:
@@ -219,6 +222,8 @@ def end_without_words(report: NodeReport) -> Failure | None:
     at, result = report.last_answer, report.unit.get("Result", "")
     if result == "timeout":
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
+    if result == NO_MANAGER:
+        return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
     if report.unit.get("ActiveState") != "failed" and result in ("", "success"):
         return None
     if result == "oom-kill":

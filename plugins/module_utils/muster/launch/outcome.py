@@ -9,15 +9,17 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
 from ..verdict.words import few, plural
-from . import launchers, standstill
+from . import fetched, launchers, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
+from .manager import USER, status_of
 from .occupied import describe_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..verdict.finding import Finding, Verdict
+    from .fetched import Fetched
     from .messages import ProcessFacts
     from .standstill import Stuck
     from .watch import Decision
@@ -54,7 +56,7 @@ class Record:
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
     began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
     leftovers: what is left of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who
-    stood still.
+    stood still. fetched: what came home of its working folders; None where nothing was asked for.
     """
 
     plan: dict[str, Any]
@@ -69,6 +71,7 @@ class Record:
     leftovers: dict[str, Left] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+    fetched: Fetched | None = None
 
     def timing(self, epoch: float) -> dict[str, Any]:
         """Times as people have them: epoch is the wall clock minus the monotonic one. What did not happen is 0."""
@@ -95,6 +98,8 @@ def judge(record: Record, log_dir: str) -> Verdict:
     findings = [finding for finding in record.preflight if finding.status == "warn"]
     findings += findings_of(record, record.decision, log_dir)
     findings += left_behind(record)
+    if record.fetched:
+        findings += fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
     return add_up(findings, summary_of(record.plan, findings))
 
 
@@ -222,24 +227,25 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
 
 def left_behind(record: Record) -> list[Finding]:
     units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
-    found = [still_there(node, units[node], left) for node, left in record.leftovers.items()]
+    own = record.plan.get("manager") == USER
+    found = [still_there(node, units[node], left, own=own) for node, left in record.leftovers.items()]
     return found + [
         LEFTOVER.unknown(
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=on_node(node, f"systemctl status {units[node]}"),
+            command=on_node(node, status_of(record.plan, units[node])),
         )
         for node in record.unseen
     ]
 
 
-def still_there(node: str, unit: str, left: Left) -> Finding:
+def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
     """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
     beyond = [one for one in left.processes if one["unit"] != unit]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=True)
+        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=not own)
     else:
-        command = on_node(node, f"systemctl stop {unit}", become=True)
+        command = on_node(node, f"systemctl {'--user ' if own else ''}stop {unit}", become=not own)
     who = few([describe_process(one) for one in left.processes])
     return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix="End it with", command=command)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
-from . import caches, launchers
+from . import caches, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -89,6 +89,8 @@ class LaunchRequest:
     chdir: str = ""
     module: str = ""
     command: list[str] = field(default_factory=list)
+    manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
+    more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -129,8 +131,8 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, launcher, given,
-    nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, launcher,
+    given, nodes: [...]}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
@@ -174,6 +176,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launch_id": request.launch_id,
         "cluster": request.cluster,
         "user": request.user,
+        "manager": request.manager,
         "backend": backend,
         "master_addr": nodes[0].address,
         "master_port": request.port,
@@ -181,7 +184,15 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launcher": launchers.name_of(request.command),
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        **request.more,
     }
+
+
+def carried(fetch: list[str], most: int, chdir: str, what: str, by: str, at: float) -> dict[str, Any]:
+    """What a plan carries for whoever lists, follows or ends the launch, from wherever: what of it is fetched in the
+    end (patterns, bytes, and from which folder), what was launched, by whom and when."""
+    found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
+    return {**found, "fetch": {"patterns": fetch, "most": most, "folder": chdir}} if fetch else found
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
@@ -206,6 +217,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
     if module and not MODULE.match(request.module):
         problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
     problems += launchers.problems_of(request.command, script=script, chdir=bool(request.chdir))
+    problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
     return problems
 
 

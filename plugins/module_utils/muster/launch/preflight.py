@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
-from . import caches, launchers
+from . import caches, launchers, manager
 from . import plan as planning
 from .occupied import describe, launches_on, on_seats, taken, unknown
 
@@ -158,6 +158,7 @@ class Requested:
     shared: bool = False
     begun_here: Collection[str] = ()
     launcher: str = launchers.TORCHRUN.name
+    users_root: str = ""  # in somebody's own launch, the folder of their launches
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -177,6 +178,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *port(entry, facts, request),
         *others(entry, facts, request),
         *caches.judge(entry["node"], facts.get("caches", {})),
+        *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
@@ -196,7 +198,7 @@ def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
 
 
 def privilege(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    if facts["uid"] == 0:
+    if facts["uid"] == 0 or facts["own"]:
         return []
     text = "the launch is started as root, which needs sudo"
     return [PRIVILEGE.fail(entry["node"], text, fix="Set ansible_become: true for this node")]
@@ -278,7 +280,8 @@ def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
 
 
 def folders(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    return [FOLDERS.fail(entry["node"], f"root would write where others may: {each}") for each in facts["foreign"]]
+    who = "the launch" if facts["own"] else "root"
+    return [FOLDERS.fail(entry["node"], f"{who} would write where others may: {each}") for each in facts["foreign"]]
 
 
 def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from ..verdict.words import few
 from .agent_log import agent_closes
-from .endings import EXIT, Decided, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, Decided, Ending
 
 if TYPE_CHECKING:
-    from .messages import Look, RankState, Result
+    from .messages import Look, RanksEnd, RankState, Result
 
 FOREVER = float("inf")
 SETTLED = 30.0  # seconds
+ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular."""
+    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular. by_hand: somebody has
+    asked for it, so that its ranks have launch_stop_timeout."""
 
     ending: Decided
     text: str
     node: str = ""
+    by_hand: bool = False
 
 
 @dataclass
@@ -61,6 +64,7 @@ class NodeWatch:
     closing: bool = False
     silence_said: bool = False
     why_silent: str = ""
+    told_to_end: RanksEnd | None = None
 
     @property
     def over(self) -> bool:
@@ -88,6 +92,7 @@ class Watch:
         self.limits = limits
         self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
+        self.ends_by = 0.0  # once ranks were told to end: until when all of them are waited for
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
     def saw(self, name: str, look: Look, now: float) -> None:
@@ -97,6 +102,9 @@ class Watch:
         node.ended = look["result"] or node.ended
         node.unit = look["unit"]
         node.ranks = look["ranks"]
+        node.told_to_end = look.get("ending")
+        if node.told_to_end and not node.over and self.ends_by == 0.0:
+            self.ends_by = now + node.told_to_end["left"] + ENDING_SLACK
         agent = look["logs"].get("agent")
         node.closing = node.closing or (agent is not None and agent_closes(agent["text"]))
         if any((key != "agent" or self.limits.any_ranks) and part["text"] for key, part in look["logs"].items()):
@@ -144,7 +152,11 @@ class Watch:
         if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
             text = "its end was dealt with by another supervisor, which has its verdict, or its nodes were restarted"
             return Decision(Ending.INTERRUPTED, text, cleared[0])
-        for name, node in self.nodes.items():
+        told = any(node.told_to_end and not node.over for node in self.nodes.values()) and now < self.ends_by
+        asked = [name for name, node in self.nodes.items() if node.ended and node.ended.get("reason") == ASKED]
+        if asked and not told:
+            return Decision(Ending.INTERRUPTED, NODE_WORDS[ASKED].summary, asked[0])
+        for name, node in self.nodes.items() if not told else ():
             if node.over and not node.well:
                 return Decision(Ending.FAILED, f"the launch ended on {name}", name)
             if node.closing and not node.over:
@@ -159,6 +171,6 @@ class Watch:
             return Decision(Ending.FINISHED, "every node's part ended well")
         if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
-        if self.limits.stall and self.heard_until(now) - self.last_line > self.silent_for:
+        if self.limits.stall and not told and self.heard_until(now) - self.last_line > self.silent_for:
             return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")
         return None

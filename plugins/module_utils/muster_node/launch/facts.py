@@ -15,6 +15,7 @@ from ..tools.as_user import SilentError, as_user
 from . import mounts
 from .addresses import interface_of
 from .computing import computing
+from .own import is_launch_user, own_facts
 from .ports import port_facts
 from .seats import held
 
@@ -29,7 +30,13 @@ MOST_PLACES = 20  # of PATH
 
 def identity(_request: Json) -> Json:
     """Who the controller logs in as: the one who will look, and must be able to read."""
-    return {"uid": os.getuid(), "gid": os.getgid()}
+    user = pwd.getpwuid(os.getuid())
+    return {
+        "uid": user.pw_uid,
+        "gid": os.getgid(),
+        "name": user.pw_name,
+        "launch_user": is_launch_user(user),
+    }
 
 
 def prepare(request: Json) -> Json:
@@ -56,6 +63,7 @@ def prepare(request: Json) -> Json:
         "occupied": {"held": held(), **computing(gpus=request["gpus"])},
         "environment": mounts.real_path(request.get("environment", "")),
         "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
+        "own": own_facts(),
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..tools import files
 from ..tools.program import own_text
 from . import state
+from .kept import keep_plan
 
 if TYPE_CHECKING:
     import pwd
@@ -28,6 +29,7 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
     for path in (folder, run_dir):
         files.make_folder(path, mode=0o755)
+    keep_plan(spec)
     files.make_folder(f"{run_dir}/logs", mode=OUTER_MODE, owner=shared)
     if spec["script_name"]:
         files.make_folder(f"{run_dir}/script", mode=0o755)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..tools import files
 from .capping import Cap
+from .ending import ASKED, END, LIMIT, SECONDS, Ending
 from .ranks import Ranks, process_facts
 from .seats import Seats
 from .state import BEGIN, LET_GO, lease
@@ -33,7 +34,11 @@ def run(state: str) -> None:
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
-    seats = Seats(state, shared=spec["shared"])
+    try:
+        seats = Seats(state, shared=spec["shared"])
+    except OSError as problem:  # in somebody's own launch: they do not come to them
+        write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
+        return
     over = wait_for_the_word(state, seats, signalled)
     if over:
         write_result(state, over)
@@ -48,6 +53,7 @@ def run(state: str) -> None:
         return
     ranks = Ranks(agent.pid)
     noted = 0
+    ending = Ending()
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
@@ -55,19 +61,31 @@ def run(state: str) -> None:
         open_log_folder(spec["run_dir"])
         if ranks.look() or len(cap.notes) > noted:
             noted = len(cap.notes)
-            table = {"agent": process_facts(agent.pid), "ranks": list(ranks.table.values()), "notes": cap.notes}
-            write_json(state + "/unit/ranks.json", table)
+            write_table(state, agent.pid, ranks.table, cap, ending)
         if code is not None:
-            write_result(state, "stopped" if signalled else "exit", code=code)
+            write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
             return
         held = lease(state, held)
-        if not signalled and time.monotonic() > held[0]:
+        if ending.reason:
+            if ending.go_on(process_facts(agent.pid), ranks.table.values()):
+                write_result(state, ending.reason)
+                return
+        elif not signalled and held[1] == END:
+            ending.begin(ASKED, held[0])
+            write_table(state, agent.pid, ranks.table, cap, ending)
+        elif not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
             return
-        if not signalled and time.monotonic() > last_moment:
-            write_result(state, "limit")
-            return
+        elif not signalled and time.monotonic() > last_moment:
+            ending.begin(LIMIT, time.monotonic() + spec.get("stop_timeout", SECONDS))
+            write_table(state, agent.pid, ranks.table, cap, ending)
         cap.keep(0.1)
+
+
+def write_table(state: str, agent: int, ranks: dict[int, Json], cap: Cap, ending: Ending) -> None:
+    """For whoever looks; see foreign.table."""
+    table = {"agent": process_facts(agent), "ranks": list(ranks.values()), "notes": cap.notes}
+    write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
 def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
@@ -80,6 +98,8 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
         until, word = seen = lease(folder, seen)
         if time.monotonic() > until:
             return "lease"
+        if word == END:
+            return ASKED
         if word == LET_GO:
             seats.let_go()
         else:
