@@ -170,8 +170,6 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
-        module=options["module"],
-        command=options["command"],
         more=carried(
             options["fetch"],
             options["fetch_max_mb"] * 1_000_000,
@@ -180,6 +178,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
             operator(),
             time.time(),
         ),
+        module=options["module"],
+        command=options["command"],
     )
 
 

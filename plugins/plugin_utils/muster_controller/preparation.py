@@ -75,8 +75,8 @@ def prepare(
         bool(settings.script_name),
         settings.shared,
         settings.begun_here,
-        plan.get("launcher", launchers.TORCHRUN.name),
         str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
+        plan.get("launcher", launchers.TORCHRUN.name),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)

@@ -231,9 +231,9 @@ class Supervisor:
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
-            "cache_root": entry["cache_root"],
             "stop_timeout": settings.stop_timeout,
             "plan": "",
+            "cache_root": entry["cache_root"],
         }
 
     def watch(self) -> Decision:

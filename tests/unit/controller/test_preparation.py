@@ -23,9 +23,9 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": None,
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "own": None,
     "environment": "/opt/x",
     "caches": {},
-    "own": None,
 }
 ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 PLAN: dict[str, Any] = {

@@ -41,9 +41,9 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": {"port": 29500, "free": True, "holders": []},
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "own": None,
     "environment": "/opt/x",
     "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
-    "own": None,
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",

@@ -126,9 +126,9 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    own: OwnFacts | None
     environment: str
     caches: dict[str, CacheFacts]
-    own: OwnFacts | None
 
 
 # ---------------------------------------------------------------- start
@@ -143,7 +143,7 @@ class StartRequest(TypedDict):
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
-    node keeps of it for others, packed (kept.py). cache_root: the user's folder for what is compiled.
+    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled.
     """
 
     launch_id: str
@@ -165,9 +165,9 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
-    cache_root: str
     stop_timeout: int
     plan: str
+    cache_root: str
 
 
 class Started(TypedDict):

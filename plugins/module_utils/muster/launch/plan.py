@@ -87,10 +87,10 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
-    module: str = ""
-    command: list[str] = field(default_factory=list)
     manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
     more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
+    module: str = ""
+    command: list[str] = field(default_factory=list)
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:

@@ -157,8 +157,8 @@ class Requested:
     script_is_sent: bool
     shared: bool = False
     begun_here: Collection[str] = ()
-    launcher: str = launchers.TORCHRUN.name
     users_root: str = ""  # in somebody's own launch, the folder of their launches
+    launcher: str = launchers.TORCHRUN.name
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -177,8 +177,8 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *gpus(entry, facts, request),
         *port(entry, facts, request),
         *others(entry, facts, request),
-        *caches.judge(entry["node"], facts.get("caches", {})),
         *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
+        *caches.judge(entry["node"], facts.get("caches", {})),
     ]
     if any(finding.status == "fail" for finding in found):
         return found

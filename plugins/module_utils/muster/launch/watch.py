@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .messages import Look, RanksEnd, RankState, Result
 
 FOREVER = float("inf")
-SETTLED = 30.0  # seconds
 ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
+SETTLED = 30.0  # seconds
 
 
 @dataclass(frozen=True)

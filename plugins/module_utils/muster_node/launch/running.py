@@ -61,7 +61,7 @@ def run(state: str) -> None:
         open_log_folder(spec["run_dir"])
         if ranks.look() or len(cap.notes) > noted:
             noted = len(cap.notes)
-            write_table(state, agent.pid, ranks.table, cap, ending)
+            write_table(state, ranks, cap, ending)
         if code is not None:
             write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
             return
@@ -72,19 +72,19 @@ def run(state: str) -> None:
                 return
         elif not signalled and held[1] == END:
             ending.begin(ASKED, held[0])
-            write_table(state, agent.pid, ranks.table, cap, ending)
+            write_table(state, ranks, cap, ending)
         elif not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
             return
         elif not signalled and time.monotonic() > last_moment:
             ending.begin(LIMIT, time.monotonic() + spec.get("stop_timeout", SECONDS))
-            write_table(state, agent.pid, ranks.table, cap, ending)
+            write_table(state, ranks, cap, ending)
         cap.keep(0.1)
 
 
-def write_table(state: str, agent: int, ranks: dict[int, Json], cap: Cap, ending: Ending) -> None:
+def write_table(state: str, ranks: Ranks, cap: Cap, ending: Ending) -> None:
     """For whoever looks; see foreign.table."""
-    table = {"agent": process_facts(agent), "ranks": list(ranks.values()), "notes": cap.notes}
+    table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
