@@ -40,6 +40,7 @@ ON_NODES = {
     "chronyc": "chrony, which the baseline installs",
     "getent": "libc-bin, of every Ubuntu and Debian",
     "grep": "every Ubuntu and Debian",
+    "id": "coreutils, of every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
     "kill": "procps, of every Ubuntu and Debian server",
     "nvidia-smi": "nvidia-utils, which the driver brings: without it no rank has a GPU",

@@ -76,7 +76,7 @@ def test_argument_specs_equal_the_defaults(role: Path) -> None:
     declared = {name: option.get("default") for name, option in options(role).items() if name not in required}
     assert declared == defaults
     for name in options(role):
-        assert name.startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
+        assert f"{name}_".startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
 
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))

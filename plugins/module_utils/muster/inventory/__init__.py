@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..packages import unencrypted
-from . import addresses, controller, firewall, gpu_parts, names, secrets, sources, values
+from . import addresses, controller, firewall, gpu_parts, launch_users, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 
@@ -71,6 +71,9 @@ RULES: tuple[Rule, ...] = (
     gpu_parts.nccl_conf_is_a_mapping,
     gpu_parts.fabric_options_can_be_had,
     gpu_parts.nccl_tests_can_be_built,
+    launch_users.users_are_accounts,
+    launch_users.limits_can_be_set,
+    launch_users.users_root_is_a_path,
 )
 
 
