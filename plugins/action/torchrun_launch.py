@@ -210,6 +210,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
+        probe=options["probe"],
     )
 
 
