@@ -54,7 +54,6 @@ def run(state: str) -> None:
     ranks = Ranks(agent.pid)
     noted = 0
     ending = Ending()
-    held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
