@@ -13,8 +13,9 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome
+from muster.launch import launchers, outcome
 from muster.launch.endings import Ending
+from muster.launch.manager import as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
@@ -31,7 +32,7 @@ from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -46,12 +47,14 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan)):
+        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        for warning in (*warnings, *given.warnings(plan), *brought):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -74,7 +77,9 @@ class ActionModule(ControllerAction):
         if known:
             return kept_plan(cluster_folder(cluster), known, names), cluster
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        return build_plan(request_of(given, options, cluster), inventory), cluster
+        request = request_of(given, options, cluster)
+        self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), inventory)
+        return build_plan(request, inventory), cluster
 
     def launch(
         self,
@@ -98,7 +103,9 @@ class ActionModule(ControllerAction):
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
-        supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
+        supervisor = Supervisor(
+            plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
+        )
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
@@ -171,6 +178,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
             operator(),
             time.time(),
         ),
+        module=options["module"],
+        command=options["command"],
     )
 
 
@@ -194,6 +203,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
+        run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
     )
 

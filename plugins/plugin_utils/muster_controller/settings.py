@@ -26,4 +26,5 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    run_as: str = "cluster_user"
     failure_timeout: int = 5

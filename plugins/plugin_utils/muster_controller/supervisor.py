@@ -9,15 +9,16 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import grants
+from muster.launch import grants, launchers
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
+from muster.launch.manager import USER, not_theirs
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
 from muster.launch.plan import masked
 from muster.launch.standstill import standing_still
-from muster.launch.text import pruned
+from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 
@@ -25,9 +26,9 @@ from . import own_limits
 from .elsewhere import packed
 from .fetching import Fetching
 from .interruption import Interruption
-from .messages import Messages
+from .launch_messages import LaunchMessages
 from .node_reports import NodeReports
-from .preparation import Prepared, prepare
+from .preparation import Prepared, identities, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
 from .stopping import Stopping
@@ -55,13 +56,17 @@ class Supervisor:
         settings: Settings,
         logs: LogBook,
         say: Callable[[str], None],
+        own_plan: Callable[[str], dict[str, Any]] | None = None,
     ) -> None:
+        """own_plan: the plan of the same launch as this user's own."""
+        self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
         self.logs = logs
         self.say = say
         self.pace = pace(len(plan["nodes"]))
-        self.messages = Messages(connections, PROGRAM, reader(plan))
+        self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
+        self.messages.own = plan.get("manager") == USER
         self.reports = NodeReports(plan, logs, say)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
@@ -81,12 +86,20 @@ class Supervisor:
     def attach(self) -> Record:
         """See a detached launch through. An interruption leaves it as it is."""
         self.started = True
-        return self.guarded(lambda: self.see_through(self.watch))
+        return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
     def end(self) -> Record:
         """End a launch that runs detached."""
         by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
-        return self.guarded(lambda: self.see_through(lambda: by_hand))
+        return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
+
+    def refused(self) -> Record | None:
+        """Somebody's own launch is followed and ended by that user alone."""
+        if not self.messages.own:
+            return None
+        known = identities(self.plan, self.messages, lambda: self.interruption.came)
+        found = not_theirs(self.plan, {name: answer.data for name, answer in known.items() if answer.data is not None})
+        return Record(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
@@ -98,7 +111,7 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
         )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
@@ -107,6 +120,8 @@ class Supervisor:
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
+        for said in (whose(self.plan), *prepared.notes):
+            self.say(said)
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> Record:
@@ -193,7 +208,7 @@ class Supervisor:
         settings = self.settings
         return {
             "launch_id": self.plan["launch_id"],
-            "user": settings.user,
+            "user": self.plan["user"],
             "reader": self.prepared.readers[entry["node"]],
             "argv": entry["argv"],
             "env": entry["env"],
@@ -205,7 +220,12 @@ class Supervisor:
             "shared": settings.shared,
             "waits": settings.wait,
             "time_limit": settings.time_limit,
-            "properties": unit_properties(settings.user, settings.chdir or entry["work_dir"], settings.failure_timeout),
+            "properties": unit_properties(
+                self.plan["user"],
+                settings.chdir or entry["work_dir"],
+                settings.failure_timeout,
+                own=self.messages.own,
+            ),
             "keep": settings.keep,
             "keep_bytes": settings.keep_bytes,
             "log_max": settings.log_max,
@@ -213,6 +233,7 @@ class Supervisor:
             "script_body": base64.b64encode(settings.script_body).decode(),
             "stop_timeout": settings.stop_timeout,
             "plan": "",
+            "cache_root": entry["cache_root"],
         }
 
     def watch(self) -> Decision:
@@ -229,12 +250,14 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.settings.stall_timeout
+        any_ranks = self.plan.get("launcher") == launchers.OTHERS
         if self.started:
-            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER)
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(
             stall=stall,
             start=self.settings.rendezvous_timeout,
             notice=self.pace.notice,
             patience=self.pace.patience,
             until_running=self.settings.detached,
+            any_ranks=any_ranks,
         )

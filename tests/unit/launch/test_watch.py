@@ -42,6 +42,20 @@ def test_goes_on_until_every_node_ended_well() -> None:
     assert decided(seen, 2.0) == (Ending.FINISHED, "")
 
 
+def test_the_ranks_of_a_command_write_where_it_likes_and_may_not_say_that_they_run() -> None:
+    seen = watch(stall=10.0, until_running=True, any_ranks=True)
+    for now in (1.0, 9.0, 18.0, 27.0):
+        for node in ("node1", "node2"):
+            seen.saw(node, look(agent="step\n"), now)
+        assert decided(seen, now) is None
+    seen.saw("node1", look(agent="step\n"), 31.0)
+    assert decided(seen, 31.0) == (Ending.DETACHED, "")
+    known = watch(stall=10.0)
+    for node in ("node1", "node2"):
+        known.saw(node, look(agent="torchrun says something\n"), 11.0)
+    assert decided(known, 11.0) == (Ending.STALLED, "")
+
+
 @pytest.mark.parametrize(
     "end",
     [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FOREVER = float("inf")
 ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
+SETTLED = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Limits:
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
     notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
-    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run.
+    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run. any_ranks: a command
+    is launched that is not known here: its ranks write where it likes, and nobody knows when all of them run.
     """
 
     stall: float = 0.0
@@ -33,6 +35,7 @@ class Limits:
     notice: float = 5.0
     patience: float = 9.0
     until_running: bool = False
+    any_ranks: bool = False
 
     @property
     def attached(self) -> bool:
@@ -87,7 +90,7 @@ class Watch:
     def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
         """nodes: the number of ranks on each."""
         self.limits = limits
-        self.last_line = now
+        self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
         self.ends_by = 0.0  # once ranks were told to end: until when all of them are waited for
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
@@ -104,7 +107,7 @@ class Watch:
             self.ends_by = now + node.told_to_end["left"] + ENDING_SLACK
         agent = look["logs"].get("agent")
         node.closing = node.closing or (agent is not None and agent_closes(agent["text"]))
-        if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
+        if any((key != "agent" or self.limits.any_ranks) and part["text"] for key, part in look["logs"].items()):
             self.last_line = now
             self.silent_for = self.limits.stall
 
@@ -136,6 +139,13 @@ class Watch:
         end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
         return [said if self.limits.attached else said + end]
 
+    def all_run(self, now: float) -> bool:
+        if all(node.running for node in self.nodes.values()):
+            return True
+        # A command may start ranks that do not say so: what has run for a while on every node goes on.
+        up = all(node.unit.get("ActiveState") == "active" for node in self.nodes.values())
+        return self.limits.any_ranks and up and now - self.began > SETTLED
+
     def decide(self, now: float) -> Decision | None:
         """None as long as the launch should go on."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
@@ -158,8 +168,8 @@ class Watch:
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
-            return Decision(Ending.FINISHED, "every node's torchrun ended well")
-        if self.limits.until_running and all(node.running for node in self.nodes.values()):
+            return Decision(Ending.FINISHED, "every node's part ended well")
+        if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
         if self.limits.stall and not told and self.heard_until(now) - self.last_line > self.silent_for:
             return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")

@@ -33,7 +33,6 @@ MOST_NAME = 200
 TAIL = 8192  # bytes of a log, of which the last lines are taken
 SMI_SECONDS = 12.0
 SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
-OWN_UNIT = re.compile(r"/user@(\d+)\.service/.*?" + process.A_LAUNCH_UNIT.pattern)
 SYSTEM_STATE = "/run/muster/launches"
 OWN_STATE = "/run/user/{}/muster/launches"
 
@@ -140,13 +139,8 @@ def in_units() -> dict[tuple[int | None, str], list[int]]:
 
 
 def unit_of(pid: int) -> tuple[int | None, str] | None:
-    launch_id = process.launch_of(pid)
-    if launch_id:
-        return None, launch_id
-    own = OWN_UNIT.search(process.read(pid, "cgroup"))
-    if own and process.outermost_unit(pid) == f"user@{own[1]}.service" and process.user_id(pid) == int(own[1]):
-        return int(own[1]), own[2]
-    return None
+    seen = process.launch_at(pid)
+    return (seen.uid, seen.id) if seen else None
 
 
 def _started(pid: int) -> int:

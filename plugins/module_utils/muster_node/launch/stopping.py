@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools import process
 from ..tools.as_user import SilentError
-from ..tools.run import run as command
 from . import state, written
 from .ending import ask_to_end, pinned
 from .kept import keep_end
@@ -40,8 +39,8 @@ def stop(request: Json) -> Json:
     before = state.unit_state(unit)
     if request.get("seconds"):
         ask_to_end(launch_id, request["seconds"])
-    stopped = command("systemctl", "stop", unit, seconds=STOP_SECONDS)
-    command("systemctl", "reset-failed", unit, seconds=state.SYSTEMCTL_SECONDS)
+    stopped = state.systemctl("stop", unit, seconds=STOP_SECONDS)
+    state.systemctl("reset-failed", unit)
     left, unseen = leftovers(launch_id, user)
     last = report(request)
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
@@ -95,7 +94,7 @@ def _send(
     for each in processes:
         with suppress(OSError), pinned(each["pid"]) as handle:
             known = process.runs(each["pid"], each["started"])
-            if user and known and process.is_of_launch(each["pid"], launch_id, user.pw_uid):
+            if user and known and process.is_of_launch(each["pid"], state.launch(launch_id), user.pw_uid):
                 for number in numbers:
                     signal.pidfd_send_signal(handle, number)
                 reached.append(each["pid"])

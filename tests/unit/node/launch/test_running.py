@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import running, seats, state
+from muster_node.launch import seats, state
 from muster_node.launch.ending import END
 from muster_node.programs import launch as node
 from muster_node.tools import process as processes
@@ -25,33 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAUNCH_ID = "20260101-120000-abcd"
-
-
-@contextlib.contextmanager
-def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A child with everything that it starts, ended in any case."""
-    child = subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
-    try:
-        yield child
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def test_ranks_are_the_children_that_say_so() -> None:
-    ranks: dict[int, Any] = {}
-    with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
-        until(lambda: running.watch_ranks(os.getpid(), ranks))
-        facts = running.process_facts(one.pid) or {}
-        assert ranks == {one.pid: {"rank": 5, "local_rank": 1, **facts, "gone_at": None}}
-        assert other.pid in processes.children(os.getpid())
-        assert running.watch_ranks(os.getpid(), ranks) is False
-        began = time.time()
-        os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
-        until(lambda: running.watch_ranks(os.getpid(), ranks))
-        assert began <= ranks[one.pid]["gone_at"] <= time.time()
-        assert running.watch_ranks(os.getpid(), ranks) is False
 
 
 @pytest.fixture
