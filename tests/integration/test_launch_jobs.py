@@ -1,7 +1,7 @@
 """What people take home, and launches that others began: found, followed, fetched and ended from another controller.
 
-The nodes have a stand-in of torchrun. Another controller is one with artifacts of its own: it knows of a launch what the
-nodes say.
+The nodes have a stand-in of torchrun. Another controller is one with artifacts of its own: of a launch it knows what
+the nodes say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A rank that needs no PyTorch and leaves results in its working folder; told to end, it takes its time to write one."""
+"""A rank that needs no PyTorch and leaves results in its working folder; told to end, it takes time for a last one."""
 
 from __future__ import annotations
 

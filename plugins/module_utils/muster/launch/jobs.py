@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import age, few, plural
-from .endings import ASKED, EXIT
+from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
 from .unit import LAUNCH_UNIT
 
@@ -63,6 +63,8 @@ class Job:
             return "ended by hand"
         if "limit" in reasons:
             return "ended by its time limit"
+        if "lease" in reasons:
+            return f"failed: {NODE_WORDS['lease'].summary}"
         if why or results:
             return f"failed{why.removeprefix('failed') if why.startswith('failed') else ''}"[:MOST_TEXT]
         return "gone, with no word on how it ended"
