@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from muster.road.steps import Step
 
-# Roles that belong to no step: a sandbox is made before there is a cluster, and launches are looked at when there are any.
+# Of no step: a sandbox is made before there is a cluster, and launches are looked at whenever there are any.
 OF_NO_STEP = {"comparison", "jobs", "sandbox"}
 
 
