@@ -20,6 +20,7 @@ from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, c
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
+from muster_controller.elsewhere import find, opened
 from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
@@ -44,9 +45,11 @@ MOST_VERBOSE = 2
 
 
 class ActionModule(ControllerAction):
-    """own_plan: the plan of the launch as this user's own, once the request has been read."""
+    """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
+    own launch is dealt with as root."""
 
     own_plan: Callable[[str], dict[str, Any]] | None = None
+    as_root = False
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
@@ -80,11 +83,21 @@ class ActionModule(ControllerAction):
             raise PlanError(["A detached launch needs a time limit in seconds: set launch_time_limit."])
         known = options["attach"] or options["stop"]
         if known:
-            return kept_plan(cluster_folder(cluster), known, names), cluster
+            return self.known_plan(known, names, cluster), cluster
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
         request = request_of(given, options, cluster)
         self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), inventory)
         return build_plan(request, inventory), cluster
+
+    def known_plan(self, name: str, nodes: list[str], cluster: dict[str, Any]) -> dict[str, Any]:
+        """The plan of a launch that was begun from here, or that its nodes have kept. Raises PlanError."""
+        folder = cluster_folder(cluster)
+        if (folder / name / "plan.json").is_file() or self._task.check_mode:
+            return kept_plan(folder, name, nodes)
+        messages = opened({node: connect(self, node, self.task_vars) for node in nodes})
+        found = find(messages, nodes, name, cluster)
+        self.as_root = found.as_root
+        return found.plan
 
     def launch(
         self,
@@ -111,6 +124,7 @@ class ActionModule(ControllerAction):
         supervisor = Supervisor(
             plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
         )
+        supervisor.messages.as_root = self.as_root
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
