@@ -62,7 +62,11 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each."""
+    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each.
+
+    spares: nodes that take no part yet. attempt: its number, from 1 on. work_id: the launch whose work folder this one
+    goes on in, "" for its own. checkpoint: the newest complete one, "" where none is known.
+    """
 
     cluster: str
     launch_id: str
@@ -81,6 +85,10 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
+    spares: list[str] = field(default_factory=list)
+    attempt: int = 1
+    work_id: str = ""
+    checkpoint: str = ""
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -121,7 +129,7 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes, attempt}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
@@ -130,7 +138,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
-    nodes = part_of(participants(inventory, request.nodes), request.first_nodes, request.nproc)
+    there = [node for node in inventory if node.name not in request.spares or node.name in request.nodes]
+    nodes = part_of(participants(there, request.nodes), request.first_nodes, request.nproc)
     backend = chosen_backend(request.backend, nodes)
     run_dir = f"{request.run_root}/{request.launch_id}"
     head = nodes[0]
@@ -149,7 +158,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
-                "work_dir": f"{request.work_root}/{request.launch_id}",
+                "work_dir": f"{request.work_root}/{request.work_id or request.launch_id}",
             }
         )
         first_rank += node.nproc
@@ -164,6 +173,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "world_size": first_rank,
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        "attempt": request.attempt,
     }
 
 
@@ -224,7 +234,10 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
+        "MUSTER_ATTEMPT": str(request.attempt),
     }
+    if request.checkpoint:
+        env["MUSTER_CHECKPOINT"] = request.checkpoint
     from_node = {"HOME": f"home directory of {request.user}"}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
