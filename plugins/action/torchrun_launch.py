@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome
+from muster.launch import attempts, outcome
+from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
+from muster_controller.artifacts import point_latest
+from muster_controller.attempts import Attempts
 from muster_controller.connection import connect
 from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
@@ -72,8 +76,14 @@ class ActionModule(ControllerAction):
         known = options["attach"] or options["stop"]
         if known:
             return kept_plan(cluster_folder(cluster), known, names), cluster
-        inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        return build_plan(request_of(given, options, cluster), inventory), cluster
+        self.inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
+        self.request = request_of(given, options, cluster)
+        plan = build_plan(self.request, self.inventory)
+        usable = [node.name for node in self.inventory if not node.quarantined]
+        taking_part = [entry["node"] for entry in plan["nodes"]]
+        if problems := attempts.problems(policy_of(options), taking_part, usable, detached=options["detached"]):
+            raise PlanError(problems)
+        return plan, cluster
 
     def launch(
         self,
@@ -83,11 +93,50 @@ class ActionModule(ControllerAction):
         options: dict[str, Any],
         task_vars: Mapping[str, Any],
     ) -> dict[str, Any]:
+        """One attempt, or as many as help."""
+        policy = policy_of(options)
+        if options["stop"] or options["attach"] or not (policy.restarts or policy.checkpoints):
+            return self.attempt(plan, redaction, cluster, options, task_vars)[0]
+
+        def one(plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
+            return self.attempt(plan, redaction, cluster, {**options, "time_limit": left}, task_vars, earlier)
+
+        whole = Attempts(
+            policy,
+            self.request,
+            self.inventory,
+            one,
+            lambda name: connect(self, name, task_vars),
+            lambda text: Display().display(redaction.text(text)),
+            options["stop_timeout"],
+            options["time_limit"],
+            options["shared"],
+        )
+        result = whole.see_through(plan)
+        if whole.went_on or result["verdict"]["status"] == "failed":
+            folder = cluster_folder(cluster) / plan["launch_id"]
+            keeping = Keeping(whole.say)
+            keep_verdict(folder, redaction.shape(result["verdict"]), keeping)
+            keeping.surely(folder, lambda: point_latest(folder))
+        if result["failed"]:
+            result["msg"] = failure_text(result["verdict"])
+        return result
+
+    def attempt(
+        self,
+        plan: dict[str, Any],
+        redaction: Redaction,
+        cluster: dict[str, Any],
+        options: dict[str, Any],
+        task_vars: Mapping[str, Any],
+        earlier: tuple[str, ...] = (),
+    ) -> tuple[dict[str, Any], Record]:
+        """earlier: the ids of those before this one."""
         folder = cluster_folder(cluster) / plan["launch_id"]
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        settings = settings_of(options, cluster)
+        settings = replace(settings_of(options, cluster), earlier=earlier)
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
@@ -109,6 +158,7 @@ class ActionModule(ControllerAction):
         if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
             keep_verdict(folder, verdict, keeping)
         progress.finish()
+        supervisor.messages.close()
         result = {
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
@@ -120,7 +170,7 @@ class ActionModule(ControllerAction):
         }
         if result["failed"]:
             result["msg"] = failure_text(verdict)
-        return result
+        return result, record
 
 
 def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
@@ -162,7 +212,12 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
+        spares=options["spares"],
     )
+
+
+def policy_of(options: dict[str, Any]) -> Policy:
+    return Policy(options["restarts"], tuple(options["spares"]), options["min_nodes"], options["checkpoints"])
 
 
 def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:

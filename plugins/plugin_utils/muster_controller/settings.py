@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here.
+
+    earlier: attempts of the same launch, which must have ended on a node before it starts.
+    """
 
     user: str
     stop_timeout: int
@@ -26,3 +29,4 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    earlier: tuple[str, ...] = ()

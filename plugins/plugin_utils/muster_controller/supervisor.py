@@ -177,7 +177,7 @@ class Supervisor:
             "env": entry["env"],
             "run_dir": entry["run_dir"],
             "work_dir": "" if settings.chdir else entry["work_dir"],
-            "earlier": [],
+            "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
             "seats": entry["seats"],
             "shared": settings.shared,

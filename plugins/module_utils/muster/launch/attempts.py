@@ -1,4 +1,4 @@
-"""Whether a launch that failed goes on in a new attempt, on which nodes, from which checkpoint; or is given up, and why.
+"""Whether a launch that failed goes on in a new attempt, on which nodes, from which checkpoint; else why it does not.
 
 A node that a failure names is left out. A spare takes its place at unchanged world size; else the rest goes on with
 ranks reckoned anew, as long as launch_min_nodes are left; else the same node is used again where nothing is wrong with
@@ -103,7 +103,7 @@ def problems(policy: Policy, participants: Sequence[str], inventory: Collection[
         name for name, value in (("launch_spares", policy.spares), ("launch_min_nodes", policy.min_nodes)) if value
     ]
     if extra and policy.restarts <= 0:
-        found.append(f"{' and '.join(extra)} means nothing without launch_restarts: set launch_restarts, say to 3.")
+        found.append(f"{' and '.join(extra)} means nothing without launch_restarts: set it, say to 3.")
     for name in policy.spares:
         if name not in inventory:
             found.append(f"launch_spares names {name!r}, which is not in gpu_nodes, or is quarantined.")
@@ -213,7 +213,7 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
     for gpu in seen["gpus"]:
         if gpu["uncorrected"] > 0:
             return (
-                f"GPU {gpu['index']} has had {plural(gpu['uncorrected'], 'memory error')} that could not be corrected"
+                f"GPU {gpu['index']} has {plural(gpu['uncorrected'], 'memory error')} that could not be corrected"
             )
         if gpu["used_mib"] > IDLE_MIB and not shared:
             return f"GPU {gpu['index']} has {gpu['used_mib']} MiB in use still"
@@ -325,9 +325,7 @@ def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[s
         findings.append(GIVEN_UP.fail(named(history[-1]), why))
         summary = f"{summary}; {why}"
     elif went_on:
-        failed = sum(1 for finding in from_dict if finding.status in ("fail", "unknown"))
-        end = "; its last attempt was" if failed else " in"
-        summary = f"{summary};{end} attempt {number}, after {few([one.summary for one in history[: number - 1]])}"
+        summary = f"{summary}; attempt {number}, after {few([one.summary for one in history[: number - 1]], '; ')}"
     return add_up(findings, summary, last["coverage"]["skipped"], last["coverage"]["ran"])
 
 

@@ -82,7 +82,7 @@ def complete_file(path: str, *, empty: bool = False) -> bool:
             return ZIP_END in file.read(ZIP_TAIL)
         if path.endswith(".safetensors"):
             (size,) = struct.unpack("<Q", begin)
-            return size <= MOST_HEADER and seen.st_size >= 8 + size + length_of(file.read(size))
+            return bool(size <= MOST_HEADER and seen.st_size >= 8 + size + length_of(file.read(size)))
         return empty or seen.st_size > 0
 
 

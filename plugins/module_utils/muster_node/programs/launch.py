@@ -4,6 +4,7 @@ The supervisor on the controller runs it by Program (plugin_utils), with a verb 
 standard input. Every verb prints one JSON object.
 
     identity  user   says who looks
+    fit       root   says, between two attempts, whether the node can take part in the next; writes nothing
     prepare   root   reads what a start depends on; writes nothing
     start     root   makes the run directory, the state directory and the unit, which takes its seats
     reserve   root   has the unit take its seats or let them go; returns who has them
@@ -19,6 +20,7 @@ from __future__ import annotations
 import sys
 
 from ..launch.facts import identity, prepare
+from ..launch.fit import fit
 from ..launch.looking import logs, look
 from ..launch.running import run
 from ..launch.seats import reserve
@@ -34,6 +36,7 @@ def main() -> None:
     answer(
         {
             "identity": identity,
+            "fit": fit,
             "prepare": prepare,
             "start": start,
             "reserve": reserve,
