@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError
-from muster.launch.attempts import PORTS, Attempt, Policy, Seat
+from muster.launch.attempts import Attempt, Policy, Seat
 from muster.launch.pace import pace
-from muster.launch.plan import PlanError, build_plan
+from muster.launch.plan import PORTS, PlanError, build_plan
 
 from .interruption import Interruption
 from .messages import Messages

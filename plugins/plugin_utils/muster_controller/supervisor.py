@@ -6,6 +6,7 @@ All times are on the monotonic clock.
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
+from muster.launch.plan import beat_port
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned
 from muster.launch.unit import unit_properties
@@ -32,7 +34,7 @@ from .watching import Watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.launch.messages import StartRequest
+    from muster.launch.messages import PeersRequest, StartRequest
 
     from .connection import NodeConnection
     from .logs import LogBook
@@ -63,6 +65,7 @@ class Supervisor:
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
+        self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
 
     # ------------------------------------------------------------ the whole
 
@@ -189,6 +192,18 @@ class Supervisor:
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
+            "peers": self.peers(entry) if settings.detached else None,
+        }
+
+    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+        """What the nodes of a detached launch need in order to end it everywhere by themselves."""
+        return {
+            "token": self.token,
+            "address": self.plan["master_addr"],
+            "port": beat_port(self.plan["master_port"]),
+            "own": entry["address"],
+            "nodes": [one["node"] for one in self.plan["nodes"]],
+            "rank": entry["node_rank"],
         }
 
     def watch(self) -> Decision:

@@ -33,6 +33,7 @@ def test_prepare(tmp_path: Path) -> None:
         "address": "127.0.0.1",
         "port": 29500,
         "gpus": False,
+        "beat_port": None,
     }
     seen = facts.prepare({**request})
     assert set(seen) == keys(messages.Facts)

@@ -17,6 +17,7 @@ from ..verdict.words import few, plural
 from .endings import CHECKS as ENDINGS
 from .endings import Ending
 from .failure import first_failure
+from .plan import PORTS
 from .tracebacks import exception_line
 from .unit import LAUNCH_ID
 
@@ -44,7 +45,6 @@ GIVEN_UP = Check(
 CHECKS = (RESTARTED, GIVEN_UP)
 
 FUTILE = 3  # attempts in a row without a newer checkpoint
-PORTS = 50  # attempts take their ports in turn from as many; those below are the beats' (plan.beat_port)
 # What the driver and its services keep on an idle GPU is a few hundred megabytes at most.
 IDLE_MIB = 1024
 LEASES = 2  # a look that was under way when the supervisor gave a node up can have renewed its lease once more
@@ -212,9 +212,7 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
         return f"nvidia-smi lists {plural(len(seen['gpus']), 'GPU')} for {plural(nproc, 'rank')}"
     for gpu in seen["gpus"]:
         if gpu["uncorrected"] > 0:
-            return (
-                f"GPU {gpu['index']} has {plural(gpu['uncorrected'], 'memory error')} that could not be corrected"
-            )
+            return f"GPU {gpu['index']} has {plural(gpu['uncorrected'], 'memory error')} that could not be corrected"
         if gpu["used_mib"] > IDLE_MIB and not shared:
             return f"GPU {gpu['index']} has {gpu['used_mib']} MiB in use still"
     return ""

@@ -23,7 +23,7 @@ class Identity(TypedDict):
 
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them."""
+    uses them. beat_port: of the head node of a detached launch alone."""
 
     user: str
     executable: str
@@ -34,6 +34,7 @@ class PrepareRequest(TypedDict):
     address: str
     port: int | None
     gpus: bool
+    beat_port: int | None
 
 
 class UserFacts(TypedDict):
@@ -97,6 +98,7 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    beat_port: PortFacts | None
 
 
 # ---------------------------------------------------------------- start
@@ -110,7 +112,7 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here.
+    over here. peers: the others of a detached launch, by which it ends everywhere when it does so somewhere.
     """
 
     launch_id: str
@@ -132,6 +134,21 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
+    peers: PeersRequest | None
+
+
+class PeersRequest(TypedDict):
+    """token: the secret by which they know each other. address, port: on which the head node hears of the others.
+
+    own: this node's address. nodes: names, by node rank. rank: this node's.
+    """
+
+    token: str
+    address: str
+    port: int
+    own: str
+    nodes: list[str]
+    rank: int
 
 
 class Started(TypedDict):

@@ -24,6 +24,8 @@ from .unit import LAUNCH_MARK, LAUNCH_UNIT
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
+PORTS = 50  # attempts take their ports in turn from as many
+FIRST_PORT = 1024  # that is not root's alone
 
 
 class PlanError(ValueError):
@@ -268,6 +270,11 @@ def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
     return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
+
+
+def beat_port(master_port: int) -> int:
+    """On which the head node of a detached launch hears of the others: below those that attempts take in turn."""
+    return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
 def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from ..tools import files, process
 from .capping import Cap
 from .foreign import number
+from .peers import join
 from .seats import Seats
 from .state import BEGIN, LET_GO, lease
 
@@ -37,6 +38,10 @@ def run(state: str) -> None:
     if over:
         write_result(state, over)
         return
+    peers = join(spec.get("peers"))
+    if why := peers.meet(lambda: bool(signalled)):
+        write_result(state, "peer", error=why)
+        return
     log = open_agent_log(spec["run_dir"])
     cap = Cap(spec["run_dir"], spec["log_max"])
     try:
@@ -58,15 +63,30 @@ def run(state: str) -> None:
             write_json(state + "/unit/ranks.json", table)
         if code is not None:
             write_result(state, "stopped" if signalled else "exit", code=code)
+            seats.let_go()
+            peers.see_out(lambda: bool(signalled), last_moment, how_it_ended(code, stopped=bool(signalled)))
+            return
+        if not signalled and (why := peers.step()):
+            write_result(state, "peer", error=why)
+            peers.see_out(lambda: bool(signalled), last_moment, why)
             return
         held = lease(state, held)
         if not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
+            peers.see_out(lambda: bool(signalled), last_moment, "its lease is over")
             return
         if not signalled and time.monotonic() > last_moment:
             write_result(state, "limit")
+            peers.see_out(lambda: bool(signalled), last_moment, "its time limit is over")
             return
         cap.keep(0.1)
+
+
+def how_it_ended(code: int, *, stopped: bool) -> str:
+    """In the words that the other nodes get of it; nothing where it ended well."""
+    if stopped:
+        return "the unit was stopped"
+    return f"torchrun ended with code {code}" if code else ""
 
 
 def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
