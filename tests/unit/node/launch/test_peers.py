@@ -100,7 +100,8 @@ def running(port: int) -> Iterator[Together]:
 def test_nobody_is_needed_by_one_node_or_where_somebody_watches() -> None:
     for one in (join(None), part(0, 1, nodes=["node1"])):
         assert type(one) is Alone
-        assert (one.step(), one.meet(never), one.see_out(never, 0.0)) == ("", "", None)
+        one.see_out(never, FOREVER, "torchrun ended with code 1")
+        assert (one.step(), one.meet(never)) == ("", "")
 
 
 def test_while_all_are_heard_of_nothing_ends(port: int, clock: Clock) -> None:
