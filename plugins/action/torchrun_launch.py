@@ -14,10 +14,11 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import attempts, outcome
+from muster.launch import attempts, launchers, outcome
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
-from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
+from muster.launch.manager import as_own
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
@@ -27,6 +28,7 @@ from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
+from muster_controller.record import operator
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
@@ -34,7 +36,7 @@ from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -49,12 +51,14 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan)):
+        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        for warning in (*warnings, *given.warnings(plan), *brought):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -78,12 +82,18 @@ class ActionModule(ControllerAction):
             return kept_plan(cluster_folder(cluster), known, names), cluster
         self.inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
         self.request = request_of(given, options, cluster)
-        plan = build_plan(self.request, self.inventory)
+        plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
         taking_part = [entry["node"] for entry in plan["nodes"]]
         if problems := attempts.problems(policy_of(options), taking_part, usable, detached=options["detached"]):
             raise PlanError(problems)
         return plan, cluster
+
+    def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec], cluster: dict[str, Any]) -> dict[str, Any]:
+        """The plan, and what makes of it that of an own launch. Raises PlanError."""
+        nodes = list(inventory)
+        self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), nodes)
+        return build_plan(request, nodes)
 
     def launch(
         self,
@@ -105,10 +115,12 @@ class ActionModule(ControllerAction):
             policy,
             self.request,
             self.inventory,
+            lambda request, nodes: self.planned(request, nodes, cluster),
             one,
             lambda name: connect(self, name, task_vars),
             lambda text: Display().display(redaction.text(text)),
             options["stop_timeout"],
+            options["run_as"],
             options["time_limit"],
             options["shared"],
         )
@@ -146,7 +158,9 @@ class ActionModule(ControllerAction):
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
-        supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
+        supervisor = Supervisor(
+            plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
+        )
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
@@ -213,6 +227,16 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
         spares=options["spares"],
+        more=carried(
+            options["fetch"],
+            options["fetch_max_mb"] * 1_000_000,
+            options["chdir"],
+            Path(source or options["script"]).name,
+            operator(),
+            time.time(),
+        ),
+        module=options["module"],
+        command=options["command"],
     )
 
 
@@ -240,6 +264,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
+        run_as=options["run_as"],
+        failure_timeout=options["failure_timeout"],
     )
 
 

@@ -6,17 +6,19 @@ What is decided here is decided by module_utils/muster/launch/attempts.py. All t
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import attempts, fit
-from muster.launch.answers import UnusableError
+from muster.launch.answers import UnusableError, reader
 from muster.launch.attempts import Attempt, Policy, Seat
+from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
-from muster.launch.plan import PORTS, PlanError, build_plan
+from muster.launch.plan import PORTS, PlanError
 
 from .interruption import Interruption
-from .messages import Messages
+from .launch_messages import LaunchMessages
 from .program import Program
 from .runs import fresh_id
 
@@ -42,16 +44,19 @@ PAUSE = 3.0
 class Attempts:
     """One launch with all of its attempts.
 
-    run: one attempt, from its plan to its result. connect: to one node. time_limit: seconds for all of them together.
+    build: a plan, as build_plan makes it. run: one attempt, from its plan to its result. connect: to one node.
+    run_as: launch_as. time_limit: seconds for all attempts together.
     """
 
     policy: Policy
     request: LaunchRequest
     inventory: Sequence[NodeSpec]
+    build: Callable[[LaunchRequest, Sequence[NodeSpec]], dict[str, Any]]
     run: Run
     connect: Callable[[str], NodeConnection]
     say: Callable[[str], None]
     stop_timeout: float
+    run_as: str = "auto"
     time_limit: int = 0
     shared: bool = False
     history: list[Attempt] = field(default_factory=list)
@@ -63,7 +68,8 @@ class Attempts:
         self.began = time.monotonic()
         self.interruption = Interruption()
         self.specs = {spec.name: spec for spec in self.inventory}
-        self.asked: Messages | None = None
+        self.asked: LaunchMessages | None = None
+        self.first: dict[str, Any] = {}  # the plan of the first attempt; once it was run, as it was for whoever it is
 
     def see_through(self, plan: dict[str, Any]) -> dict[str, Any]:
         """Run attempts until one ends well or no other one helps: the result of the last, with the whole verdict."""
@@ -75,10 +81,10 @@ class Attempts:
                     self.asked.close()
 
     def all_of_them(self, plan: dict[str, Any]) -> dict[str, Any]:
-        self.first = plan
         while True:
             earlier = tuple(attempt.launch_id for attempt in self.history)
             result, record = self.run(plan, earlier, self.seconds_left())
+            self.first = self.first if earlier else record.plan
             number = len(self.history) + 1
             attempt = attempts.ended(record, result["verdict"], number, self.newest)
             self.history.append(attempt)
@@ -157,7 +163,7 @@ class Attempts:
             work_id=self.request.work_id or self.request.launch_id,
             checkpoint=checkpoint,
         )
-        return build_plan(request, [self.specs[name] for name in nodes])
+        return self.build(request, [self.specs[name] for name in nodes])
 
     def wait_for_the_end(self, record: Record, seen: dict[str, Fit | str]) -> None:
         """Until whatever nobody has seen to end has certainly ended."""
@@ -184,11 +190,11 @@ class Attempts:
 
     def from_checkpoint(self, plan: dict[str, Any]) -> dict[str, Any]:
         """The first plan, with the checkpoint that is there already where the user says where they lie."""
-        pattern = self.policy.checkpoints
+        self.first, pattern = plan, self.policy.checkpoints
         nodes = [entry["node"] for entry in plan["nodes"]]
         if not pattern or not (pattern.startswith("/") or self.request.chdir):
             return plan
-        self.first = plan
+        self.first = self.as_whoever_logs_in(plan, nodes)
         checkpoint, holders = attempts.newest(self.look(nodes, gpus=False), nodes)
         if checkpoint is None:
             return plan
@@ -196,13 +202,29 @@ class Attempts:
         self.say(f"the newest complete checkpoint is {checkpoint['path']}")
         return self.planned(attempts.led_by(nodes, holders), 1, plan["launch_id"], checkpoint["path"])
 
+    def as_whoever_logs_in(self, plan: dict[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+        """The same plan, as far as a look needs it, where the launch is somebody's own."""
+        messages = self.messages()
+        for name in nodes:
+            messages.ask(name, "identity", {})
+        known = messages.gather("identity", nodes, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
+        shape = reader(plan)
+        seen = {}
+        for name, answer in known.items():
+            with suppress(UnusableError):
+                seen[name] = shape(name, "identity", answer.data)[0]
+        who, against = whose(self.run_as, seen)
+        if not who.own or against:
+            return plan  # what stands against it is said by the first attempt
+        return {**plan, "user": who.user, "manager": USER}
+
     def look(self, nodes: Sequence[str] = (), *, gpus: bool | None = None) -> dict[str, Fit | str]:
         """What each node that is in question says, or why it says nothing."""
         names = list(nodes) or list(self.names())
         messages = self.messages()
-        plan = self.first
+        messages.own = self.first.get("manager") == USER
         for name in names:
-            messages.ask(name, "fit", {**self.fit_request(plan, gpus=gpus)}, privileged=is_roots(plan))
+            messages.ask(name, "fit", {**self.fit_request(self.first, gpus=gpus)}, privileged=True)
         answers = messages.gather("fit", names, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
         found: dict[str, Fit | str] = {}
         for name in names:
@@ -215,16 +237,16 @@ class Attempts:
 
     def fit_request(self, plan: dict[str, Any], *, gpus: bool | None) -> FitRequest:
         return {
-            "user": self.request.user,
+            "user": plan["user"],
             "earlier": [attempt.launch_id for attempt in self.history],
             "gpus": plan["backend"] == "nccl" if gpus is None else gpus,
             "checkpoints": self.policy.checkpoints,
             "work_dir": self.request.chdir or plan["nodes"][0]["work_dir"],
         }
 
-    def messages(self) -> Messages:
+    def messages(self) -> LaunchMessages:
         if self.asked is None:
-            self.asked = Messages({name: self.connect(name) for name in self.names()}, PROGRAM)
+            self.asked = LaunchMessages({name: self.connect(name) for name in self.names()}, PROGRAM)
             self.asked.open()
         return self.asked
 
@@ -255,8 +277,3 @@ def runs_still(look: Fit | str) -> bool:
 
 def no_answer(answer: Any) -> str:
     return f"does not answer: {answer.error}" if answer and answer.error else "does not answer"
-
-
-def is_roots(plan: dict[str, Any]) -> bool:
-    """Whether root looks: files of a launch of an engineer's own are theirs."""
-    return bool(plan.get("manager", "system") == "system")

@@ -30,3 +30,5 @@ class Settings:
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
     earlier: tuple[str, ...] = ()
+    run_as: str = "cluster_user"
+    failure_timeout: int = 5

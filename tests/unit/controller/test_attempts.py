@@ -17,7 +17,7 @@ from muster_controller import attempts
 from muster_controller.attempts import Attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pytest
 
@@ -36,6 +36,10 @@ REQUEST = LaunchRequest(
 )
 FIT: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
 MANY = 20
+
+
+def plan_of(request: LaunchRequest, nodes: Sequence[NodeSpec]) -> dict[str, Any]:
+    return build_plan(request, list(nodes))
 
 
 def fit(**given: Any) -> list[Any]:
@@ -58,7 +62,7 @@ class Trial:
         self.earlier: list[tuple[str, ...]] = []
         self.said: list[str] = []
         request = replace(REQUEST, **more)
-        self.whole = Attempts(policy, request, INVENTORY, self.run, self.connect, self.said.append, 5.0)
+        self.whole = Attempts(policy, request, INVENTORY, plan_of, self.run, self.connect, self.said.append, 5.0)
         self.nodes = AnsweringNodes({(node, "fit"): list(given) for node, given in answers.items()})
         self.whole.asked = self.nodes
         self.result = self.whole.see_through(build_plan(request, INVENTORY))

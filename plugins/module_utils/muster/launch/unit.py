@@ -15,10 +15,11 @@ LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
 
 
-def unit_properties(user: str, working_directory: str, stop_timeout: int) -> dict[str, str]:
-    """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL."""
+def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own: bool = False) -> dict[str, str]:
+    """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: in the user's own manager, which
+    has no other user, and lowers what is more than it has itself."""
     return {
-        "User": user,
+        **({} if own else {"User": user}),
         "WorkingDirectory": working_directory,
         "KillMode": "control-group",
         "TimeoutStopSec": f"{stop_timeout}s",

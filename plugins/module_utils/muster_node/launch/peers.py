@@ -72,7 +72,7 @@ class Part(Alone):
         self.news()
         while not (self.step() or self.settled() or stopped()) and time.monotonic() < until:
             time.sleep(0.05)
-        until = min(until, time.monotonic() + (HURRY if stopped() else LAST_WORDS))
+        until = time.monotonic() + (HURRY if stopped() else LAST_WORDS)
         while (self.why or self.over) and not self.settled() and time.monotonic() < until:
             self.step()
             time.sleep(0.05)
