@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..tools import files
@@ -50,10 +51,7 @@ def run(state: str) -> None:
     ending = Ending()
     held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
-
-    def see_out(why: str) -> None:
-        peers.see_out(lambda: bool(signalled), last_moment, why)
-
+    see_out = partial(peers.see_out, lambda: bool(signalled), last_moment)
     while True:
         code = agent.poll()
         seats.take()  # a shared launch has those that became free
