@@ -119,7 +119,7 @@ class ActionModule(ControllerAction):
             one,
             lambda name: connect(self, name, task_vars),
             lambda text: Display().display(redaction.text(text)),
-            options["stop_timeout"],
+            options["failure_timeout"],
             options["run_as"],
             options["time_limit"],
             options["shared"],

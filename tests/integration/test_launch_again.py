@@ -108,6 +108,7 @@ def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
     verdict = attached(detached, play)
     assert verdict["status"] == "failed"
     assert "node2" in verdict["summary"]
+    assert verdict["findings"][0]["id"] == "launch.peer"
 
 
 def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(

@@ -55,7 +55,7 @@ class Attempts:
     run: Run
     connect: Callable[[str], NodeConnection]
     say: Callable[[str], None]
-    stop_timeout: float
+    failure_timeout: float
     run_as: str = "auto"
     time_limit: int = 0
     shared: bool = False
@@ -171,7 +171,7 @@ class Attempts:
         if not unclear:
             return
         lease = pace(len(record.plan["nodes"])).lease
-        until = attempts.certain_end(record, lease, self.stop_timeout)
+        until = attempts.certain_end(record, lease, self.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
             self.say(f"waits {left:.0f} s, until what ran on {', '.join(unclear)} has certainly ended (its lease)")

@@ -97,7 +97,7 @@ def test_a_launch_that_ends_well_is_one_attempt() -> None:
 
 
 def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_another_port() -> None:
-    checkpoint = {"path": "/work/step-5", "time": 5.0}
+    checkpoint = {"path": "/data/step-5", "time": 5.0}
     answers = {"node1": fit(checkpoint=checkpoint), "node2": ["no route"] * MANY, "node3": fit()}
     trial = Trial(Policy(3, ("node3",), checkpoints="step-*"), [lost("node2"), well], answers)
     assert trial.members == [["node1", "node2"], ["node1", "node3"]]
@@ -105,7 +105,7 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
     assert second["launch_id"] != first["launch_id"]
     assert (second["master_port"], second["attempt"]) == (29501, 2)
     assert {entry["work_dir"] for entry in second["nodes"]} == {f"/var/lib/muster/work/{FIRST}"}
-    assert second["nodes"][1]["env"]["MUSTER_CHECKPOINT"] == "/work/step-5"
+    assert second["nodes"][1]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5"
     assert trial.earlier == [(), (FIRST,)]
     verdict = trial.result["verdict"]
     assert verdict["status"] == "degraded"
@@ -114,7 +114,7 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
 
 
 def test_the_one_that_has_the_checkpoint_leads() -> None:
-    answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/work/a", "time": 5.0})}
+    answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/data/a", "time": 5.0})}
     trial = Trial(
         Policy(3, (), 2, "step-*"), [lost("node1"), well], answers, spares=[], nodes=["node1", "node2", "node3"]
     )
@@ -137,12 +137,12 @@ def test_no_more_attempts_than_are_allowed() -> None:
 
 
 def test_three_attempts_without_a_newer_checkpoint_are_enough() -> None:
-    same = fit(checkpoint={"path": "/work/step-5", "time": 5.0})
+    same = fit(checkpoint={"path": "/data/step-5", "time": 5.0})
     answers = {"node1": same, "node2": same}
-    trial = Trial(Policy(9, (), 0, "/work/step-*"), [lost("node2")] * 9, answers, spares=["node3"])
+    trial = Trial(Policy(9, (), 0, "/data/step-*"), [lost("node2")] * 9, answers, spares=["node3"])
     assert len(trial.plans) == 3
     assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
-    assert trial.plans[0]["nodes"][0]["env"]["MUSTER_CHECKPOINT"] == "/work/step-5", "from the first one on"
+    assert trial.plans[0]["nodes"][0]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
 
 
 def test_an_interruption_ends_all_of_it() -> None:

@@ -166,7 +166,7 @@ def stays(record: Record) -> str:
     return ""
 
 
-def certain_end(record: Record, lease: float, stop_timeout: float) -> float:
+def certain_end(record: Record, lease: float, failure_timeout: float) -> float:
     """When whatever nobody has seen to end has certainly ended, on the controller's monotonic clock; 0 for nothing.
 
     A unit ends by its lease, and has the time between SIGTERM and SIGKILL.
@@ -175,7 +175,7 @@ def certain_end(record: Record, lease: float, stop_timeout: float) -> float:
     open_ends = [*record.unseen, *record.leftovers]
     last = [max(heard.get(node, 0.0), record.began) for node in open_ends]
     # Their lease may have been renewed until the supervisor left off.
-    return max(last, default=0.0) and max([*last, record.stop_began]) + LEASES * lease + stop_timeout + SLACK
+    return max(last, default=0.0) and max([*last, record.stop_began]) + LEASES * lease + failure_timeout + SLACK
 
 
 # ---------------------------------------------------------------- what will repeat
