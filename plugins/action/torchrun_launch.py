@@ -23,6 +23,7 @@ from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
+from muster_controller.project import read_project
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
@@ -36,12 +37,16 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
+    from muster_controller.project import Project
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
+STORE = "store"  # beside the folder of the launches: what nodes keep of projects
 
 
 class ActionModule(ControllerAction):
+    project: Project | None = None
+
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
@@ -50,7 +55,7 @@ class ActionModule(ControllerAction):
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan)):
+        for warning in (*warnings, *given.warnings(plan), *(self.project.warnings if self.project else ())):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -73,7 +78,9 @@ class ActionModule(ControllerAction):
         if known:
             return kept_plan(cluster_folder(cluster), known, names), cluster
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        return build_plan(request_of(given, options, cluster), inventory), cluster
+        if options["project"]:
+            self.project = read_project(options["project"], options["project_max_mb"])
+        return build_plan(request_of(given, options, cluster, self.project), inventory), cluster
 
     def launch(
         self,
@@ -87,7 +94,7 @@ class ActionModule(ControllerAction):
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        settings = settings_of(options, cluster)
+        settings = settings_of(options, cluster, self.project)
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
@@ -139,10 +146,14 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
     return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
 
 
-def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+def request_of(
+    given: Given, options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None
+) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
     if source and (problem := unsendable(Path(source))):
+        raise PlanError([problem])
+    if project and not source and (problem := project.script_problem(options["script"])):
         raise PlanError([problem])
     return LaunchRequest(
         cluster=cluster["cluster_name"],
@@ -162,10 +173,12 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
+        project=project.in_plan if project else None,
+        data=options["data"],
     )
 
 
-def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
+def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None) -> Settings:
     source = Path(options["script_src"]) if options["script_src"] else None
     return Settings(
         user=cluster["cluster_user"],
@@ -185,6 +198,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
+        project=project,
+        store=str(Path(cluster["cluster_run_root"]).parent / STORE),
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.launch import data, preflight
 from muster.launch import plan as planning
-from muster.launch import preflight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,10 @@ def prepare(plan: dict[str, Any], settings: Settings, messages: Messages, give_u
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
             prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
+    requested_data = plan.get("data", [])
+    if requested_data:
+        reports = {name: facts.get("data") for name, facts in seen.items()}
+        prepared.findings += data.judge(requested_data, reports, settings.user)
     if not prepared.refused:
         completed = [planning.complete(entry, seen[entry["node"]], plan["backend"]) for entry in plan["nodes"]]
         prepared.plan = {**plan, "nodes": completed}
@@ -77,18 +81,24 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     return {
         "user": settings.user,
         "executable": entry["argv"][0],
-        "script": None if settings.script_name else script_of(entry),
+        "script": None if settings.script_name or in_project(entry) else script_of(entry),
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
         "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
+        "data": plan.get("data", []),
     }
 
 
 def script_of(entry: dict[str, Any]) -> str:
     return str(next(word for word in entry["argv"][1:] if not word.startswith("--")))
+
+
+def in_project(entry: dict[str, Any]) -> bool:
+    """Whether the script comes with the project, so that it is not there yet."""
+    return script_of(entry).startswith(f"{entry['run_dir']}/{planning.PROJECT}/")
 
 
 def unanswered(name: str, answer: Answer | None) -> Finding:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .project import Project
 
 
 @dataclass(frozen=True)
@@ -26,3 +30,5 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    project: Project | None = None
+    store: str = ""  # where nodes keep what is distributed

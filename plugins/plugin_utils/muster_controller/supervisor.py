@@ -26,6 +26,7 @@ from .node_reports import NodeReports
 from .preparation import Prepared, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
+from .sending import COPY_TIMEOUT, Sending
 from .stopping import Stopping
 from .watching import Watching
 
@@ -61,6 +62,7 @@ class Supervisor:
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.sending = Sending(plan, settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
 
@@ -93,7 +95,7 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came)
+            lambda: self.sending.after(prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came))
         )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
@@ -150,7 +152,8 @@ class Supervisor:
         for entry in self.plan["nodes"]:
             self.messages.ask(entry["node"], "start", {**self.start_request(entry)}, privileged=True)
         nodes = list(self.reports.by_node)
-        answers = self.messages.gather("start", nodes, START_TIMEOUT, self.reports.late)
+        timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
+        answers = self.messages.gather("start", nodes, timeout, self.reports.late)
         if self.interruption.came:
             return self.interruption.decision()
         for name in nodes:
@@ -159,6 +162,8 @@ class Supervisor:
                 error = answer.error if answer else "no answer"
             elif not answer.data["started"]:
                 error = answer.data["error"]
+            elif changed := self.sending.changed(answer.data):
+                error = changed
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
@@ -189,6 +194,7 @@ class Supervisor:
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
+            "project": self.sending.request,
         }
 
     def watch(self) -> Decision:

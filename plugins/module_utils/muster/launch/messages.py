@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    from .data import DataFacts
     from .reservation import Holder, Occupied, Reserved
 
 
@@ -23,7 +24,7 @@ class Identity(TypedDict):
 
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them."""
+    uses them. data: paths that are compared."""
 
     user: str
     executable: str
@@ -34,6 +35,7 @@ class PrepareRequest(TypedDict):
     address: str
     port: int | None
     gpus: bool
+    data: list[str]
 
 
 class UserFacts(TypedDict):
@@ -97,9 +99,17 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    data: list[DataFacts]
 
 
 # ---------------------------------------------------------------- start
+
+
+class ProjectRequest(TypedDict):
+    """store: the folder that holds what was distributed. digest: of the project."""
+
+    store: str
+    digest: str
 
 
 class StartRequest(TypedDict):
@@ -110,7 +120,7 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here.
+    over here. project: of which the launch gets its own copy, None without one.
     """
 
     launch_id: str
@@ -132,11 +142,12 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
+    project: ProjectRequest | None
 
 
 class Started(TypedDict):
     """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
-    whose logs were removed, and their bytes."""
+    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one."""
 
     started: bool
     error: str
@@ -144,6 +155,7 @@ class Started(TypedDict):
     reserved: Reserved | None
     pruned: list[str]
     bytes: int
+    project: str
 
 
 # ---------------------------------------------------------------- look, logs, stop

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
+from . import data
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
+PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
 
 
@@ -81,6 +83,8 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
+    project: dict[str, Any] | None = None  # {source, digest, files, bytes}
+    data: list[str] = field(default_factory=list)
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -125,6 +129,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
+    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
+
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir}.
     """
     problems = problems_of(request)
@@ -164,6 +170,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "world_size": first_rank,
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        "project": request.project,
+        "data": request.data,
     }
 
 
@@ -181,7 +189,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
     ]
     if not request.script:
         problems.append("There is no script to launch: set launch_script.")
-    return problems
+    return [*problems, *data.problems_of(request.data)]
 
 
 def source_of(request: LaunchRequest, name: str) -> str:
@@ -206,9 +214,19 @@ def torchrun_argv(
         "--max-restarts=0",
         f"--log-dir={run_dir}/logs/torchrun",
         "--redirects=3",
-        f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script,
+        script_path(request, run_dir),
         *request.args,
     ]
+
+
+def script_path(request: LaunchRequest, run_dir: str) -> str:
+    if request.script_is_sent:
+        return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
+    return f"{run_dir}/{PROJECT}/{request.script}" if is_in_project(request) else request.script
+
+
+def is_in_project(request: LaunchRequest) -> bool:
+    return request.project is not None and not request.script_is_sent and not request.script.startswith("/")
 
 
 def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[str, dict[str, str]]:
@@ -236,6 +254,9 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
     # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
     env.update(request.env)
+    if request.project is not None:
+        env["MUSTER_PROJECT"] = f"{request.run_root}/{request.launch_id}/{PROJECT}"
+        env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], request.env.get("PYTHONPATH"))))
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 

@@ -13,7 +13,11 @@ Json = dict[str, Any]
 
 SECONDS = 5.0  # what is not removed by then is so at the next start
 MEASURED = 2.0  # seconds, before that, for the sizes; what is not counted by then takes nothing away
-OF_A_RUN = {"logs", "script"}  # where there is anything else, an earlier version of Muster had the job write there
+OF_A_RUN = {
+    "logs",
+    "script",
+    "project",
+}  # where there is anything else, an earlier version of Muster had the job write there
 HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 
 

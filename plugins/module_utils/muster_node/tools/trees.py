@@ -76,6 +76,8 @@ def _emptied(handle: int, top: int, deadline: float) -> set[str]:
     there: set[str] = set()
     if os.fstat(handle).st_dev != device:
         return there
+    with suppress(OSError):
+        os.fchmod(handle, 0o700)  # its owner may have made it read-only
     with os.scandir(handle) as entries:
         for entry in entries:
             if time.monotonic() > deadline:
