@@ -1,8 +1,8 @@
 """Content for all nodes of a launch: sent to one node, and from there to the others over the training network.
 
 Each node says first what it lacks, so that only differences travel. Who gives and who takes begin at the same time, for
-one transfer, with a token of their own that goes over ssh alone. What comes is compared with its sha256 on the node that
-takes it, and again each time that it is used.
+one transfer, with a token of their own that goes over ssh alone. What comes is compared with its sha256 on the node
+that takes it, and again each time that it is used.
 """
 
 from __future__ import annotations
