@@ -85,13 +85,18 @@ def _call(request: Json, wanted: list[File], handle: int) -> str:
 def _connected(request: Json, until: float) -> socket.socket:
     """Call until somebody listens: both ends begin at the same time."""
     while True:
+        # By itself: create_connection looks addresses up as if they were names, with files that nobody may not read.
+        peer = socket.socket(socket.AF_INET6 if ":" in request["source"] else socket.AF_INET)
         try:
-            return socket.create_connection(
-                (request["source"], request["port"]), timeout=ONE_TRY, source_address=(request["address"], 0)
-            )
+            peer.settimeout(ONE_TRY)
+            peer.bind((request["address"], 0))
+            peer.connect((request["source"], request["port"]))
         except OSError:
+            peer.close()
             if time.monotonic() > until:
                 raise
+        else:
+            return peer
         time.sleep(BETWEEN)
 
 

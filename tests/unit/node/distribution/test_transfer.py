@@ -169,6 +169,7 @@ def test_what_comes_and_is_something_else_is_not_kept(request_: dict[str, Any], 
     with store.opened(str(tmp_path / "second")) as there:
         sizes = {file.sha256: file.size for file in store.read_manifest(there, request_["digest"])}
     listener = socket.create_server((SOURCE, request_["port"]))
+    listener.settimeout(30)
     thread = threading.Thread(target=lie)
     thread.start()
     said = end(begin("fetch", fetching(request_)))
