@@ -170,7 +170,9 @@ def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
     finish(again, nodes)
 
     third = launches(launch_project=str(project))
-    assert "project: " not in running(third, nodes)
+    shown = running(third, nodes)
+    assert "sent to node1" not in shown
+    assert "from node1 to" not in shown
     finish(third, nodes)
 
 
