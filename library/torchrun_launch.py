@@ -16,7 +16,8 @@ description:
 options:
   script:
     description:
-      - Path of the training script, which is there on every node. Either this or O(script_src).
+      - Path of the training script, which is there on every node. One of this, O(script_src), O(module) and O(command)
+        is needed.
       - With O(project), a path that does not begin with a slash is within the project.
     type: str
     default: ""
@@ -48,6 +49,24 @@ options:
     description:
       - Paths on the nodes that are compared before the start, as the training user - folders by the names and sizes of
         all that is in them, files by their content, those of more than 64 MB by their size.
+    type: list
+    elements: str
+    default: []
+  module:
+    description: Module to be run in the script's place, as C(torchrun -m) and C(python -m) take it.
+    type: str
+    default: ""
+  command:
+    description:
+      - Command to be run on every node in C(torchrun)'s place, such as C([accelerate, launch, train.py]). Its first
+        word is looked for in the environment's C(bin), then in C(PATH).
+      - C(torchrun) and C(accelerate launch) get the plan in their own options, which come right behind those words.
+        Any other command gets it by placeholders - C({nnodes}), C({node_rank}), C({nproc}), C({world_size}),
+        C({master_addr}), C({master_port}), C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}) - and in its
+        environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as C(PET_NODE_RANK) and so
+        on.
+      - O(script), O(script_src) or O(module) take the place of C({script}), or come behind the command. O(script_args)
+        come last.
     type: list
     elements: str
     default: []
@@ -95,7 +114,15 @@ options:
     type: int
     default: 120
   stop_timeout:
-    description: Seconds that the ranks have between SIGTERM and SIGKILL when the launch is ended.
+    description: >-
+      Seconds that the ranks have between SIGTERM and SIGKILL when somebody ends the launch, or its time limit does. Only
+      ranks get this SIGTERM, so that what they use (loaders, torchrun) is still there to write a checkpoint.
+    type: int
+    default: 30
+  failure_timeout:
+    description: >-
+      Seconds that everything in the launch's unit has between SIGTERM and SIGKILL after a failure, a lost lease, and behind
+      O(stop_timeout).
     type: int
     default: 5
   min_free_mb:
@@ -137,16 +164,39 @@ options:
       - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
     type: bool
     default: false
+  fetch:
+    description:
+      - Patterns of files in the working folders, which are brought here when the launch has ended, however it did, into
+        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders, and a
+        folder that matches comes with all that is in it. Links are not followed.
+      - Whoever attaches to a detached launch fetches what it was begun with.
+    type: list
+    elements: str
+    default: []
+  fetch_max_mb:
+    description: Megabytes that are fetched from all nodes together. What does not fit is named, and stays there.
+    type: int
+    default: 1000
   attach:
     description:
-      - Id of a detached launch that was begun from here, to be watched to its end. Its logs are fetched whole.
+      - Id of a detached launch, to be watched to its end. Its logs are fetched whole.
+      - One that was begun from another controller is found on its nodes, which keep its plan.
       - An interruption leaves it running.
     type: str
     default: ""
   stop:
-    description: Id of a launch that was begun from here, to be ended on all of its nodes.
+    description: Id of a launch to be ended on all of its nodes, wherever it was begun.
     type: str
     default: ""
+  run_as:
+    description:
+      - Whose launch it is. V(cluster_user) is an administrator's - root starts it on the nodes, as C(cluster_user).
+      - V(self) is the own launch of whoever logs in, who is in the group C(muster-launch) on every participant. It runs
+        as that account, in its own systemd and without root, with its files under C(cluster_users_root).
+      - V(auto) is V(self) where whoever logs in is in that group and not root, and V(cluster_user) otherwise.
+    type: str
+    choices: [auto, self, cluster_user]
+    default: cluster_user
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: "Prints the plan, and contacts no node."}
@@ -169,6 +219,14 @@ EXAMPLES = r"""
     chdir: /srv/project
     stall_timeout: 600
     show_rank: 0
+  become: true
+  run_once: true
+
+- name: Train with accelerate
+  torchrun_launch:
+    command: [accelerate, launch, --mixed_precision=bf16]
+    script_src: train.py
+    script_args: [--epochs, "3"]
   become: true
   run_once: true
 

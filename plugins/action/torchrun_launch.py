@@ -13,9 +13,10 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch import outcome
+from muster.launch import launchers, outcome
 from muster.launch.endings import Ending
-from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
+from muster.launch.manager import as_own
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
 from muster.launch.text import describe, failure_text, headline
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
@@ -24,6 +25,7 @@ from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.project import read_project
+from muster_controller.record import operator
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
@@ -31,7 +33,7 @@ from muster_controller.supervisor import Supervisor
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
-STORE = "store"  # beside the folder of the launches: what nodes keep of projects
 
 
 class ActionModule(ControllerAction):
@@ -50,12 +51,15 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
-        for warning in (*warnings, *given.warnings(plan), *(self.project.warnings if self.project else ())):
+        brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
+        left_out = self.project.warnings if self.project else ()
+        for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
             shown = masked(plan, given.redaction)
@@ -80,7 +84,9 @@ class ActionModule(ControllerAction):
         inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
         if options["project"]:
             self.project = read_project(options["project"], options["project_max_mb"])
-        return build_plan(request_of(given, options, cluster, self.project), inventory), cluster
+        request = request_of(given, options, cluster, self.project)
+        self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), inventory)
+        return build_plan(request, inventory), cluster
 
     def launch(
         self,
@@ -104,7 +110,9 @@ class ActionModule(ControllerAction):
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
-        supervisor = Supervisor(plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)))
+        supervisor = Supervisor(
+            plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
+        )
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
@@ -173,6 +181,16 @@ def request_of(
         run_root=cluster["cluster_run_root"],
         work_root=cluster["cluster_work_root"],
         rendezvous_timeout=options["rendezvous_timeout"],
+        more=carried(
+            options["fetch"],
+            options["fetch_max_mb"] * 1_000_000,
+            options["chdir"],
+            Path(source or options["script"]).name,
+            operator(),
+            time.time(),
+        ),
+        module=options["module"],
+        command=options["command"],
         project=project.in_plan if project else None,
         data=options["data"],
     )
@@ -198,8 +216,9 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Proje
         wait_timeout=options["wait_timeout"],
         shared=options["shared"],
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
+        run_as=options["run_as"],
+        failure_timeout=options["failure_timeout"],
         project=project,
-        store=str(Path(cluster["cluster_run_root"]).parent / STORE),
     )
 
 

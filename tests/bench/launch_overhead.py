@@ -50,7 +50,7 @@ def main(times: int, steps: int) -> None:
                 print(*(f"{way} {runs[-1]['whole']:.1f} s" for way, runs in found.items()), sep="\t", flush=True)
         finally:
             for machine in machines:
-                machine.inside("rm", "-rf", HAND)
+                machine.inside("rm", "-rf", HAND, check=False)  # what went wrong before is what shall be seen
     print("", *PARTS, sep="\t")
     for way, runs in found.items():
         print(way, *(f"{median(run[part] for run in runs):.1f}" if part in runs[0] else "" for part in PARTS), sep="\t")

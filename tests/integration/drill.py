@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import threading
@@ -111,6 +112,8 @@ class Drill:
     gone_at: float = 0.0
     stretch: float = 1.0
     frozen: str = ""
+    # Whose own launch it is; without a name it is an administrator's.
+    user: str = ""
     thread: threading.Thread | None = None
     process: subprocess.Popen[bytes] | None = None
     # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
@@ -172,8 +175,14 @@ class Drill:
             "cluster_nproc_per_node": 2,
             "cluster_launch_nodes": ["node1", "node2"],
             "cluster_artifacts_dir": str(self.folder / "kept"),
+            **self.whose,
             **self.variables,
         }
+
+    @property
+    def whose(self) -> dict[str, str]:
+        """Whose launch it is follows from who logs in."""
+        return {"ansible_user": self.user} if self.user else {}
 
     # ------------------------------------------------------------ while it runs
 
@@ -224,6 +233,25 @@ class Drill:
 
     def unit(self) -> str:
         return f"muster-launch-{self.launch_id}.service"
+
+    def systemctl(self, machine: Machine, *words: str, check: bool = True) -> str:
+        """Ask the manager that has the launch's unit on a node."""
+        if not self.user:
+            return machine.inside("systemctl", *words, check=check).stdout
+        asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
+        return machine.inside("su", "--shell", "/bin/sh", self.user, "--command", asked, check=check).stdout
+
+    @property
+    def node_folder(self) -> str:
+        """The launch's folder on its nodes, with its logs."""
+        above = f"/var/lib/muster/users/{self.user}" if self.user else "/var/lib/muster"
+        return f"{above}/launches/{self.launch_id}"
+
+    def state_on(self, machine: Machine) -> str:
+        above = "/run"
+        if self.user:
+            above = "/run/user/" + machine.inside("id", "--user", self.user).stdout.strip()
+        return f"{above}/muster/launches/{self.launch_id}"
 
     def fault(self, act: Callable[[], Any], proof: Callable[[], Any]) -> Drill:
         """Do the damage, prove that it is on, and note the time."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import Drill, all_pids, fields, hit, listening, processes, read_proc, stop_family
+from launch_users import make_launch_user
 from paths import ARTIFACTS, ROOT
 from waiting import PATIENCE, until
 
@@ -45,13 +46,34 @@ def provisioned(play: Play) -> None:
     assert result.rc == 0, result.stdout
 
 
+USER = "ada"  # in whose own launch there is no root
+OWN = pytest.param(USER, id="own")
+# The drills pass both ways; those that say most of somebody's own launch do so in continuous integration.
+both_ways = pytest.mark.parametrize("drill", [pytest.param("", id="administrators"), OWN], indirect=True)
+both_ways_slowly = pytest.mark.parametrize(
+    "drill",
+    [pytest.param("", id="administrators"), pytest.param(USER, id="own", marks=pytest.mark.slow)],
+    indirect=True,
+)
+
+
+@pytest.fixture(scope="module")
+def launch_user(provisioned: None, node: Callable[[str], Machine]) -> str:
+    make_launch_user(USER, [node("node1"), node("node2")])
+    return USER
+
+
 @pytest.fixture
-def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
-    drill = Drill(tmp_path)
+def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    """An administrator's launch, or the own one of somebody."""
+    user = getattr(request, "param", "")
+    if user:
+        request.getfixturevalue("launch_user")
+    drill = Drill(tmp_path, user=user)
     yield drill
     for machine in nodes:
         if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
-            machine.inside("systemctl", "stop", drill.unit(), check=False)
+            drill.systemctl(machine, "stop", drill.unit(), check=False)
         machine.inside("rm", "--force", drill.gate)
 
 
@@ -65,6 +87,7 @@ def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any
         rows = json.loads(path.read_text()) if path.exists() else {}
         rows[request.node.name] = {
             "fault": fault,
+            "own": bool(drill.user),
             # Nobody is there to notice anything once ansible-playbook is gone.
             "noticed": round(drill.seconds_to_notice(), 1) if drill.thread else "-",
             "clean": round(drill.seconds_to_clean(), 1),
@@ -87,9 +110,9 @@ def nothing_is_left(drill: Drill, *nodes: Machine) -> None:
     assert processes(drill.launch_id) == {}
     for node in nodes:
         assert PORT not in listening(node.container)
-        units = node.inside("systemctl", "list-units", "--all", "--no-legend", "--plain", "muster-launch-*").stdout
+        units = drill.systemctl(node, "list-units", "--all", "--no-legend", "--plain", "muster-launch-*", check=False)
         assert drill.launch_id not in units
-        assert node.inside("test", "-e", f"/run/muster/launches/{drill.launch_id}", check=False).returncode != 0
+        assert node.inside("test", "-e", drill.state_on(node), check=False).returncode != 0
 
 
 @pytest.fixture
@@ -97,6 +120,7 @@ def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
     return node("node1"), node("node2")
 
 
+@both_ways_slowly
 def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()
@@ -111,6 +135,7 @@ def test_a_sound_launch_ends_well_and_leaves_nothing(drill: Drill, nodes: tuple[
 # ---------------------------------------------------------------- ranks
 
 
+@both_ways
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )
@@ -131,7 +156,7 @@ def test_exception_on_one_rank(drill: Drill, nodes: tuple[Machine, Machine], tab
 
 
 def log_path(drill: Drill, local_rank: int, stream: str) -> str:
-    return f"/var/lib/muster/launches/{drill.launch_id}/logs/torchrun/*/attempt_0/{local_rank}/{stream}.log"
+    return f"{drill.node_folder}/logs/torchrun/*/attempt_0/{local_rank}/{stream}.log"
 
 
 def log_on_the_node(drill: Drill, node: Machine, local_rank: int, stream: str) -> str:
@@ -143,6 +168,7 @@ def written_at(drill: Drill, node: Machine, local_rank: int) -> float:
     return float(node.inside("sh", "-c", f"stat --format=%.Y {path}").stdout)
 
 
+@both_ways_slowly
 @pytest.mark.slow
 def test_the_same_error_on_every_rank(drill: Drill) -> None:
     drill.begin("--no-such-option")
@@ -151,6 +177,7 @@ def test_the_same_error_on_every_rank(drill: Drill) -> None:
     assert "unrecognized arguments: --no-such-option" in finding["summary"]
 
 
+@both_ways_slowly
 def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.pid(2)
@@ -166,6 +193,7 @@ def test_kill_9_of_a_rank(drill: Drill, nodes: tuple[Machine, Machine], table: A
     table("kill -9 of rank 2", drill, verdict)
 
 
+@both_ways_slowly
 def test_a_stopped_rank_ends_a_launch_without_progress(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
@@ -185,6 +213,7 @@ def test_a_stopped_rank_ends_a_launch_without_progress(
     table("SIGSTOP of rank 1 (launch_stall_timeout 4 s)", drill, verdict)
 
 
+@both_ways_slowly
 def test_a_rank_that_waits_elsewhere_holds_up_the_others(
     drill: Drill, nodes: tuple[Machine, Machine], table: Any
 ) -> None:
@@ -206,6 +235,7 @@ def test_a_rank_that_waits_elsewhere_holds_up_the_others(
 # ---------------------------------------------------------------- agent, unit
 
 
+@both_ways_slowly
 def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     pid = drill.agent("node2")
@@ -220,11 +250,12 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
     table("kill -9 of the torchrun agent", drill, verdict)
 
 
+@both_ways
 def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node1")
     drill.fault(
-        lambda: nodes[0].inside("systemctl", "kill", "--signal=KILL", drill.unit()),
+        lambda: drill.systemctl(nodes[0], "kill", "--signal=KILL", drill.unit()),
         lambda: agent not in processes(drill.launch_id),
     )
     verdict = drill.end()
@@ -237,11 +268,12 @@ def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table:
     table("kill -9 of the unit", drill, verdict)
 
 
+@both_ways_slowly
 def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
     drill.fault(
-        lambda: nodes[1].inside("systemctl", "stop", "--no-block", drill.unit()),
+        lambda: drill.systemctl(nodes[1], "stop", "--no-block", drill.unit()),
         lambda: agent not in processes(drill.launch_id),
     )
     verdict = drill.end()
@@ -267,6 +299,7 @@ def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
+@both_ways_slowly
 def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subprocess.Popen[bytes]) -> None:
     assert holder.poll() is None
     verdict = drill.begin().end()
@@ -280,6 +313,7 @@ def test_port_taken(drill: Drill, nodes: tuple[Machine, Machine], holder: subpro
     assert PORT in listening(nodes[0].container)  # it is not ours to end
 
 
+@both_ways_slowly
 def test_a_node_stopped_before(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     nodes[1].podman("stop", "--time=1")
     try:
@@ -302,13 +336,25 @@ def wait_for_ssh(machine: Machine) -> None:
     )
 
 
+@both_ways_slowly
 def test_no_room_for_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(nodes[1], "8m"):
-        drill.variables["cluster_run_root"] = "/srv/small/launches"
+        lead_there(drill, nodes)
         finding = only_failure(drill.begin().end())
     assert finding["id"] == "launch.disk"
     assert finding["node"] == "node2"
     assert "/srv/small" in finding["summary"]
+
+
+def lead_there(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """Have the launch's folders below /srv/small."""
+    drill.variables.update(
+        cluster_run_root="/srv/small/launches",
+        cluster_work_root="/srv/small/work",
+        cluster_users_root="/srv/small/users",
+    )
+    for machine in nodes if drill.user else ():
+        machine.inside("install", "-d", "-o", drill.user, f"/srv/small/users/{drill.user}")
 
 
 @contextmanager
@@ -325,9 +371,10 @@ def small_disk(machine: Machine, size: str) -> Iterator[None]:
 # ---------------------------------------------------------------- disk, node, connection
 
 
+@both_ways_slowly
 def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     with small_disk(nodes[1], "72m"):
-        drill.variables.update(cluster_run_root="/srv/small/launches", cluster_work_root="/srv/small/work")
+        lead_there(drill, nodes)
         drill.begin("--fault=fill", "--rank=3").in_step()
         drill.fault(
             lambda: drill.open_gate(nodes[1]),
@@ -344,6 +391,7 @@ def test_disk_full_in_the_run_directory(drill: Drill, nodes: tuple[Machine, Mach
         table("disk of the run directory full", drill, verdict)
 
 
+@both_ways
 def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node2")
@@ -361,6 +409,7 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
     table("node2 switched off", drill, verdict)
 
 
+@both_ways_slowly
 @pytest.mark.slow
 def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.frozen = "node2"
@@ -386,11 +435,14 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
 
+@both_ways_slowly
 def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
-    end_sessions = (
-        "systemctl kill --kill-whom=all ssh.service; systemctl stop ssh.service; loginctl terminate-user admin"
-    )
+    # Her launch is no session of hers: it is in her manager, which stays.
+    of_hers = "loginctl list-sessions --no-legend | while read -r session uid name rest; do"
+    of_hers += f" test $name != {USER} || loginctl terminate-session $session; done"
+    end_sessions = "systemctl kill --kill-whom=all ssh.service; systemctl stop ssh.service; "
+    end_sessions += f"loginctl terminate-user admin; {of_hers}"
     try:
         drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
         verdict = drill.end()
@@ -409,6 +461,7 @@ def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table
 # ---------------------------------------------------------------- the controller
 
 
+@both_ways
 def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -423,6 +476,7 @@ def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> Non
     table("Ctrl-C in the terminal", drill, verdict)
 
 
+@both_ways_slowly
 def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -434,6 +488,7 @@ def test_kill_9_of_ansible_playbook(drill: Drill, nodes: tuple[Machine, Machine]
     table("kill -9 of ansible-playbook", drill, drill.verdict())
 
 
+@both_ways
 def test_the_whole_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     """Every process of ansible-playbook is killed at once: only the leases are left to end the launch."""
     process = drill.begin_in_terminal()
@@ -508,6 +563,7 @@ def test_uneven_ranks_and_a_limit(play: Play, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- detached, limited in time, with secrets
 
 
+@both_ways_slowly
 def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     drill: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
@@ -520,7 +576,7 @@ def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
     later = f"step {steps_on_the_node(drill, nodes[1]) + int(LEASE + 2) * 10}\n"
     until(lambda: later in log_on_the_node(drill, nodes[1], 1, "stdout"), PATIENCE, "it goes on")
     assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
-    kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
+    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
     log = drill.run / "logs/node2/rank3.stdout.log"
     with ThreadPoolExecutor() as pool:
         attached = pool.submit(play, "playbooks/launch.yml", extravars=kept)
@@ -540,16 +596,18 @@ def steps_on_the_node(drill: Drill, node: Machine) -> int:
     return log_on_the_node(drill, node, 1, "stdout").count("\n")
 
 
+@both_ways_slowly
 def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     drill.variables.update(launch_detached=True, launch_time_limit=300)
     drill.begin().end()
     assert drill.runs()
-    kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
+    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
     result = play("playbooks/launch.yml", extravars=kept)
     assert result.rc == 0, result.stdout
     nothing_is_left(drill, *nodes)
 
 
+@both_ways_slowly
 @pytest.mark.slow
 def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_time_limit"] = 25
@@ -558,16 +616,16 @@ def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]
     nothing_is_left(drill, *nodes)
 
 
+@both_ways_slowly
 def test_secrets_stay_secret(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.variables["launch_env"] = {"HF_TOKEN": "hf-3141592653", "FLAVOUR": "vanilla-271828"}
     drill.begin().in_step()
     assert "HF_TOKEN=hf-3141592653" in read_proc(drill.pid(0), "environ").split("\0")
     assert not [pid for pid in all_pids() if "hf-3141592653" in read_proc(pid, "cmdline")]
-    shown = nodes[0].inside("systemctl", "show", drill.unit()).stdout + nodes[0].inside("journalctl", "--quiet").stdout
+    shown = drill.systemctl(nodes[0], "show", drill.unit()) + nodes[0].inside("journalctl", "--quiet").stdout
     assert "hf-3141592653" not in shown
-    stranger = nodes[0].inside(
-        "su", "-s", "/bin/sh", "nobody", "-c", "cat /run/muster/launches/*/spec.json", check=False
-    )
+    reading = f"cat {drill.state_on(nodes[0])}/spec.json"
+    stranger = nodes[0].inside("su", "-s", "/bin/sh", "nobody", "-c", reading, check=False)
     assert "Permission denied" in stranger.stderr
     drill.open_gate(nodes[0])
     assert drill.end()["status"] == "healthy"

@@ -43,7 +43,8 @@ try:
     done += " added"
 except OSError as problem:
     done += " " + type(problem).__name__
-print("sees", NAME, done, sorted(p.relative_to(project).as_posix() for p in project.rglob("*") if p.is_file()), flush=True)
+files = sorted(path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file())
+print("sees", NAME, done, files, flush=True)
 print("in", os.getcwd(), __file__, flush=True)
 gate = Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--until=")))
 while not gate.exists():
@@ -121,9 +122,16 @@ def finish(drill: Drill, nodes: list[Machine]) -> None:
     until(lambda: not drill.runs(), PATIENCE, "its ranks have ended")
 
 
-def printed(drill: Drill, machine: Machine) -> str:
+def has_printed(drill: Drill, machine: Machine, text: str) -> str:
+    """Wait until the rank there has printed this; all that it has."""
     logs = f"{RUNS}/{drill.launch_id}/logs"
-    return machine.inside("sh", "-ec", f"cat $(find {logs} -name stdout.log)").stdout
+
+    def printed() -> str:
+        said = machine.inside("sh", "-ec", f"cat $(find {logs} -name stdout.log)").stdout
+        return said if text in said else ""
+
+    found: str = until(printed, PATIENCE, f"it has printed {text}")
+    return found
 
 
 def refused(drill: Drill) -> dict[str, str]:
@@ -144,8 +152,7 @@ def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
     assert "project: from node1 to node2, node3 in" in shown
     there = f"{RUNS}/{drill.launch_id}/project"
     for machine in nodes:
-        until(lambda machine=machine: "in /var" in printed(drill, machine), PATIENCE, "it has printed")
-        said = printed(drill, machine)
+        said = has_printed(drill, machine, "in /var")
         assert f"sees first PermissionError PermissionError {SENT}" in said
         assert f"in /var/lib/muster/work/{drill.launch_id} {there}/train.py" in said
         assert machine.inside("find", there, "!", "-user", "root").stdout == ""
@@ -165,7 +172,7 @@ def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
     shown = running(again, nodes)
     assert "project: 1 file, " in shown
     for machine in nodes:
-        until(lambda machine=machine: "sees second" in printed(again, machine), PATIENCE, "it has printed")
+        has_printed(again, machine, "sees second")
         assert "first" in machine.inside("cat", f"{there}/parts/model.py").stdout
     finish(again, nodes)
 
@@ -213,8 +220,8 @@ def test_data_that_is_not_the_same_on_a_node_is_named(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     for machine in nodes:
-        machine.inside("sh", "-ec", f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b")
-        machine.inside("sh", "-ec", f"cd {DATA}; sha256sum train/* > SHA256SUMS")
+        made = f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b"
+        machine.inside("sh", "-ec", f"{made}; sha256sum train/* > SHA256SUMS")
     given = {"launch_project": str(project), "launch_data": [f"{DATA}/train", f"{DATA}/SHA256SUMS"]}
     same = launches(**given)
     running(same, nodes)

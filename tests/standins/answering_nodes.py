@@ -6,7 +6,8 @@ import queue
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.answers import UnusableError
-from muster_controller.messages import Answer, Messages, as_it_is
+from muster_controller.launch_messages import LaunchMessages
+from muster_controller.messages import Answer, as_it_is
 from muster_controller.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SETTINGS = Settings(
 )
 
 
-class AnsweringNodes(Messages):
+class AnsweringNodes(LaunchMessages):
     """table: by node and verb, a list of what is answered, one after the other: data, or an error as text.
 
     A verb that has no answer left is not answered.

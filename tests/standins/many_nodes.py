@@ -37,9 +37,8 @@ class Started(Supervisor):
     """Of a launch whose nodes were looked at already."""
 
     def prepare(self) -> None:
-        nobody = {"uid": 1000, "gid": 1000}
         for name in self.reports.by_node:
-            self.prepared.readers[name] = {"uid": nobody["uid"], "gid": nobody["gid"]}
+            self.prepared.readers[name] = {"uid": 1000, "gid": 1000, "name": "nobody", "launch_user": False}
 
 
 def plan_of(nodes: int) -> dict[str, Any]:
@@ -57,7 +56,13 @@ def plan_of(nodes: int) -> dict[str, Any]:
         }
         for rank in range(nodes)
     ]
-    return {"launch_id": "20260101-120000-abcd", "world_size": nodes, "backend": "gloo", "nodes": entries}
+    return {
+        "launch_id": "20260101-120000-abcd",
+        "user": "nobody",
+        "world_size": nodes,
+        "backend": "gloo",
+        "nodes": entries,
+    }
 
 
 def connect(name: str) -> NodeConnection:

@@ -48,4 +48,4 @@ class Interruption:
 
     def decision(self) -> Decision:
         how = "interrupted" if self.signals else "killed"
-        return Decision(Ending.INTERRUPTED, f"ansible-playbook was {how}")
+        return Decision(Ending.INTERRUPTED, f"ansible-playbook was {how}", by_hand=self.signals > 0)

@@ -8,6 +8,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muster.launch import launchers
 from muster.launch.events import MARK, Events
 from muster.launch.lines import Lines
 from muster.launch.plan import masked
@@ -50,6 +51,8 @@ class LogBook:
         """
         self.folder = folder
         self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
+        self.launcher = plan.get("launcher", launchers.TORCHRUN.name)
+        self.together = launchers.log_name(self.launcher) == launchers.OTHERS
         self.on_line = on_line
         self.redaction = redaction
         self.keeping = keeping
@@ -113,7 +116,7 @@ class LogBook:
     def add(self, node: str, key: str, text: str, gap: int = 0) -> None:
         self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
         self.keep(node, key, text, gap)
-        if key != "agent":
+        if key != "agent" or self.together:
             self.hand_on(node, key, text)
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
@@ -126,19 +129,25 @@ class LogBook:
             self.not_taken[node, key] = gap + len(data)
 
     def hand_on(self, node: str, key: str, text: str) -> None:
-        rank, stream = self.rank(node, key), key.partition("/")[2]
+        # What a command writes by itself may be its ranks': nobody knows which one's, so it counts as the first's.
+        rank, stream = (self.first_rank[node], "stdout") if key == "agent" else self.of(node, key)
         for line in self.lines.setdefault((node, key), Lines()).take(text):
             if stream != "stdout" or not line.startswith(MARK):
                 self.on_line(rank, stream, line)
             elif event := self.events.take(line, rank, node):
                 self.on_line(rank, "event", json.dumps(event))
 
+    def of(self, node: str, key: str) -> tuple[int, str]:
+        return self.rank(node, key), key.partition("/")[2]
+
     def rank(self, node: str, key: str) -> int:
         return int(self.first_rank[node] + int(key.partition("/")[0]))
 
     def path(self, node: str, key: str) -> Path:
-        name = "torchrun" if key == "agent" else f"rank{self.rank(node, key)}.{key.partition('/')[2]}"
-        return self.folder / "logs" / node / f"{name}.log"
+        if key == "agent":
+            return self.folder / "logs" / node / f"{launchers.log_name(self.launcher)}.log"
+        rank, stream = self.of(node, key)
+        return self.folder / "logs" / node / f"rank{rank}.{stream}.log"
 
     def close(self) -> None:
         """Have all of it in the files, and leave the folder to others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from muster.launch import launchers
 from muster.launch.failure import NodeReport
 
 if TYPE_CHECKING:
@@ -27,7 +28,12 @@ class NodeReports:
         self.said: set[str] = set()
         self.offsets: dict[str, float] = {}
         self.by_node = {
-            entry["node"]: NodeReport(entry["node"], reached=False, first_rank=entry["ranks"][0])
+            entry["node"]: NodeReport(
+                entry["node"],
+                reached=False,
+                first_rank=entry["ranks"][0],
+                launcher=launchers.spoken(plan.get("launcher", launchers.TORCHRUN.name)),
+            )
             for entry in plan["nodes"]
         }
 

@@ -111,8 +111,7 @@ class Reserving:
         found: list[Finding] = []
         for name, one in seen.items():
             others = {
-                seat: [holder for holder in holders if holder["launch_id"] != self.launch_id]
-                for seat, holders in one["held"].items()
+                seat: [holder for holder in holders if not holder["ours"]] for seat, holders in one["held"].items()
             }
             found += taken(name, others, begun_here=self.settings.begun_here)
         return found

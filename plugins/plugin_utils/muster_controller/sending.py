@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.occupied import TAKEN
@@ -19,21 +20,20 @@ if TYPE_CHECKING:
     from .preparation import Prepared
     from .settings import Settings
 
+STORE = "store"  # beside the folder of all launches of whoever launches
 COPY_TIMEOUT = 60.0  # seconds, beside those of any start, for a node to make the launch's own copy
 
 
 class Sending:
     def __init__(
         self,
-        plan: Mapping[str, Any],
         settings: Settings,
         messages: Messages,
         say: Callable[[str], None],
         interruption: Interruption,
     ) -> None:
-        self.plan = plan
         self.project = settings.project
-        self.store = settings.store
+        self.store = ""  # the folder on every node, once it is known whose launch it is
         self.messages = messages
         self.say = say
         self.interruption = interruption
@@ -48,9 +48,11 @@ class Sending:
         stops = any(finding.status in ("fail", "unknown") and finding.id != TAKEN.id for finding in prepared.findings)
         if self.project is None or self.done or stops or self.interruption.came:
             return prepared
-        places = {entry["node"]: Place(entry["address"], self.store) for entry in self.plan["nodes"]}
+        plan = prepared.plan
+        self.store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
+        places = {entry["node"]: Place(entry["address"], self.store) for entry in plan["nodes"]}
         distribution = Distribution(
-            places, self.plan["master_port"], self.messages, self.say, lambda: self.interruption.came, privileged=True
+            places, plan["master_port"], self.messages, self.say, lambda: self.interruption.came, privileged=True
         )
         failures = distribution.bring(self.project)
         prepared.findings += [

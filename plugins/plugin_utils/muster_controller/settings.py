@@ -30,5 +30,6 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    run_as: str = "cluster_user"
+    failure_timeout: int = 5
     project: Project | None = None
-    store: str = ""  # where nodes keep what is distributed

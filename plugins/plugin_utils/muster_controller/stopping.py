@@ -20,6 +20,8 @@ DRAIN_BYTES = 4 * 1024 * 1024  # of logs, in one message behind it
 FREEZE_TIMEOUT = 5.0
 STOP_TIMEOUT = 10.0  # beside what the ranks have between SIGTERM and SIGKILL
 DRAIN_TIMEOUT = 20.0
+SAID_EVERY = 10.0  # seconds
+RANKS_HAVE = "have {:.0f} s until SIGKILL (launch_stop_timeout)"
 
 
 class Stopping:
@@ -29,23 +31,27 @@ class Stopping:
         messages: Messages,
         reports: NodeReports,
         say: Callable[[str], None],
-        stop_timeout: float,
+        failure_timeout: float,
         asked_again: Callable[[], bool] = lambda: False,
+        by_themselves: float = 0.0,
     ) -> None:
-        """stop_timeout: seconds that the ranks have between SIGTERM and SIGKILL. asked_again: whether somebody has
-        interrupted once more. That is answered, and the stopping goes on."""
+        """failure_timeout: seconds that the unit has between SIGTERM and SIGKILL. asked_again: whether somebody has
+        interrupted once more. That is answered, and the stopping goes on. by_themselves: seconds that the ranks have
+        before that, to end by themselves."""
         self.launch_id = plan["launch_id"]
         self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
         self.messages = messages
         self.reports = reports
         self.say = say
-        self.stop_timeout = STOP_TIMEOUT + stop_timeout
+        self.by_themselves = by_themselves
+        self.stop_timeout = STOP_TIMEOUT + failure_timeout + by_themselves
+        self.began = self.told = time.monotonic()
         self.asked_again = asked_again
 
-    def stop(self, *, dump: bool) -> dict[str, Left]:
+    def stop(self, *, dump: bool, why: str = "") -> dict[str, Left]:
         """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
 
-        dump: let every rank show its stack first, while none of them goes on.
+        dump: let every rank show its stack first, while none of them goes on. why: for whoever looks there later.
         """
         if dump:
             self.freeze()
@@ -56,8 +62,13 @@ class Stopping:
                 "dump": dump,
                 "offsets": self.reports.logs.offsets(name),
                 "limit": STOP_BYTES,
+                "seconds": self.by_themselves,
+                "why": why,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
+        self.began = self.told = time.monotonic()
+        if self.by_themselves:
+            self.say(f"The ranks were told to end (SIGTERM), and {RANKS_HAVE.format(self.by_themselves)}")
         answers = self.messages.gather("stop", self.run_dirs, self.stop_timeout, self.reports.late, self.heed)
         left: dict[str, Left] = {}
         incomplete: set[str] = set()
@@ -81,13 +92,17 @@ class Stopping:
         return left
 
     def heed(self) -> bool:
-        """Answer whoever interrupts once more; never a reason to leave off."""
+        """Answer whoever interrupts once more, and say what is waited for; never a reason to leave off."""
         if self.asked_again():
             longest = self.stop_timeout + DRAIN_TIMEOUT
             self.say(
                 f"Still ending {self.launch_id} on its nodes, for {longest:.0f} s at most; its"
                 " verdict comes then. What this cannot end is ended by its lease, or by its time limit"
             )
+        waited = time.monotonic() - self.began
+        if self.by_themselves and waited < self.by_themselves and time.monotonic() > self.told + SAID_EVERY:
+            self.told = time.monotonic()
+            self.say(f"Ranks still end by themselves: {self.by_themselves - waited:.0f} s are left to them")
         return False
 
     def freeze(self) -> None:

@@ -9,21 +9,26 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import grants
+from muster.launch import grants, launchers
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
+from muster.launch.fetched import sentence
+from muster.launch.manager import USER, not_theirs
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
+from muster.launch.plan import masked
 from muster.launch.standstill import standing_still
-from muster.launch.text import pruned
+from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
+from .elsewhere import packed
+from .fetching import Fetching
 from .interruption import Interruption
-from .messages import Messages
+from .launch_messages import LaunchMessages
 from .node_reports import NodeReports
-from .preparation import Prepared, prepare
+from .preparation import Prepared, identities, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
@@ -33,6 +38,7 @@ from .watching import Watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.launch.fetched import Fetched
     from muster.launch.messages import StartRequest
 
     from .connection import NodeConnection
@@ -51,18 +57,22 @@ class Supervisor:
         settings: Settings,
         logs: LogBook,
         say: Callable[[str], None],
+        own_plan: Callable[[str], dict[str, Any]] | None = None,
     ) -> None:
+        """own_plan: the plan of the same launch as this user's own."""
+        self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
         self.logs = logs
         self.say = say
         self.pace = pace(len(plan["nodes"]))
-        self.messages = Messages(connections, PROGRAM, reader(plan))
+        self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
+        self.messages.own = plan.get("manager") == USER
         self.reports = NodeReports(plan, logs, say)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
-        self.sending = Sending(plan, settings, self.messages, say, self.interruption)
+        self.sending = Sending(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
 
@@ -78,12 +88,20 @@ class Supervisor:
     def attach(self) -> Record:
         """See a detached launch through. An interruption leaves it as it is."""
         self.started = True
-        return self.guarded(lambda: self.see_through(self.watch))
+        return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
     def end(self) -> Record:
         """End a launch that runs detached."""
-        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)")
-        return self.guarded(lambda: self.see_through(lambda: by_hand))
+        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
+        return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
+
+    def refused(self) -> Record | None:
+        """Somebody's own launch is followed and ended by that user alone."""
+        if not self.messages.own:
+            return None
+        known = identities(self.plan, self.messages, lambda: self.interruption.came)
+        found = not_theirs(self.plan, {name: answer.data for name, answer in known.items() if answer.data is not None})
+        return Record(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
         """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
@@ -95,7 +113,9 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: self.sending.after(prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came))
+            lambda: self.sending.after(
+                prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            )
         )
         self.reports.reached(prepared.reached)
         if self.interruption.came or prepared.refused:
@@ -104,6 +124,8 @@ class Supervisor:
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
+        for said in (whose(self.plan), *prepared.notes):
+            self.say(said)
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> Record:
@@ -130,13 +152,28 @@ class Supervisor:
                 self.messages,
                 self.reports,
                 self.say,
-                self.settings.stop_timeout,
+                self.settings.failure_timeout,
                 lambda: self.interruption.again,
+                self.settings.stop_timeout if decision.by_hand else 0,
             )
-            record.leftovers = stopping.stop(dump=stalled)
+            record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()
+        with self.reports.contained("what is fetched"):
+            record.fetched = self.fetch(record)
         return record
+
+    def fetch(self, record: Record) -> Fetched | None:
+        """Bring home what the plan names, also after a failure; one supervisor does."""
+        if not self.plan.get("fetch") or self.logs.others:
+            return None
+        self.interruption.answered = self.interruption.signals
+        fetching = Fetching(
+            self.plan, self.messages, self.logs.folder, self.logs.keeping, lambda: self.interruption.again
+        )
+        found = fetching.fetch([report.node for report in record.reports if report.reached and not report.lost])
+        self.say(sentence(found))
+        return found
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -149,8 +186,10 @@ class Supervisor:
     # ------------------------------------------------------------ the launch
 
     def start(self) -> Decision | None:
+        kept = packed(masked(self.plan, self.logs.redaction))
         for entry in self.plan["nodes"]:
-            self.messages.ask(entry["node"], "start", {**self.start_request(entry)}, privileged=True)
+            request = {**self.start_request(entry), "plan": kept}
+            self.messages.ask(entry["node"], "start", request, privileged=True)
         nodes = list(self.reports.by_node)
         timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
         answers = self.messages.gather("start", nodes, timeout, self.reports.late)
@@ -176,7 +215,7 @@ class Supervisor:
         settings = self.settings
         return {
             "launch_id": self.plan["launch_id"],
-            "user": settings.user,
+            "user": self.plan["user"],
             "reader": self.prepared.readers[entry["node"]],
             "argv": entry["argv"],
             "env": entry["env"],
@@ -188,12 +227,20 @@ class Supervisor:
             "shared": settings.shared,
             "waits": settings.wait,
             "time_limit": settings.time_limit,
-            "properties": unit_properties(settings.user, settings.chdir or entry["work_dir"], settings.stop_timeout),
+            "properties": unit_properties(
+                self.plan["user"],
+                settings.chdir or entry["work_dir"],
+                settings.failure_timeout,
+                own=self.messages.own,
+            ),
             "keep": settings.keep,
             "keep_bytes": settings.keep_bytes,
             "log_max": settings.log_max,
             "script_name": settings.script_name,
             "script_body": base64.b64encode(settings.script_body).decode(),
+            "stop_timeout": settings.stop_timeout,
+            "plan": "",
+            "cache_root": entry["cache_root"],
             "project": self.sending.request,
         }
 
@@ -211,12 +258,14 @@ class Supervisor:
 
     def limits(self) -> Limits:
         stall = self.settings.stall_timeout
+        any_ranks = self.plan.get("launcher") == launchers.OTHERS
         if self.started:
-            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER)
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
         return Limits(
             stall=stall,
             start=self.settings.rendezvous_timeout,
             notice=self.pace.notice,
             patience=self.pace.patience,
             until_running=self.settings.detached,
+            any_ranks=any_ranks,
         )

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from muster.launch.endings import Ending
 from muster.launch.watch import Decision, Watch
 
+from .stopping import RANKS_HAVE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.launch.messages import LookRequest
+    from muster.launch.messages import LookRequest, RanksEnd
     from muster.launch.pace import Pace
     from muster.launch.watch import Limits
 
@@ -90,8 +92,14 @@ class Watching:
             self.watch.saw(node, answer.data, time.monotonic())
             with self.reports.contained(node):
                 self.reports.keep(answer)
+                self.say_why_ranks_end(answer.data.get("ending"))
         if not self.watch.nodes[node].over:
             self.look(self.entries[node], wait=self.pace.wait, delay=self.pace.pause)
+
+    def say_why_ranks_end(self, told: RanksEnd | None) -> None:
+        if told:
+            why = "The time limit is reached" if told["reason"] == "limit" else "Somebody ends the launch"
+            self.reports.note(f"{why}: the ranks were told to end (SIGTERM), and {RANKS_HAVE.format(told['seconds'])}")
 
     def look(self, entry: dict[str, Any], wait: float, delay: float = 0.0) -> None:
         request: LookRequest = {

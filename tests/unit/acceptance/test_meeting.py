@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from payload_part import part
+from payload_parts import part
 
 if TYPE_CHECKING:
     from datetime import timedelta

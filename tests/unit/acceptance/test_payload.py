@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from payload_part import part
+from payload_parts import part
 
 if TYPE_CHECKING:
     from pathlib import Path

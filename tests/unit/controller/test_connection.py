@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tm
     answers = [messages.next(60.0) for _ in range(3)]
     assert [answer and answer.data for answer in answers] == [
         {"before": None},
-        {"uid": os.getuid(), "gid": os.getgid()},
+        {"uid": os.getuid(), "gid": os.getgid(), "name": pwd.getpwuid(os.getuid()).pw_name, "launch_user": False},
         {"before": None},
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,11 +30,12 @@ PLAN = {
 class Books:
     """A log book, and the lines that it hands on."""
 
-    def __init__(self, folder: Path, most: int = ANY_SIZE) -> None:
+    def __init__(self, folder: Path, most: int = ANY_SIZE, **of_the_plan: Any) -> None:
         self.lines: list[tuple[int, str, str]] = []
         self.said: list[str] = []
         keeping = Keeping(self.said.append)
-        self.book = LogBook(folder, PLAN, lambda *line: self.lines.append(line), Redaction([GIVEN]), keeping, most)
+        plan = {**PLAN, **of_the_plan}
+        self.book = LogBook(folder, plan, lambda *line: self.lines.append(line), Redaction([GIVEN]), keeping, most)
         self.sent: dict[tuple[str, str], int] = {}
 
     def send(self, node: str, key: str, text: str) -> None:
@@ -54,6 +55,18 @@ class Books:
 @pytest.fixture
 def books(tmp_path: Path) -> Books:
     return Books(tmp_path / "launch")
+
+
+def test_what_a_command_writes_is_shown_and_kept_under_its_name(tmp_path: Path) -> None:
+    books = Books(tmp_path / "launch", launcher="command")
+    books.send("node2", "agent", 'hello\n@muster {"event": "step", "step": 3}\n')
+    assert (books.kept() / "node2/command.log").read_text().startswith("hello\n")
+    assert books.lines[0] == (1, "stdout", "hello")
+    assert json.loads(books.lines[1][2])["step"] == 3
+    known = Books(tmp_path / "known", launcher="accelerate")
+    known.send("node1", "agent", "it is said that defaults are used\n")
+    assert (known.kept() / "node1/accelerate.log").read_text() == "it is said that defaults are used\n"
+    assert known.lines == []
 
 
 def test_each_log_lies_under_its_rank(books: Books) -> None:

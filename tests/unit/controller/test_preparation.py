@@ -23,8 +23,13 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": None,
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "own": None,
+    "environment": "/opt/x",
+    "caches": {},
 }
+ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 PLAN: dict[str, Any] = {
+    "user": "muster",
     "backend": "gloo",
     "master_port": 29500,
     "nodes": [
@@ -35,7 +40,10 @@ PLAN: dict[str, Any] = {
             "address": f"10.0.0.{number}",
             "interface": None,
             "argv": ["/opt/x/torchrun", "--nnodes=2", "/srv/train.py", "--epochs"],
-            "env": {},
+            "env": {"PATH": "/opt/x:/usr/bin"},
+            "script": "/srv/train.py",
+            "environment": "/opt",
+            "cache_root": "/var/lib/muster/cache/muster",
             "from_node": {"HOME": "home"},
             "run_dir": "/var/lib/muster/launches/x",
             "work_dir": "/var/lib/muster/work/x",
@@ -47,7 +55,7 @@ PLAN: dict[str, Any] = {
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
     """Two nodes that answer well, but for some verbs of the second."""
-    good = {"identity": [{"uid": 1000, "gid": 1000}], "prepare": [FACTS]}
+    good = {"identity": [ADMIN], "prepare": [FACTS]}
     second = {**good, **of_node2}
     answers = {("node1", verb): list(given) for verb, given in good.items()}
     return AnsweringNodes({**answers, **{("node2", verb): list(given) for verb, given in second.items()}})
@@ -62,7 +70,7 @@ def test_all_may_start() -> None:
     prepared = prepare(PLAN, SETTINGS, asked, never)
     assert not prepared.refused
     assert prepared.reached == {"node1", "node2"}
-    assert prepared.readers["node2"] == {"uid": 1000, "gid": 1000}
+    assert prepared.readers["node2"] == ADMIN
     assert [entry["env"]["HOME"] for entry in prepared.plan["nodes"]] == ["/home/muster"] * 2
     requests = {name: payload for name, verb, payload in asked.asked if verb == "prepare"}
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]

@@ -27,7 +27,8 @@ OLDER, YOUNGER = "20260101-120000-0001", "20260101-120000-0003"
 def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> Any:
     """What a node answers of its processors: who has them."""
     holder = {"pid": 441, "name": "", "command": "", "user": "ada", "unit": "", "seconds": None, "detached": False}
-    held = [] if launch_id is None else [{**holder, "launch_id": launch_id, "begun": begun}]
+    whose = {"manager_of": None, "ours": launch_id == OURS}
+    held = [] if launch_id is None else [{**holder, **whose, "launch_id": launch_id, "begun": begun}]
     return {"held": {"cpu": held}, "over": over}
 
 

@@ -111,8 +111,13 @@ def test_whoever_may_take_long_to_stop_is_waited_for(tmp_path: Path, monkeypatch
     monkeypatch.setattr(nodes, "gather", waiting)
     said: list[str] = []
     logs = LogBook(tmp_path, PLAN, lambda *_line: None, Redaction([]), Keeping(said.append))
-    stopping = Stopping(PLAN, nodes, NodeReports(PLAN, logs, said.append), said.append, 60, lambda: True)
+    stopping = Stopping(PLAN, nodes, NodeReports(PLAN, logs, said.append), said.append, 5, lambda: True, 60)
     stopping.stop(dump=False)
+    assert said[0] == "The ranks were told to end (SIGTERM), and have 60 s until SIGKILL (launch_stop_timeout)"
+    assert [payload["seconds"] for _, _, payload in nodes.asked] == [60, 60]
     stopping.heed()
-    assert waited == [70.0]
-    assert "for 90 s at most" in said[-1]
+    assert waited == [75.0]
+    assert "for 95 s at most" in said[-1]
+    stopping.told -= 11
+    stopping.heed()
+    assert said[-1].endswith(" s are left to them")

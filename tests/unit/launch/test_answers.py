@@ -23,6 +23,7 @@ LOOK: dict[str, Any] = {
     "logs": {"agent": {"begin": 0, "gap": 0, "offset": 2, "text": "x\n", "more": True}},
     "disk": {"path": "/var", "free": 1, "total": 2, "inodes_free": None, "read_only": False},
     "clock": 1e9,
+    "ending": None,
 }
 LAST = {
     "unit_before": {"ActiveState": "active", "ExecMainStatus": "0"},

@@ -33,12 +33,16 @@ def test_prepare(tmp_path: Path) -> None:
         "address": "127.0.0.1",
         "port": 29500,
         "gpus": False,
+        "path": "/usr/bin:/bin",
+        "environment": str(tmp_path),
+        "caches": {"cluster_run_root": str(tmp_path)},
         "data": [str(tmp_path)],
     }
     seen = facts.prepare({**request})
     assert set(seen) == keys(messages.Facts)
     assert set(seen["user"]) == keys(messages.UserFacts)
     assert set(seen["script"]) == set(seen["executable"]) == set(seen["chdir"]) == keys(messages.FileFacts)
+    assert set(seen["caches"]["cluster_run_root"]) == keys(messages.CacheFacts)
     assert set(seen["disk"]) == keys(messages.DiskFacts)
     assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)

@@ -139,6 +139,42 @@ def test_the_same_on_every_rank() -> None:
     )
 
 
+def brought(launcher: str, *reports: NodeReport) -> Verdict:
+    """What the ranks of a command come to."""
+    failed = any(report.ended for report in reports)
+    decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
+    record = Record({**PLAN, "launcher": launcher}, decision, reports=list(reports), stop_began=1000.0)
+    return outcome.judge(record, "artifacts/rack/x/logs")
+
+
+def ran(node: str, rank: int, **more: Any) -> NodeReport:
+    ranks: list[Any] = [{"rank": rank, "local_rank": 0, "pid": 7, "gone_at": 9.0}]
+    return NodeReport(node, **{"first_rank": rank, "ranks": ranks, "launcher": "the command", **more})
+
+
+def test_a_command_that_starts_no_ranks_is_noticed() -> None:
+    verdict = brought("command", ran("node1", 0), NodeReport("node2", first_rank=1, launcher="the command"))
+    assert verdict["status"] == "degraded"
+    assert [f"{one['id']} {one['node']}: {one['summary']}" for one in verdict["findings"]] == [
+        "launch.ranks node2: 0 of 1 rank were seen there",
+        "launch.ended node1: 1 rank ended with code 0",
+        "launch.ended node2: 1 rank ended with code 0",
+    ]
+    assert brought("command", ran("node1", 0), ran("node2", 1))["status"] == "healthy"
+    assert brought("torchrun", NodeReport("node1"), NodeReport("node2"))["status"] == "healthy"
+
+
+def test_of_a_commands_rank_the_log_is_named_that_there_is() -> None:
+    marked = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: nan\n"
+    ended: Result = {"reason": "exit", "code": 4, "ended_at": 10.0}
+    together = brought("command", ran("node1", 0), ran("node2", 1, agent_log=marked, ended=ended))
+    log = "failed (exitcode: 1) local_rank: 0 (pid: 7) of binary"
+    own = ran("node2", 1, stderr={"0": marked}, agent_log=log, ended=ended)
+    apart = brought("command", ran("node1", 0), own)
+    said = "node2: rank 1 (local rank 0) failed: ValueError: nan. Its log: artifacts/rack/x/logs/node2"
+    assert [together["summary"], apart["summary"]] == [f"{said}/command.log", f"{said}/rank1.stderr.log"]
+
+
 def test_only_lost_peers_is_said() -> None:
     text = "[rank1]: Traceback (most recent call last):\n[rank1]: torch.distributed.DistStoreError: recvValue failed"
     verdict = judged(Ending.FAILED, reports=[NodeReport("node1"), exited("node2", 1, 1, text)])

@@ -6,11 +6,13 @@ cases/plan: nodes and request as far as they differ from the plainest -> parts o
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from cases import cases
+from muster.launch import caches
 from muster.launch import plan as planning
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
 from muster.launch.text import describe
@@ -33,6 +35,7 @@ LOOKED_AT: Any = {
     "cpus": 8,
     "gpus": 0,
     "occupied": NOBODY,
+    "environment": "/opt/muster/pytorch/2.13.0-1",
 }
 
 
@@ -73,6 +76,31 @@ def test_complete_fills_in_what_only_the_node_knows() -> None:
     assert entry["interface"] == "eth0"
     wanted = {"HOME": "/data", "OMP_NUM_THREADS": "2", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
     assert {name: entry["env"][name] for name in wanted} == wanted
+
+
+def test_compiled_kernels_go_into_a_folder_of_the_environments_release() -> None:
+    node = {"node1": {"nproc": 3}}
+    entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}})["nodes"][0], LOOKED_AT, "gloo")
+    inductor, extensions = (entry["env"][name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
+    folder = "/var/lib/muster/cache/muster/opt-muster-pytorch-2.13.0-1-"
+    assert inductor.startswith(folder)
+    assert inductor.endswith("/inductor")
+    assert extensions == inductor.removesuffix("inductor") + "extensions"
+    assert entry["env"]["TRITON_CACHE_DIR"] == "/scratch"
+    assert caches.to_look_at(entry)["TRITON_CACHE_DIR"] == "/scratch"
+    other: Any = {**LOOKED_AT, "environment": "/opt/muster/pytorch/2.14.0-1"}
+    again = planning.complete(planned(node, {})["nodes"][0], other, "gloo")
+    assert again["env"]["TORCHINDUCTOR_CACHE_DIR"] not in {inductor, ""}
+    assert caches.to_look_at(planned(node, {})["nodes"][0]) == {"cluster_run_root": "/var/lib/muster/cache/muster"}
+
+
+@pytest.mark.parametrize("path", ["/", "/../..", "/a b/\n;$x", "/" + "x" * 300])
+def test_a_folder_of_caches_has_a_name_that_is_one(path: str) -> None:
+    found = caches.folders("/cache", path)["TRITON_CACHE_DIR"].split("/")
+    assert found[:2] == ["", "cache"]
+    assert len(found) == 4
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{9,89}", found[2])
+    assert found[2] not in {".", ".."}
 
 
 def test_every_rank_has_a_thread() -> None:

@@ -14,7 +14,7 @@ from cases import cases
 from muster.launch import preflight
 from muster.launch.preflight import Requested
 
-ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}}
+ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}, "environment": "/opt/x"}
 # Whoever holds something, as far as a case says nothing else.
 HOLDER: dict[str, Any] = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
@@ -22,6 +22,8 @@ HOLDER: dict[str, Any] = {
     "seconds": None,
     "begun": True,
     "detached": False,
+    "manager_of": None,
+    "ours": False,
 }
 FACTS: dict[str, Any] = {
     "uid": 0,
@@ -39,6 +41,9 @@ FACTS: dict[str, Any] = {
     "interface_of_address": "eth0",
     "port": {"port": 29500, "free": True, "holders": []},
     "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+    "own": None,
+    "environment": "/opt/x",
+    "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",

@@ -25,8 +25,8 @@ def test_seats(case: dict[str, Any]) -> None:
     assert sorted(found) == sorted(case["expect"])
 
 
-def holder(launch_id: str, *, begun: bool = False) -> Any:
-    return {"launch_id": launch_id, "begun": begun}
+def holder(launch_id: str, *, begun: bool = False, us: str = "b") -> Any:
+    return {"launch_id": launch_id, "begun": begun, "ours": launch_id == us}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def holder(launch_id: str, *, begun: bool = False) -> Any:
         ([[holder("b")], [holder("b")]], Move.BEGIN),
         ([[holder("b")], []], Move.AGAIN),  # its unit is not up yet
         ([[holder("b")], [holder("c")]], Move.AGAIN),  # a later one gives way
+        ([[holder("b")], [holder("b", us="")]], Move.AGAIN),  # somebody has given a unit of their own our name
         ([[holder("b")], [holder("c", begun=True)]], Move.YIELD),
         ([[holder("b")], [holder("a")]], Move.YIELD),
         ([[holder("b")], [holder("")]], Move.YIELD),  # no launch at all
@@ -76,7 +77,7 @@ class World:
 
     def decided(self, launch: str, nodes: tuple[str, ...]) -> World:
         seen = [
-            {"cpu": [holder(self.held[node], begun=self.held[node] in self.begun)] if node in self.held else []}
+            {"cpu": [holder(owner, begun=owner in self.begun, us=launch)] if (owner := self.held.get(node)) else []}
             for node in nodes
         ]
         after, move = self.copy(), decide(launch, seen)

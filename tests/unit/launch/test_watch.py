@@ -42,6 +42,20 @@ def test_goes_on_until_every_node_ended_well() -> None:
     assert decided(seen, 2.0) == (Ending.FINISHED, "")
 
 
+def test_the_ranks_of_a_command_write_where_it_likes_and_may_not_say_that_they_run() -> None:
+    seen = watch(stall=10.0, until_running=True, any_ranks=True)
+    for now in (1.0, 9.0, 18.0, 27.0):
+        for node in ("node1", "node2"):
+            seen.saw(node, look(agent="step\n"), now)
+        assert decided(seen, now) is None
+    seen.saw("node1", look(agent="step\n"), 31.0)
+    assert decided(seen, 31.0) == (Ending.DETACHED, "")
+    known = watch(stall=10.0)
+    for node in ("node1", "node2"):
+        known.saw(node, look(agent="torchrun says something\n"), 11.0)
+    assert decided(known, 11.0) == (Ending.STALLED, "")
+
+
 @pytest.mark.parametrize(
     "end",
     [
@@ -179,3 +193,32 @@ def test_detached_as_soon_as_every_rank_runs() -> None:
     assert decided(seen, 2.0) is None
     seen.saw("node2", look(ranks=ranks), 3.0)
     assert decided(seen, 3.0) == (Ending.DETACHED, "")
+
+
+def ends(reason: str, left: float) -> dict[str, Any]:
+    return {"ending": {"reason": reason, "seconds": 30.0, "left": left}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "came"), [("limit", (Ending.FAILED, "node1")), ("asked", (Ending.INTERRUPTED, "node1"))]
+)
+def test_ranks_that_were_told_to_end_have_their_time(reason: str, came: tuple[Ending, str]) -> None:
+    seen = watch(stall=5)
+    for now in range(0, 20, 2):
+        seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends(reason, 20 - now), now)
+        seen.saw("node2", look(ranks=[]) | ends(reason, 20 - now), now)
+        assert decided(seen, now) is None
+    seen.saw("node1", look({"reason": reason, "code": 0, "ended_at": 1.0}), 20)
+    assert decided(seen, 20) is None, "node2 has its time, too"
+    seen.saw("node2", look({"reason": reason, "code": 0, "ended_at": 1.0}), 21)
+    assert decided(seen, 21) == came
+
+
+def test_ranks_that_only_say_that_they_end_are_not_waited_for() -> None:
+    """What a look says of them is the training user's word."""
+    seen = watch()
+    for now in (0.0, 20.0, 34.0):
+        seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends("limit", 30.0), now)
+        seen.saw("node2", look(), now)
+        assert decided(seen, now) is None
+    assert decided(seen, 35.5) == (Ending.FAILED, "node1")

@@ -45,7 +45,10 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "runfile": _runfile(look, skipped),
         "units": _units(look["units"], look["now"] - uptime),
         "holders": holders(look["holders"], uptime),
-        "launches": [line.split()[0] for line in look["launches"].splitlines() if line.split()],
+        "launches": [
+            *(line.split()[0] for line in look["launches"].splitlines() if line.split()),
+            *look.get("own_launches", ()),
+        ],
         "nvidia_smi": _nvidia_smi(look["nvidia_smi"]),
         "evidence": look["evidence"] or {"kernel_log": "", "dkms": ""},
     }

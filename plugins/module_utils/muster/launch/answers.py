@@ -7,12 +7,13 @@ named. The rest comes from the program on the node itself: without it, the whole
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .messages import DiskFacts, LastLook, LogPart, Look, ProcessFacts, RankState, Result
+    from .messages import DiskFacts, Identity, LastLook, LogPart, Look, ProcessFacts, RanksEnd, RankState, Result
 
     Reader = Callable[[str, str, Any], tuple[Any, tuple[str, ...]]]
 
@@ -25,6 +26,8 @@ MOST_ERROR = 256 * 1024  # characters of what an error file says
 MOST_WORD = 200
 MOST_NOTES = 20
 MOST_LEFT = 100
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\Z")  # of an account
+MOST_ENDING = 86400.0  # seconds that ranks have to end
 
 
 class UnusableError(ValueError):
@@ -43,7 +46,7 @@ def reader(plan: dict[str, Any]) -> Reader:
             raise UnusableError("it is no object")
         reading = Reading(data, ranks[node])
         verbs = {
-            "identity": lambda: {name: needed(whole(data.get(name)), name) for name in ("uid", "gid")},
+            "identity": reading.identity,
             "look": reading.look,
             "logs": lambda: {"logs": reading.logs()},
             "stop": reading.last_look,
@@ -62,6 +65,15 @@ class Reading:
         self.ranks_there = ranks
         self.dropped: list[str] = []
 
+    def identity(self) -> Identity:
+        name = word(self.data.get("name")) or ""
+        return {
+            "uid": needed(whole(self.data.get("uid")), "uid"),
+            "gid": needed(whole(self.data.get("gid")), "gid"),
+            "name": name if NAME.match(name) else "",  # it becomes part of paths
+            "launch_user": self.data.get("launch_user") is True,
+        }
+
     def look(self) -> Look:
         return {
             "unit": self.unit("unit"),
@@ -72,6 +84,7 @@ class Reading:
             "logs": self.logs(),
             "disk": disk(self.data.get("disk")),
             "clock": needed(number(self.data.get("clock")), "clock"),
+            "ending": ending(self.data.get("ending")),
         }
 
     def last_look(self) -> LastLook:
@@ -177,6 +190,14 @@ def log_part(given: Any) -> LogPart | None:
     if not len(text) <= offset - begin - gap <= 4 * len(text):
         return None
     return {"begin": begin, "gap": gap, "offset": offset, "text": text, "more": given.get("more") is True}
+
+
+def ending(given: Any) -> RanksEnd | None:
+    known = given if isinstance(given, dict) else {}
+    reason, seconds, left = word(known.get("reason")), number(known.get("seconds")), number(known.get("left"))
+    if not reason or seconds is None or left is None:
+        return None
+    return {"reason": reason, "seconds": min(max(seconds, 0.0), MOST_ENDING), "left": min(max(left, 0.0), MOST_ENDING)}
 
 
 def said(error: Any) -> dict[str, Any] | None:

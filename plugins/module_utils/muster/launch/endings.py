@@ -130,15 +130,17 @@ class NodeEnd(NamedTuple):
     summary: str
 
 
+ASKED = "asked"  # the ranks ended, or were killed, since somebody had asked for it (launch_stop, Ctrl-C)
 EXIT = "exit"  # torchrun ended by itself, well with the code 0
 STOPPED = "stopped"  # torchrun ended when the unit was stopped, by the supervisor or from outside
 # By the `reason` that the program on a node leaves there when the launch has ended; a test holds both equal.
 NODE_WORDS = {
-    EXIT: NodeEnd(Ending.AGENT, "torchrun exited with code {code}"),
+    EXIT: NodeEnd(Ending.AGENT, "{launcher} exited with code {code}"),
     STOPPED: NodeEnd(
         Ending.UNIT, "the launch's unit was stopped from outside (systemctl stop, or the node shutting down)"
     ),
-    "exec": NodeEnd(Ending.AGENT, "torchrun could not be started: {error}"),
+    ASKED: NodeEnd(Ending.INTERRUPTED, "somebody ended the launch (launch_stop, or Ctrl-C)"),
+    "exec": NodeEnd(Ending.AGENT, "{launcher} could not be started: {error}"),
     "lease": NodeEnd(Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
     "limit": NodeEnd(Ending.LIMIT, "the launch ran into its time limit (launch_time_limit)"),
 }

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .agent_log import exit_codes
-from .endings import EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
+from .launchers import TORCHRUN
 from .tracebacks import (
     CASCADE,
     LINE_LENGTH,
@@ -24,6 +25,7 @@ from .tracebacks import (
     fatal_error,
     is_cascade,
     last_traceback,
+    marked_lines,
     recorded_traceback,
     uncaught_traceback,
 )
@@ -43,7 +45,7 @@ class NodeReport:
     clock_offset: the node's clock minus the controller's monotonic one, by which all failures of a launch are put in
     order; that is controller time, as in last_answer. ended: what the unit's main process wrote, or None when it could
     not. errors: torch's error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until
-    it was looked at.
+    it was looked at. launcher: what ran the ranks, in a sentence.
     """
 
     node: str
@@ -60,6 +62,16 @@ class NodeReport:
     agent_log: str = ""
     stderr: dict[str, str] = field(default_factory=dict)
     disk: DiskFacts | None = None
+    launcher: str = TORCHRUN.name
+
+    @property
+    def is_torchrun(self) -> bool:
+        return self.launcher == TORCHRUN.name
+
+    def said_by(self, local: int) -> str:
+        """A rank's stderr. Where a command has kept none, what the log of the node marks as that rank's."""
+        own = self.stderr.get(str(local), "")
+        return own if own or self.is_torchrun else marked_lines(self.agent_log, self.first_rank + local)
 
     @property
     def disk_is_full(self) -> bool:
@@ -117,8 +129,10 @@ def node_failures(report: NodeReport, stop_began: float) -> list[Failure]:
         summary = f"stopped answering{': ' + report.lost_why if report.lost_why else ''}"
         failures.append(Failure(report.node, report.last_answer, summary, Ending.NODE))
     end = end_of_unit(report, stop_began)
-    # torchrun exits 1 for every failure of a rank: that adds nothing to the rank's own.
-    if end is not None and not (failures and end.ending is Ending.AGENT and (report.ended or {}).get("code") == 1):
+    # torchrun exits 1 for every failure of a rank, a command with what it likes: that adds nothing to the rank's own.
+    code = (report.ended or {}).get("code") or 0
+    follows = code == 1 or (code > 0 and not report.is_torchrun)
+    if end is not None and not (failures and end.ending is Ending.AGENT and follows):
         failures.append(end)
     return failures
 
@@ -130,7 +144,7 @@ def rank_failures(report: NodeReport) -> list[Failure]:
     gone = {rank["local_rank"]: rank["gone_at"] for rank in report.ranks}
     for local in sorted(set(codes) | {int(key) for key in report.errors} | set(gone)):
         code = codes.get(local)
-        stderr = report.stderr.get(str(local), "")
+        stderr = report.said_by(local)
         traceback = recorded_traceback(report.errors.get(str(local))) or uncaught_traceback(stderr)
         if not traceback and (code == 1 or (code is None and ends_with_traceback(stderr))):
             traceback = last_traceback(stderr)  # 1 is Python's own code for an exception that nobody caught
@@ -152,7 +166,7 @@ def first_gone_on_full_disk(report: NodeReport) -> int | None:
 
 
 def rank_failure(report: NodeReport, local: int, code: int | None, traceback: str, when: float) -> Failure:
-    stderr = report.stderr.get(str(local), "")
+    stderr = report.said_by(local)
     if traceback:
         # Whatever its exit code: a rank that raised may crash, or be asked to stop, while it clears up.
         ending, summary, cascade = Ending.EXCEPTION, exception_line(traceback), is_cascade(traceback)
@@ -193,10 +207,14 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     word, code = ended.get("reason"), ended.get("code")
     if word == EXIT and isinstance(code, int):
         return end_of_agent(report, at, code)
-    if word == STOPPED and at >= stop_began:
+    if word in (STOPPED, ASKED) and at >= stop_began:
         return None
     ending, summary = NODE_WORDS.get(str(word), UNKNOWN_WORD)
-    return Failure(report.node, at, summary.format(reason=word, code=code, error=ended.get("error")), ending)
+    words = {"reason": word, "code": code, "error": ended.get("error"), "launcher": report.launcher}
+    return Failure(report.node, at, summary.format(**words), ending)
+
+
+NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
 
 
 def end_without_words(report: NodeReport) -> Failure | None:
@@ -204,6 +222,8 @@ def end_without_words(report: NodeReport) -> Failure | None:
     at, result = report.last_answer, report.unit.get("Result", "")
     if result == "timeout":
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
+    if result == NO_MANAGER:
+        return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
     if report.unit.get("ActiveState") != "failed" and result in ("", "success"):
         return None
     if result == "oom-kill":
@@ -213,14 +233,14 @@ def end_without_words(report: NodeReport) -> Failure | None:
 
 
 def end_of_agent(report: NodeReport, at: float, code: int) -> Failure | None:
-    """How torchrun ended by itself, where that is a failure."""
+    """How the launcher ended by itself, where that is a failure."""
     if code == 0:
         return None
     if code < 0:
-        return Failure(report.node, at, f"torchrun itself was killed by {signal_name(-code)}", Ending.AGENT)
+        return Failure(report.node, at, f"{report.launcher} itself was killed by {signal_name(-code)}", Ending.AGENT)
     traceback = last_traceback(report.agent_log)
     cascade = bool(traceback) and is_cascade(traceback)
-    text = exception_line(traceback) or NODE_WORDS[EXIT].summary.format(code=code)
+    text = exception_line(traceback) or NODE_WORDS[EXIT].summary.format(code=code, launcher=report.launcher)
     if NO_SPACE.search(report.agent_log):
         text = f"the disk of the run directory is full ({text})"
     return Failure(report.node, at, text, Ending.AGENT, traceback=traceback, cascade=cascade)

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 class Identity(TypedDict):
-    """identity: who the controller logs in as there."""
+    """identity: who the controller logs in as there. launch_user: whether that account launches for itself."""
 
     uid: int
     gid: int
+    name: str
+    launch_user: bool
 
 
 # ---------------------------------------------------------------- prepare
@@ -24,7 +26,9 @@ class Identity(TypedDict):
 
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them. data: paths that are compared."""
+    uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
+    of which the path is wanted that no link leads to. caches: folders, by who chose them. data: paths that are
+    compared."""
 
     user: str
     executable: str
@@ -35,6 +39,9 @@ class PrepareRequest(TypedDict):
     address: str
     port: int | None
     gpus: bool
+    path: str
+    environment: str
+    caches: dict[str, str]
     data: list[str]
 
 
@@ -50,6 +57,13 @@ class FileFacts(TypedDict):
     path: str
     exists: bool
     usable: bool
+
+
+class CacheFacts(TypedDict):
+    """type: of the file system that a folder is on, or will be; "" where it is not known."""
+
+    path: str
+    type: str
 
 
 class DiskFacts(TypedDict):
@@ -79,9 +93,25 @@ class PortFacts(TypedDict):
     holders: list[Holder]
 
 
+class OwnFacts(TypedDict):
+    """The manager of the user who launches for themselves. manager_why: it does not answer. lingers: whether it stays
+    without a login. group_is_new: it began before the user was in the group, and its units do not come to the seats.
+
+    seats: that the user comes to. limits: what its units may have at most of memlock (bytes) and nofile; None for no
+    limit. not_held: what the kernel does not limit for its units, of "memory" and "pids".
+    """
+
+    manager_why: str
+    lingers: bool
+    group_is_new: bool
+    seats: list[str]
+    limits: dict[str, int | None]
+    not_held: list[str]
+
+
 class Facts(TypedDict):
     """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
-    folders for launches that others than root may change."""
+    folders for launches that others than root may change. own: None in an administrator's launch."""
 
     hostname: str
     uid: int
@@ -99,6 +129,9 @@ class Facts(TypedDict):
     interface_of_address: str | None
     port: PortFacts | None
     occupied: Occupied
+    own: OwnFacts | None
+    environment: str
+    caches: dict[str, CacheFacts]
     data: list[DataFacts]
 
 
@@ -120,7 +153,9 @@ class StartRequest(TypedDict):
     run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here. project: of which the launch gets its own copy, None without one.
+    over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
+    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled.
+    project: of which the launch gets its own copy, None without one.
     """
 
     launch_id: str
@@ -142,6 +177,9 @@ class StartRequest(TypedDict):
     log_max: int
     script_name: str
     script_body: str
+    stop_timeout: int
+    plan: str
+    cache_root: str
     project: ProjectRequest | None
 
 
@@ -182,10 +220,15 @@ class FreezeRequest(TypedDict):
 
 
 class StopRequest(LogsRequest):
-    """dump: whether the ranks show their stacks first."""
+    """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM.
+
+    why: what the node keeps of the reason.
+    """
 
     launch_id: str
     dump: bool
+    seconds: float
+    why: str
 
 
 class LogPart(TypedDict):
@@ -226,8 +269,18 @@ class RankState(TypedDict, total=False):
     wchan: str
 
 
+class RanksEnd(TypedDict):
+    """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
+    that are left."""
+
+    reason: str
+    seconds: float
+    left: float
+
+
 class Look(Logs):
-    """What is known of the launch there. errors: torch's error.json by local rank. clock: read last of all.
+    """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
+    own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
 
     notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
     """
@@ -239,6 +292,7 @@ class Look(Logs):
     notes: list[str]
     disk: DiskFacts
     clock: float
+    ending: RanksEnd | None
 
 
 class LastLook(Look):

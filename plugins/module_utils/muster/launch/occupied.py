@@ -92,6 +92,8 @@ def named(things: Sequence[str]) -> str:
 
 def describe(holder: Holder) -> str:
     if holder["pid"] is None:
+        if holder["user"]:
+            return f"a process of {holder['user']} that only root sees"
         return "a process in another container or namespace"
     began = f", began {age(holder['seconds'])} ago" if holder["seconds"] is not None else ""
     user = holder["user"] or "an unknown user"
@@ -110,7 +112,7 @@ def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
     """What to type to see it. A launch that still has its supervisor is not attached to a second time."""
     if holder["launch_id"] in begun_here and holder["detached"]:
         return playbook("playbooks/launch.yml", launch_attach=holder["launch_id"])
-    if holder["launch_id"]:
+    if holder["launch_id"] and holder["manager_of"] is None:
         return on_node(node, f"systemctl status {LAUNCH_UNIT.format(holder['launch_id'])}")
     if holder["pid"] is None:
         return on_node(node, "ps -ef")

@@ -9,15 +9,17 @@ from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
 from ..verdict.finding import add_up, as_lines, evidence, with_fix
 from ..verdict.words import few, plural
-from . import standstill
+from . import fetched, launchers, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
+from .manager import USER, status_of
 from .occupied import describe_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..verdict.finding import Finding, Verdict
+    from .fetched import Fetched
     from .messages import ProcessFacts
     from .standstill import Stuck
     from .watch import Decision
@@ -28,6 +30,15 @@ LEFTOVER = Check(
     reads="the processes in the launch's unit, with its mark, and those of an account that belongs to launches alone",
     fires="something of it is left on a node (fail), or the node does not answer (unknown)",
     fix="End it with the command that is named",
+)
+
+
+RANKS = Check(
+    "launch.ranks",
+    seen="stand-in",
+    reads="the processes of the launch that say which rank they are (RANK, LOCAL_RANK)",
+    fires="a command that was brought (launch_command) ended well, and had fewer ranks on a node than planned (warn)",
+    fix="Have the command start the ranks, by placeholders or by MUSTER_NPROC",
 )
 
 
@@ -45,7 +56,7 @@ class Record:
     decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
     began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
     leftovers: what is left of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who
-    stood still.
+    stood still. fetched: what came home of its working folders; None where nothing was asked for.
     """
 
     plan: dict[str, Any]
@@ -60,6 +71,7 @@ class Record:
     leftovers: dict[str, Left] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
+    fetched: Fetched | None = None
 
     def timing(self, epoch: float) -> dict[str, Any]:
         """Times as people have them: epoch is the wall clock minus the monotonic one. What did not happen is 0."""
@@ -69,6 +81,10 @@ class Record:
 
         times = {"began": self.began, "noticed": self.noticed, "cleaned": self.cleaned}
         return {**{name: wall(at) for name, at in times.items()}, "notices": [wall(at) for at in self.notices]}
+
+    @property
+    def launcher(self) -> str:
+        return launchers.spoken(self.plan.get("launcher", launchers.TORCHRUN.name))
 
     @property
     def head(self) -> str:
@@ -82,6 +98,8 @@ def judge(record: Record, log_dir: str) -> Verdict:
     findings = [finding for finding in record.preflight if finding.status == "warn"]
     findings += findings_of(record, record.decision, log_dir)
     findings += left_behind(record)
+    if record.fetched:
+        findings += fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
     return add_up(findings, summary_of(record.plan, findings))
 
 
@@ -127,9 +145,26 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
 
 
 def finished(record: Record) -> list[Finding]:
-    return [
+    passed = [
         Ending.FINISHED.check.passed(entry["node"], f"{plural(entry['nproc'], 'rank')} ended with code 0")
         for entry in record.plan["nodes"]
+    ]
+    return [*without_ranks(record), *passed]
+
+
+def without_ranks(record: Record) -> list[Finding]:
+    """Nodes on which a command was not seen to start its ranks; that torchrun does is known."""
+    if record.launcher == launchers.TORCHRUN.name:
+        return []
+    seen = {report.node: len({rank["local_rank"] for rank in report.ranks}) for report in record.reports}
+    return [
+        RANKS.warn(
+            entry["node"],
+            f"{seen.get(entry['node'], 0)} of {plural(entry['nproc'], 'rank')} were seen there",
+            fix="Look whether launch_command starts them, each with RANK and LOCAL_RANK",
+        )
+        for entry in record.plan["nodes"]
+        if seen.get(entry["node"], 0) < entry["nproc"]
     ]
 
 
@@ -161,14 +196,16 @@ def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
             report.lost, report.lost_why = True, report.lost_why or decision.text
     cause, others = first_failure(record.reports, record.stop_began)
     if cause is None:
-        text = decision.text or "torchrun ended without a reason that could be found"
+        text = decision.text or f"{record.launcher} ended without a reason that could be found"
         return Ending.FAILED.check.fail(decision.node or record.head, text, fix="Its logs", command=log_dir)
     alike = [one for one in others if one.rank is not None and one.summary == cause.summary]
-    return cause_finding(record.plan, cause, len(alike), log_dir)
+    report = next(report for report in record.reports if report.node == cause.node)
+    kept = report.is_torchrun or str(cause.local_rank) in report.stderr
+    return cause_finding(record.plan, cause, len(alike), log_dir, kept=kept)
 
 
-def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str) -> Finding:
-    """alike: how many other ranks failed in the same way."""
+def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
+    """alike: how many other ranks failed in the same way. kept: whether the rank has logs of its own."""
     who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
     verb = "failed: " if cause.ending is Ending.EXCEPTION else ""
     summary = f"{who}{verb}{cause.summary}"
@@ -181,7 +218,8 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
     if cause.ending is Ending.NODE:
         fix, command = f"Look at {cause.node}, then launch again", ""
     else:
-        name = "torchrun.log" if cause.rank is None else f"rank{cause.rank}.stderr.log"
+        launcher = launchers.log_name(plan.get("launcher", launchers.TORCHRUN.name))
+        name = f"{launcher}.log" if cause.rank is None or not kept else f"rank{cause.rank}.stderr.log"
         fix, command = "Its log", f"{log_dir}/{cause.node}/{name}"
     proof = evidence(f"stderr of {cause.where}", cause.traceback) if cause.traceback else []
     return cause.ending.check.fail(cause.node, summary, fix=fix, command=command, evidence=proof)
@@ -189,24 +227,25 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
 
 def left_behind(record: Record) -> list[Finding]:
     units = {entry["node"]: entry["unit"] for entry in record.plan["nodes"]}
-    found = [still_there(node, units[node], left) for node, left in record.leftovers.items()]
+    own = record.plan.get("manager") == USER
+    found = [still_there(node, units[node], left, own=own) for node, left in record.leftovers.items()]
     return found + [
         LEFTOVER.unknown(
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=on_node(node, f"systemctl status {units[node]}"),
+            command=on_node(node, status_of(record.plan, units[node])),
         )
         for node in record.unseen
     ]
 
 
-def still_there(node: str, unit: str, left: Left) -> Finding:
+def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
     """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
     beyond = [one for one in left.processes if one["unit"] != unit]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=True)
+        command = on_node(node, f"kill {' '.join(str(one['pid']) for one in beyond)}", become=not own)
     else:
-        command = on_node(node, f"systemctl stop {unit}", become=True)
+        command = on_node(node, f"systemctl {'--user ' if own else ''}stop {unit}", become=not own)
     who = few([describe_process(one) for one in left.processes])
     return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix="End it with", command=command)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
-from . import data
+from . import caches, data, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
+MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
@@ -64,7 +65,11 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each."""
+    """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each.
+
+    module: run in the script's place. command: run in torchrun's place, with the script or the module where there is
+    one (launchers.py).
+    """
 
     cluster: str
     launch_id: str
@@ -83,6 +88,10 @@ class LaunchRequest:
     nproc: int = 0
     script_is_sent: bool = False
     chdir: str = ""
+    manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
+    more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
+    module: str = ""
+    command: list[str] = field(default_factory=list)
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
     data: list[str] = field(default_factory=list)
 
@@ -125,24 +134,29 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
-    """The plan: {schema, launch_id, cluster, backend, master_addr, master_port, world_size, given, nodes: [...]}.
+    """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, launcher,
+    given, nodes: [...]}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
-    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
+    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir,
+    script, environment, cache_root}. script: its path, or None. environment: the folder that torchrun is of.
 
-    Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir}.
+    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
     """
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
     nodes = part_of(participants(inventory, request.nodes), request.first_nodes, request.nproc)
+    if problems := launchers.uneven(request.command, {node.name: node.nproc for node in nodes}):
+        raise PlanError(problems)
     backend = chosen_backend(request.backend, nodes)
     run_dir = f"{request.run_root}/{request.launch_id}"
-    head = nodes[0]
+    script = script_path(request, run_dir)
     entries = []
     first_rank = 0
     for node_rank, node in enumerate(nodes):
+        place = place_of(request, nodes, node_rank, run_dir)
         entries.append(
             {
                 "node": node.name,
@@ -151,11 +165,14 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 "nproc": node.nproc,
                 "address": node.address,
                 "interface": node.interface or None,
-                "argv": torchrun_argv(request, head, node, node_rank, len(nodes), run_dir),
-                **environment(request, node, backend),
+                "argv": argv(request, node, script, place),
+                **environment(request, node, backend, place),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
                 "work_dir": f"{request.work_root}/{request.launch_id}",
+                "script": script or None,
+                "environment": folder_above(folder_above(node.torchrun)),
+                "cache_root": cache_root(request),
             }
         )
         first_rank += node.nproc
@@ -164,15 +181,25 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launch_id": request.launch_id,
         "cluster": request.cluster,
         "user": request.user,
+        "manager": request.manager,
         "backend": backend,
-        "master_addr": head.address,
+        "master_addr": nodes[0].address,
         "master_port": request.port,
         "world_size": first_rank,
+        "launcher": launchers.name_of(request.command),
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
         "project": request.project,
         "data": request.data,
+        **request.more,
     }
+
+
+def carried(fetch: list[str], most: int, chdir: str, what: str, by: str, at: float) -> dict[str, Any]:
+    """What a plan carries for whoever lists, follows or ends the launch, from wherever: what of it is fetched in the
+    end (patterns, bytes, and from which folder), what was launched, by whom and when."""
+    found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
+    return {**found, "fetch": {"patterns": fetch, "most": most, "folder": chdir}} if fetch else found
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
@@ -187,8 +214,17 @@ def problems_of(request: LaunchRequest) -> list[str]:
         for name in request.env
         if not ENV_NAME.match(name)
     ]
-    if not request.script:
-        problems.append("There is no script to launch: set launch_script.")
+    script, module = bool(request.script), bool(request.module)
+    if not script and not module and not request.command:
+        problems.append(
+            "There is nothing to launch: set launch_script, launch_script_src, launch_module or launch_command."
+        )
+    if script and module:
+        problems.append("There is a script and a module (launch_module): a launch runs one of them.")
+    if module and not MODULE.match(request.module):
+        problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
+    problems += launchers.problems_of(request.command, script=script, chdir=bool(request.chdir))
+    problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
     return [*problems, *data.problems_of(request.data)]
 
 
@@ -196,40 +232,54 @@ def source_of(request: LaunchRequest, name: str) -> str:
     return request.env_from.get(name, "launch_env")
 
 
-def torchrun_argv(
-    request: LaunchRequest, head: NodeSpec, node: NodeSpec, node_rank: int, nnodes: int, run_dir: str
-) -> list[str]:
-    # Static rendezvous: the ranks are ours to give, and node rank 0 hosts the store without guessing from host names
-    # (pytorch#107021, #137402). No restarts by the agent: a second attempt would meet the stale keys of the first.
-    return [
-        node.torchrun,
-        f"--nnodes={nnodes}",
-        f"--node-rank={node_rank}",
-        f"--nproc-per-node={node.nproc}",
-        f"--master-addr={head.address}",
-        f"--master-port={request.port}",
-        f"--local-addr={node.address}",
-        f"--rdzv-id={request.launch_id}",
-        f"--rdzv-conf=timeout={request.rendezvous_timeout}",
-        "--max-restarts=0",
-        f"--log-dir={run_dir}/logs/torchrun",
-        "--redirects=3",
-        script_path(request, run_dir),
-        *request.args,
-    ]
+def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_dir: str) -> launchers.Place:
+    return launchers.Place(
+        nnodes=len(nodes),
+        node_rank=node_rank,
+        nproc=nodes[node_rank].nproc,
+        world_size=sum(node.nproc for node in nodes),
+        master_addr=nodes[0].address,
+        master_port=request.port,
+        local_addr=nodes[node_rank].address,
+        launch_id=request.launch_id,
+        log_dir=f"{run_dir}/logs/torchrun",
+        timeout=request.rendezvous_timeout,
+    )
 
 
 def script_path(request: LaunchRequest, run_dir: str) -> str:
+    """Where the script is on every node; "" for none."""
     if request.script_is_sent:
         return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
-    return f"{run_dir}/{PROJECT}/{request.script}" if is_in_project(request) else request.script
+    of_project = request.project is not None and request.script and not request.script.startswith("/")
+    return f"{run_dir}/{PROJECT}/{request.script}" if of_project else request.script
 
 
-def is_in_project(request: LaunchRequest) -> bool:
-    return request.project is not None and not request.script_is_sent and not request.script.startswith("/")
+def in_project(entry: dict[str, Any]) -> bool:
+    """Whether a node's script comes with the project, so that it is not there before."""
+    return (entry["script"] or "").startswith(f"{entry['run_dir']}/{PROJECT}/")
 
 
-def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[str, dict[str, str]]:
+def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
+    """The command of a node: torchrun's, or the one that somebody brings."""
+    program = [script] if script else ["-m", request.module] if request.module else []
+    if request.command:
+        return launchers.argv_of(request.command, program, request.args, place)
+    return [node.torchrun, *launchers.argv_of(["torchrun"], program, request.args, place)[1:]]
+
+
+def folder_above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def cache_root(request: LaunchRequest) -> str:
+    """The user's folder for what is compiled: beside the logs' folder, which is on a disk of the node, and no home."""
+    return f"{folder_above(request.run_root)}/cache/{request.user}"
+
+
+def environment(
+    request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.Place
+) -> dict[str, dict[str, str]]:
     """{env, from_node}: what is known now, and what is looked up on the node (name -> how)."""
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
@@ -242,6 +292,7 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
+        **launchers.environment_of(request.command, backend, place),
     }
     from_node = {"HOME": f"home directory of {request.user}"}
     if node.interface:
@@ -253,6 +304,7 @@ def environment(request: LaunchRequest, node: NodeSpec, backend: str) -> dict[st
         from_node["NCCL_SOCKET_IFNAME"] = f"={how}"
     # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
+    from_node.update(dict.fromkeys(caches.FOLDERS, f"folder of the environment in {cache_root(request)}"))
     env.update(request.env)
     if request.project is not None:
         env["MUSTER_PROJECT"] = f"{request.run_root}/{request.launch_id}/{PROJECT}"
@@ -273,6 +325,7 @@ def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": f"={interface}",
         "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
+        **caches.folders(entry["cache_root"], facts["environment"]),
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
     return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
+from . import caches, launchers, manager
 from . import plan as planning
 from .occupied import describe, launches_on, on_seats, taken, unknown
 
@@ -60,6 +61,13 @@ TORCHRUN = Check(
     reads="the file cluster_torchrun, as the training user",
     fires="it is not there, or may not be executed (fail)",
     fix=f"Build the environment with {PYTORCH}",
+)
+COMMAND = Check(
+    "launch.command",
+    seen="stand-in",
+    reads="the first word of launch_command, in the environment's bin and then in PATH, as the training user",
+    fires="no such program is there, or it may not be executed (fail)",
+    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or copy it to the same path on every node",
 )
 SCRIPT = Check(
     "launch.script",
@@ -146,7 +154,10 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Requested:
-    """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here."""
+    """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here.
+
+    launcher: as in the plan.
+    """
 
     user: str
     backend: str
@@ -154,6 +165,8 @@ class Requested:
     script_is_sent: bool
     shared: bool = False
     begun_here: Collection[str] = ()
+    users_root: str = ""  # in somebody's own launch, the folder of their launches
+    launcher: str = launchers.TORCHRUN.name
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -172,6 +185,8 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *gpus(entry, facts, request),
         *port(entry, facts, request),
         *others(entry, facts, request),
+        *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
+        *caches.judge(entry["node"], facts.get("caches", {})),
     ]
     if any(finding.status == "fail" for finding in found):
         return found
@@ -191,7 +206,7 @@ def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
 
 
 def privilege(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    if facts["uid"] == 0:
+    if facts["uid"] == 0 or facts["own"]:
         return []
     text = "the launch is started as root, which needs sudo"
     return [PRIVILEGE.fail(entry["node"], text, fix="Set ansible_become: true for this node")]
@@ -222,12 +237,16 @@ def user(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
 def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     node, found = entry["node"], []
     executable = facts["executable"]
-    if not executable["exists"]:
+    brought = request.launcher != launchers.TORCHRUN.name
+    if not executable["exists"] and brought:
+        found.append(not_there(entry, executable["path"]))
+    elif not executable["exists"]:
         text = f"{executable['path']} is not there"
         found.append(TORCHRUN.fail(node, text, fix="Build the environment with", command=PYTORCH))
     elif facts["user"] and not executable["usable"]:
+        check = COMMAND if brought else TORCHRUN
         text = f"{request.user} may not execute {executable['path']}"
-        found.append(TORCHRUN.fail(node, text, fix="Make it readable and executable"))
+        found.append(check.fail(node, text, fix="Make it readable and executable"))
     script = None if request.script_is_sent else facts["script"]
     checks: list[tuple[Check, FileFacts | None, str]] = [(SCRIPT, script, "read"), (CHDIR, facts["chdir"], "enter")]
     for check, seen, verb in checks:
@@ -239,6 +258,15 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
             text = f"{request.user} may not {verb} {seen['path']}"
             found.append(check.fail(node, text, fix=f"Let {request.user} {verb} it"))
     return found
+
+
+def not_there(entry: dict[str, Any], program: str) -> Finding:
+    """The program of a command that somebody brings is missing."""
+    if "/" in program:
+        return COMMAND.fail(entry["node"], f"{program} is not there", fix="Copy it to the same path on every node")
+    text = f"{program} is not there, neither in {entry['environment']}/bin nor in PATH"
+    fix = "Give its whole path, or add its package to pytorch_packages and build the environment with"
+    return COMMAND.fail(entry["node"], text, fix=fix, command=PYTORCH)
 
 
 def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -260,7 +288,8 @@ def disk(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
 
 
 def folders(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    return [FOLDERS.fail(entry["node"], f"root would write where others may: {each}") for each in facts["foreign"]]
+    who = "the launch" if facts["own"] else "root"
+    return [FOLDERS.fail(entry["node"], f"{who} would write where others may: {each}") for each in facts["foreign"]]
 
 
 def interface(entry: dict[str, Any], facts: Facts) -> list[Finding]:

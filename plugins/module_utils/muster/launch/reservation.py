@@ -21,7 +21,8 @@ class Holder(TypedDict):
 
     launch_id: of the launch that it belongs to, "" for none. seconds: since it began, None where it is not known.
     begun: whether it has started processes of its own, as a launch does with its ranks. detached: whether that launch
-    goes on without a supervisor.
+    goes on without a supervisor, as far as that is seen. manager_of: the uid of whose own launch it is; None for an
+    administrator's. ours: it is of the very launch that asks; ids alone can be forged.
     """
 
     pid: int | None
@@ -33,6 +34,8 @@ class Holder(TypedDict):
     seconds: float | None
     begun: bool
     detached: bool
+    manager_of: int | None
+    ours: bool
 
 
 class Occupied(TypedDict):
@@ -96,7 +99,7 @@ def seats_of(backend: str, nproc: int, env: Mapping[str, str], gpus: int, uuids:
 def decide(launch_id: str, seen: Iterable[Mapping[str, Sequence[Holder]]]) -> Move:
     """What a launch does next. seen: of each of its nodes, who holds each seat that it needs there."""
     seats = [holders for held in seen for holders in held.values()]
-    others = [holder for holders in seats for holder in holders if holder["launch_id"] != launch_id]
+    others = [holder for holders in seats for holder in holders if not holder["ours"]]
     # A process outside of every launch has no id, which comes before all others.
     if any(holder["begun"] or holder["launch_id"] < launch_id for holder in others):
         return Move.YIELD

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import Finding, as_lines
 from ..verdict.words import few, gigabytes, plural
+from .manager import USER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,14 @@ def headline(plan: dict[str, Any]) -> str:
         f"launch {plan['launch_id']}: {plural(plan['world_size'], 'rank')} ({shown}),"
         f" {plan['backend']}, {plan['master_addr']} port {plan['master_port']}"
     )
+
+
+def whose(plan: Mapping[str, Any]) -> str:
+    """As whom it runs, and where its files go."""
+    folder = plan["nodes"][0]["run_dir"].rpartition("/")[0]
+    if plan.get("manager") == USER:
+        return f"It is {plan['user']}'s own launch, without root: logs on the nodes go to {folder}"
+    return f"It runs as {plan['user']}, started by root (an administrator's launch): logs on the nodes go to {folder}"
 
 
 def rank_range(ranks: list[int]) -> str:

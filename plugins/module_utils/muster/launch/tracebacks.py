@@ -63,6 +63,12 @@ def uncaught_traceback(text: str) -> str:
     return traceback_in([RANK_PREFIX.sub("", line) or " " for line in block if not line or UNCAUGHT_LINE.match(line)])
 
 
+def marked_lines(text: str, rank: int) -> str:
+    """The lines of a log of several ranks that torch's hook has marked as this one's."""
+    mark = f"[rank{rank}]: "
+    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(mark))
+
+
 def traceback_in(lines: list[str]) -> str:
     starts = [index for index, line in enumerate(lines) if TRACEBACK_START.match(line)]
     before = {index: lines[index - 1] if index else "" for index in starts}

@@ -12,10 +12,11 @@ LAUNCH_UNITS = LAUNCH_UNIT.partition("{")[0]  # how the name of every such unit 
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
 
 
-def unit_properties(user: str, working_directory: str, stop_timeout: int) -> dict[str, str]:
-    """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL."""
+def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own: bool = False) -> dict[str, str]:
+    """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: in the user's own manager, which
+    has no other user, and lowers what is more than it has itself."""
     return {
-        "User": user,
+        **({} if own else {"User": user}),
         "WorkingDirectory": working_directory,
         "KillMode": "control-group",
         "TimeoutStopSec": f"{stop_timeout}s",

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ..verdict.words import few
 from .agent_log import agent_closes
-from .endings import EXIT, Decided, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, Decided, Ending
 
 if TYPE_CHECKING:
-    from .messages import Look, RankState, Result
+    from .messages import Look, RanksEnd, RankState, Result
 
 FOREVER = float("inf")
+ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
+SETTLED = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Limits:
 
     start: seconds granted on top until the first line, while Python imports and the nodes find each other.
     notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
-    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run.
+    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run. any_ranks: a command
+    is launched that is not known here: its ranks write where it likes, and nobody knows when all of them run.
     """
 
     stall: float = 0.0
@@ -32,6 +35,7 @@ class Limits:
     notice: float = 5.0
     patience: float = 9.0
     until_running: bool = False
+    any_ranks: bool = False
 
     @property
     def attached(self) -> bool:
@@ -41,11 +45,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular."""
+    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular. by_hand: somebody has
+    asked for it, so that its ranks have launch_stop_timeout."""
 
     ending: Decided
     text: str
     node: str = ""
+    by_hand: bool = False
 
 
 @dataclass
@@ -58,6 +64,7 @@ class NodeWatch:
     closing: bool = False
     silence_said: bool = False
     why_silent: str = ""
+    told_to_end: RanksEnd | None = None
 
     @property
     def over(self) -> bool:
@@ -83,8 +90,9 @@ class Watch:
     def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
         """nodes: the number of ranks on each."""
         self.limits = limits
-        self.last_line = now
+        self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
+        self.ends_by = 0.0  # once ranks were told to end: until when all of them are waited for
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
     def saw(self, name: str, look: Look, now: float) -> None:
@@ -94,9 +102,12 @@ class Watch:
         node.ended = look["result"] or node.ended
         node.unit = look["unit"]
         node.ranks = look["ranks"]
+        node.told_to_end = look.get("ending")
+        if node.told_to_end and not node.over and self.ends_by == 0.0:
+            self.ends_by = now + node.told_to_end["left"] + ENDING_SLACK
         agent = look["logs"].get("agent")
         node.closing = node.closing or (agent is not None and agent_closes(agent["text"]))
-        if any(key != "agent" and part["text"] for key, part in look["logs"].items()):
+        if any((key != "agent" or self.limits.any_ranks) and part["text"] for key, part in look["logs"].items()):
             self.last_line = now
             self.silent_for = self.limits.stall
 
@@ -128,13 +139,24 @@ class Watch:
         end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
         return [said if self.limits.attached else said + end]
 
+    def all_run(self, now: float) -> bool:
+        if all(node.running for node in self.nodes.values()):
+            return True
+        # A command may start ranks that do not say so: what has run for a while on every node goes on.
+        up = all(node.unit.get("ActiveState") == "active" for node in self.nodes.values())
+        return self.limits.any_ranks and up and now - self.began > SETTLED
+
     def decide(self, now: float) -> Decision | None:
         """None as long as the launch should go on."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
         if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
             text = "its end was dealt with by another supervisor, which has its verdict, or its nodes were restarted"
             return Decision(Ending.INTERRUPTED, text, cleared[0])
-        for name, node in self.nodes.items():
+        told = any(node.told_to_end and not node.over for node in self.nodes.values()) and now < self.ends_by
+        asked = [name for name, node in self.nodes.items() if node.ended and node.ended.get("reason") == ASKED]
+        if asked and not told:
+            return Decision(Ending.INTERRUPTED, NODE_WORDS[ASKED].summary, asked[0])
+        for name, node in self.nodes.items() if not told else ():
             if node.over and not node.well:
                 return Decision(Ending.FAILED, f"the launch ended on {name}", name)
             if node.closing and not node.over:
@@ -146,9 +168,9 @@ class Watch:
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
-            return Decision(Ending.FINISHED, "every node's torchrun ended well")
-        if self.limits.until_running and all(node.running for node in self.nodes.values()):
+            return Decision(Ending.FINISHED, "every node's part ended well")
+        if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
-        if self.limits.stall and self.heard_until(now) - self.last_line > self.silent_for:
+        if self.limits.stall and not told and self.heard_until(now) - self.last_line > self.silent_for:
             return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")
         return None

@@ -7,13 +7,16 @@ import pwd
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..tools import trust
 from ..tools.as_user import SilentError, as_user
+from . import mounts
 from .addresses import interface_of
 from .computing import computing
 from .data import data_facts
+from .own import is_launch_user, own_facts
 from .ports import port_facts
 from .seats import held
 
@@ -23,18 +26,24 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 FILE_SECONDS = 5.0
+MOST_PLACES = 20  # of PATH
 
 
 def identity(_request: Json) -> Json:
     """Who the controller logs in as: the one who will look, and must be able to read."""
-    return {"uid": os.getuid(), "gid": os.getgid()}
+    user = pwd.getpwuid(os.getuid())
+    return {
+        "uid": user.pw_uid,
+        "gid": os.getgid(),
+        "name": user.pw_name,
+        "launch_user": is_launch_user(user),
+    }
 
 
 def prepare(request: Json) -> Json:
     """Facts that decide whether this node may start; reads only.
 
-    request: {user, executable, script?, chdir?, run_root, work_root?, address, port?}; port only on the
-    head node.
+    request: see PrepareRequest in muster/launch/messages.py.
     """
     return {
         "hostname": socket.gethostname(),
@@ -44,7 +53,7 @@ def prepare(request: Json) -> Json:
         "cpus": len(os.sched_getaffinity(0)),
         "gpus": len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]),
         "user": user_facts(request["user"]),
-        "executable": file_facts(request["executable"], request["user"], os.X_OK),
+        "executable": program_facts(request["executable"], request["user"], request.get("path", os.defpath)),
         "script": file_facts(request["script"], request["user"], os.R_OK) if request.get("script") else None,
         "chdir": file_facts(request["chdir"], request["user"], os.X_OK) if request.get("chdir") else None,
         "disk": disk_facts(request["run_root"]),
@@ -53,6 +62,9 @@ def prepare(request: Json) -> Json:
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
         "occupied": {"held": held(), **computing(gpus=request["gpus"])},
+        "own": own_facts(),
+        "environment": mounts.real_path(request.get("environment", "")),
+        "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
         "data": data_facts(request.get("data", []), user_entry(request["user"])),
     }
 
@@ -83,6 +95,24 @@ def file_facts(path: str, user: str, mode: int) -> Json:
     with suppress(KeyError):
         usable = asked(pwd.getpwnam(user), lambda: os.access(path, mode))
     return {"path": path, "exists": usable or asked(None, lambda: os.path.exists(path)), "usable": usable}
+
+
+def program_facts(name: str, user: str, path: str) -> Json:
+    """As file_facts, of a program by its path, or by its name in the folders of PATH: the first that the user may use,
+    as the launch will find it."""
+    if "/" in name:
+        return file_facts(name, user, os.X_OK)
+    places = [f"{folder}/{name}" for folder in path.split(":")[:MOST_PLACES] if folder.startswith("/")]
+    there = next((place for place in places if asked(None, partial(os.path.isfile, place))), "")
+    usable = ""
+    with suppress(KeyError):
+        entry = pwd.getpwnam(user)
+        usable = next((place for place in places if asked(entry, partial(runs, place))), "")
+    return {"path": usable or there or name, "exists": bool(usable or there), "usable": bool(usable)}
+
+
+def runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def asked(user: pwd.struct_passwd | None, question: Callable[[], bool]) -> bool:

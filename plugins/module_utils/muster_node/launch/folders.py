@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..tools import files
 from ..tools.program import own_text
 from . import project, state
+from .kept import keep_plan
 
 if TYPE_CHECKING:
     import pwd
@@ -28,6 +29,7 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
     for path in (folder, run_dir):
         files.make_folder(path, mode=0o755)
+    keep_plan(spec)
     files.make_folder(f"{run_dir}/logs", mode=OUTER_MODE, owner=shared)
     if spec["script_name"]:
         files.make_folder(f"{run_dir}/script", mode=0o755)
@@ -36,7 +38,9 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     if spec.get("project"):
         project.place(spec, user)
     if spec["work_dir"]:
-        make_work(spec["work_dir"], own)
+        make_kept(spec["work_dir"], own)
+    if spec.get("cache_root"):
+        make_kept(spec["cache_root"], own)
     files.make_folder(f"{folder}/unit", mode=OUTER_MODE, owner=shared)
     files.replace(f"{folder}/node.py", own_text().encode(), mode=0o644)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
@@ -47,8 +51,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     return f"{folder}/node.py"
 
 
-def make_work(path: str, owner: tuple[int, int]) -> None:
-    """Make the working directory; one that an earlier attempt had goes on being used."""
+def make_kept(path: str, owner: tuple[int, int]) -> None:
+    """Make a folder that outlives the launch, unless an earlier one has made it: it goes on being used."""
     try:
         files.make_folder(path, mode=0o700, owner=owner)
     except FileExistsError:

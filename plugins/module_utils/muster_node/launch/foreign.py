@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+ENDINGS = ("asked", "limit")
+ENDING = ("reason", "until", "seconds")
 DEPTH = 20  # of lists and objects within each other
 MOST_TEXT = 2000  # characters of a reason or an error
 MOST_NOTES = 20
@@ -47,7 +49,7 @@ def result(value: Any) -> Json | None:
 
 
 def table(value: Any) -> Json:
-    """Return {agent, ranks, notes}, as running.run writes it. agent: {pid, started}, or None."""
+    """Return {agent, ranks, notes, ending}, as running.run writes it. agent: {pid, started}, or None."""
     value = value if isinstance(value, dict) else {}
     agent = value.get("agent")
     ranks = {one["pid"]: one for one in _objects(value.get("ranks"))[:MOST_RANKS] if _is_rank(one)}
@@ -56,7 +58,16 @@ def table(value: Any) -> Json:
         "agent": _only(agent, ("pid", "started")) if isinstance(agent, dict) and _is_process(agent) else None,
         "ranks": [_only(one, ("rank", "local_rank", "pid", "started", "gone_at")) for one in ranks.values()],
         "notes": notes,
+        "ending": ending(value.get("ending")),
     }
+
+
+def ending(value: Any) -> Json | None:
+    """Return {reason, until, seconds}: why the ranks were told to end, until when on the node's monotonic clock, and
+    how long they had in all; see ending.py."""
+    if not isinstance(value, dict) or value.get("reason") not in ENDINGS:
+        return None
+    return _only(value, ENDING) if all(_is_time(value.get(name)) for name in ENDING[1:]) else None
 
 
 def _is_process(value: Json) -> bool:

@@ -51,7 +51,7 @@ def belongs_to_launches(launch_id: str, user: pwd.struct_passwd) -> bool:
 
 def _launches() -> list[str]:
     try:
-        return [name for name in os.listdir(state.STATE_ROOT) if process.LAUNCH_ID.match(name)]
+        return [name for name in os.listdir(state.root()) if process.LAUNCH_ID.match(name)]
     except OSError:
         return []
 
@@ -76,7 +76,7 @@ def _look(launch_id: str, uid: int, *, all_of_it: bool) -> list[Json]:
 def _is_left(pid: int, launch_id: str, uid: int, *, all_of_it: bool) -> bool:
     if not process.runs(pid):
         return False
-    if process.is_of_launch(pid, launch_id, uid):
+    if process.is_of_launch(pid, state.launch(launch_id), uid):
         return True
     if not all_of_it or process.user_id(pid) != uid:
         return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from ..tools import process
+from ..tools import files, process
 from ..tools.sockets import LISTENING, can_listen, sockets
 from .seats import HOLDERS_SECONDS, NOT_SEEN, holders
 
@@ -19,13 +20,21 @@ def port_facts(port: int) -> Json:
 
 def port_holders(port: int) -> list[Json]:
     """Processes that listen on the port, or else talk from it."""
-    listening: set[str] = set()
-    talking: set[str] = set()
-    for one in sockets():
-        if one.port == port and one.inode != "0":
-            (listening if one.state == LISTENING else talking).add(f"socket:[{one.inode}]")
-    inodes = listening or talking
-    if not inodes:
+    here = [one for one in sockets() if one.port == port and one.inode != "0"]
+    here = [one for one in here if one.state == LISTENING] or here
+    if not here:
         return []
+    inodes = {f"socket:[{one.inode}]" for one in here}
+    deadline = time.monotonic() + HOLDERS_SECONDS
     pids = [pid for pid in process.ids() if inodes & process.opened(pid)]
-    return holders(pids, time.monotonic() + HOLDERS_SECONDS) or [NOT_SEEN]
+    return holders(pids, deadline) or (by_user({one.uid for one in here}, deadline) if os.geteuid() else [NOT_SEEN])
+
+
+def by_user(uids: set[int], deadline: float) -> list[Json]:
+    """Who it may be, where only root is told: the first process of each launch of these users, or else the users."""
+    first: dict[process.Launch, int] = {}
+    for pid in process.ids():
+        launch = process.launch_at(pid)
+        if launch and launch not in first and process.user_id(pid) in uids:
+            first[launch] = pid
+    return holders(first.values(), deadline) or [{**NOT_SEEN, "user": files.user_name(uid)} for uid in sorted(uids)]

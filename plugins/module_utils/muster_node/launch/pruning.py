@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..tools import files, process, trees
 from . import state
+from .kept import ENDED, PLAN
 
 Json = dict[str, Any]
 
@@ -17,6 +18,8 @@ OF_A_RUN = {
     "logs",
     "script",
     "project",
+    PLAN,
+    ENDED,
 }  # where there is anything else, an earlier version of Muster had the job write there
 HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
 

@@ -1,4 +1,5 @@
-"""The main process of a launch's unit, as the training user: it runs torchrun, and watches lease, time and ranks."""
+"""The main process of a launch's unit, as the training user: it runs torchrun, or the command that was brought, and
+watches lease, time and ranks."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ..tools import files, process
+from ..tools import files
 from .capping import Cap
-from .foreign import number
+from .ending import ASKED, END, LIMIT, SECONDS, Ending
+from .ranks import Ranks, process_facts
 from .seats import Seats
 from .state import BEGIN, LET_GO, lease
 
@@ -24,7 +26,7 @@ INNER_MODE = 0o755  # for whoever was let into the run directory above
 
 
 def run(state: str) -> None:
-    """Run torchrun until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
+    """Run it until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
 
     How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
     collects it, and after a lost connection nobody might.
@@ -32,11 +34,16 @@ def run(state: str) -> None:
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
-    seats = Seats(state, shared=spec["shared"])
+    try:
+        seats = Seats(state, shared=spec["shared"])
+    except OSError as problem:  # in somebody's own launch: they do not come to them
+        write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
+        return
     over = wait_for_the_word(state, seats, signalled)
     if over:
         write_result(state, over)
         return
+    held = lease(state)
     log = open_agent_log(spec["run_dir"])
     cap = Cap(spec["run_dir"], spec["log_max"])
     try:
@@ -44,29 +51,42 @@ def run(state: str) -> None:
     except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
         write_result(state, "exec", error=str(exc))
         return
-    ranks: dict[int, Json] = {}
+    ranks = Ranks(agent.pid)
     noted = 0
+    ending = Ending()
     held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     while True:
         code = agent.poll()
         seats.take()  # a shared launch has those that became free
         open_log_folder(spec["run_dir"])
-        if watch_ranks(agent.pid, ranks) or len(cap.notes) > noted:
+        if ranks.look() or len(cap.notes) > noted:
             noted = len(cap.notes)
-            table = {"agent": process_facts(agent.pid), "ranks": list(ranks.values()), "notes": cap.notes}
-            write_json(state + "/unit/ranks.json", table)
+            write_table(state, ranks, cap, ending)
         if code is not None:
-            write_result(state, "stopped" if signalled else "exit", code=code)
+            write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
             return
         held = lease(state, held)
-        if not signalled and time.monotonic() > held[0]:
+        if ending.reason:
+            if ending.go_on(process_facts(agent.pid), ranks.table.values()):
+                write_result(state, ending.reason)
+                return
+        elif not signalled and held[1] == END:
+            ending.begin(ASKED, held[0])
+            write_table(state, ranks, cap, ending)
+        elif not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
             return
-        if not signalled and time.monotonic() > last_moment:
-            write_result(state, "limit")
-            return
+        elif not signalled and time.monotonic() > last_moment:
+            ending.begin(LIMIT, time.monotonic() + spec.get("stop_timeout", SECONDS))
+            write_table(state, ranks, cap, ending)
         cap.keep(0.1)
+
+
+def write_table(state: str, ranks: Ranks, cap: Cap, ending: Ending) -> None:
+    """For whoever looks; see foreign.table."""
+    table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
+    write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
 def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
@@ -79,6 +99,8 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
         until, word = seen = lease(folder, seen)
         if time.monotonic() > until:
             return "lease"
+        if word == END:
+            return ASKED
         if word == LET_GO:
             seats.let_go()
         else:
@@ -91,7 +113,7 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[int]) -> str:
 
 
 def open_agent_log(run_dir: str) -> int:
-    """torchrun's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
+    """The launcher's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
         return os.open(run_dir + "/logs/agent.log", flags, 0o640)
@@ -105,38 +127,6 @@ def open_log_folder(run_dir: str) -> None:
         with suppress(OSError):
             if os.lstat(path).st_mode & 0o005 == 0:
                 os.chmod(path, INNER_MODE)
-
-
-def watch_ranks(agent: int, ranks: dict[int, Json]) -> bool:
-    """Bring the table of ranks {pid: {...}} up to date from the agent's children; True when it changed."""
-    changed = False
-    alive = set(process.children(agent))
-    for pid in alive - set(ranks):
-        rank = rank_facts(pid)
-        if rank is not None:
-            ranks[pid] = rank
-            changed = True
-    for pid, rank in ranks.items():
-        if rank["gone_at"] is None and (pid not in alive or not process.runs(pid)):
-            rank["gone_at"] = time.time()
-            changed = True
-    return changed
-
-
-def rank_facts(pid: int) -> Json | None:
-    """{rank, local_rank, pid, started, gone_at} when this child of the agent is a rank, else None."""
-    environ = process.environment(pid)
-    rank, local_rank = (number(environ.get(name, "")) for name in ("RANK", "LOCAL_RANK"))
-    facts = process_facts(pid)
-    if rank is None or local_rank is None or facts is None:
-        return None  # not yet exec'ed, or a helper process of the agent
-    return {"rank": rank, "local_rank": local_rank, **facts, "gone_at": None}
-
-
-def process_facts(pid: int) -> Json | None:
-    """What names one process, and no later one of the same number."""
-    seen = process.status(pid)
-    return {"pid": pid, "started": seen.started} if seen else None
 
 
 def write_result(state: str, reason: str, **more: Any) -> None:

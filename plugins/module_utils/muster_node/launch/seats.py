@@ -3,6 +3,8 @@
 /run/muster/reservations/SEAT        root's, a file for each seat; nothing is ever written into it, or read from it
 /run/muster/launches/ID/seats/SEAT   the same file by a name that the launch's user comes to, and no other account
 
+Launch users come to the files themselves (role launch_users); the state of their own launches has links to them.
+
 The unit's main process holds them (running.py), and the kernel lets them go when it ends, in whatever way. Who holds
 one is read from the kernel's own table.
 """
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 ROOT = "/run/muster/reservations"
+STARTS = "starts"  # a folder beside it, or beside the state of own launches
 FOLDER = "seats"
 HOLDER_SECONDS = 2.0
 HOLDERS_SECONDS = 6.0  # for all that are looked at together
@@ -34,17 +37,22 @@ MODE = 0o750
 # A holder in another container or namespace.
 NOT_SEEN: Json = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
-    **dict.fromkeys(("pid", "seconds")),
-    **dict.fromkeys(("begun", "detached"), False),
+    **dict.fromkeys(("pid", "seconds", "manager_of")),
+    **dict.fromkeys(("begun", "detached", "ours"), False),
 }
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One start after the other, by a lock that root alone comes to."""
-    os.makedirs(os.path.dirname(ROOT), mode=0o755, exist_ok=True)
-    os.makedirs(ROOT, mode=0o700, exist_ok=True)
-    with files.folder(ROOT, owner=os.geteuid()) as handle:
+    """One start after the other, by a lock that this user alone comes to."""
+    above = state.root()
+    if not state.is_own():
+        above = os.path.dirname(ROOT)
+        os.makedirs(above, mode=0o755, exist_ok=True)
+        os.makedirs(ROOT, mode=0o700, exist_ok=True)
+    lock = f"{above}/{STARTS}"
+    os.makedirs(lock, mode=0o700, exist_ok=True)
+    with files.folder(lock, owner=os.geteuid()) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
@@ -52,6 +60,10 @@ def alone() -> Iterator[None]:
 def offer(launch: str, seats: Iterable[str], group: int) -> None:
     """Lead the user of a launch to its seats. launch: the folder of its state."""
     files.make_folder(f"{launch}/{FOLDER}", mode=MODE, owner=(os.geteuid(), group))
+    if state.is_own():
+        for seat in seats:
+            os.symlink(f"{ROOT}/{seat}", f"{launch}/{FOLDER}/{seat}")
+        return
     with files.folder(ROOT) as there, files.folder(f"{launch}/{FOLDER}") as here:
         for seat in seats:
             # Whoever comes to it may open it: the folders above keep the others out.
@@ -95,7 +107,7 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
     thorough: where the table shows none, look who shares a lock whose own process is gone.
     """
     if seats is None:
-        seats = files.names(ROOT) if os.path.isdir(ROOT) else []
+        seats = readable()
     table = locks()
     deadline = time.monotonic() + HOLDERS_SECONDS
     found = {}
@@ -108,7 +120,18 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
         if not pids and (thorough or name_of(seen) in table):
             pids = [pid for pid in process.ids() if shares(pid, name_of(seen))]
         found[seat] = holders(pids, deadline)
+        if not pids and name_of(seen) in table and os.geteuid():
+            found[seat] = [NOT_SEEN]  # its own process has handed it on, and root alone sees to whom
     return found
+
+
+def readable() -> list[str]:
+    """Return the seats that this user comes to: root to all, launch users to what was made for them."""
+    try:
+        found = files.names(ROOT)
+    except OSError:
+        return []
+    return [seat for seat in found if os.access(f"{ROOT}/{seat}", os.R_OK)]
 
 
 def name_of(seen: os.stat_result) -> str:
@@ -148,20 +171,28 @@ def holder(pid: int, seconds: float = HOLDER_SECONDS) -> Json:
     try:
         seen: Json = as_user(None, lambda: _holder(pid), seconds=max(0.0, min(seconds, HOLDER_SECONDS)))
     except SilentError:
-        return {**NOT_SEEN, "pid": pid, "user": process.owner(pid), "launch_id": process.launch_of(pid)}
+        return {**NOT_SEEN, "pid": pid, "user": process.owner(pid), **launch_facts(pid)}
     return seen
 
 
 def _holder(pid: int) -> Json:
-    launch_id = process.launch_of(pid)
     return {
         **process.who(pid),
         "name": process.read(pid, "comm").strip(),
-        "launch_id": launch_id,
         "seconds": process.age(pid),
         "begun": bool(process.children(pid)),
-        "detached": bool(launch_id) and state.lease(state.state_dir(launch_id))[0] == float("inf"),
+        "ours": False,
+        **launch_facts(pid),
     }
+
+
+def launch_facts(pid: int) -> Json:
+    """Return {launch_id, manager_of, detached}; of others' own launches it is not seen whether they are detached."""
+    launch = process.launch_at(pid)
+    if launch is None:
+        return {"launch_id": "", "manager_of": None, "detached": False}
+    detached = state.lease(state.dir_of(launch))[0] == float("inf")
+    return {"launch_id": launch.id, "manager_of": launch.uid, "detached": detached}
 
 
 def reserve(request: Json) -> Json:
@@ -175,11 +206,12 @@ def reserve(request: Json) -> Json:
 def reserved(launch_id: str, wait: float) -> Json:
     """Wait until a launch has all of its seats here; return who has them."""
     seats = files.names(f"{state.state_dir(launch_id)}/{FOLDER}")
+    launch = state.launch(launch_id)
 
     def has_all() -> bool:
         table = locks()
         return all(
-            any(process.launch_of(pid) == launch_id for pid in table.get(name_of(os.stat(f"{ROOT}/{seat}")), []))
+            any(process.launch_at(pid) == launch for pid in table.get(name_of(os.stat(f"{ROOT}/{seat}")), []))
             for seat in seats
         )
 
@@ -187,4 +219,7 @@ def reserved(launch_id: str, wait: float) -> Json:
     while not (ours := has_all()) and time.monotonic() < deadline:
         time.sleep(0.05)
     over = state.unit_state(state.unit_name(launch_id))["ActiveState"] in ("inactive", "failed")
-    return {"held": held(seats, thorough=not ours), "over": over}
+    found = held(seats, thorough=not ours)
+    for one in (one for holders in found.values() for one in holders):
+        one["ours"] = (one["launch_id"], one["manager_of"]) == launch
+    return {"held": found, "over": over}

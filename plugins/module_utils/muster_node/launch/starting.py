@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from ..tools import files, process, trust
-from ..tools.run import run as command
 from . import project, state
 from .folders import make_folders
+from .kept import keep_ends
 from .pruning import prune
 from .seats import alone, offer, reserved
 
@@ -52,9 +52,11 @@ def still_there(*launches: str) -> str:
 def make_room(spec: Json) -> Json:
     """Make the folders above all launches, and clear away what is left of earlier ones."""
     run_root = os.path.dirname(spec["run_dir"])
-    for path in (state.STATE_ROOT, run_root, os.path.dirname(spec["work_dir"])):
+    above = [os.path.dirname(path) for path in (spec["work_dir"], spec.get("cache_root", ""))]
+    for path in (state.root(), run_root, *above):
         if path:
             trust.make_folder(path)
+    keep_ends(run_root)
     forget_ended_launches()
     return prune(run_root, spec["keep"], spec["keep_bytes"])
 
@@ -69,12 +71,12 @@ def make(spec: Json) -> str:
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     properties["MemoryMax"] = str(memory_limit())
     if spec["time_limit"] and not spec["waits"]:
-        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + LIMIT_SLACK}s"
-    argv = ["systemd-run", "--quiet", "--unit", state.unit_name(launch_id)]
+        properties["RuntimeMaxSec"] = f"{spec['time_limit'] + spec.get('stop_timeout', 0) + LIMIT_SLACK}s"
+    argv = ["--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
     argv += ["--", sys.executable, "-I", "-S", program, "run", state.state_dir(launch_id)]
-    done = command(*argv, seconds=state.SYSTEMCTL_SECONDS)
+    done = state.ask_systemd("systemd-run", *argv)
     return "" if done.code == 0 else done.aside.strip() or done.why
 
 
@@ -87,6 +89,6 @@ def memory_limit() -> int:
 
 def forget_ended_launches() -> None:
     """Clear away the state of launches that ended when no supervisor could reach this node."""
-    for launch_id in os.listdir(state.STATE_ROOT):
+    for launch_id in os.listdir(state.root()):
         if process.LAUNCH_ID.match(launch_id) and state.is_over(launch_id):
             state.forget(launch_id)

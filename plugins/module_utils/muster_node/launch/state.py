@@ -1,29 +1,91 @@
 """What a launch has on a node: its unit, and its state in memory, so that a full disk cannot hide what happened.
 
-/run/muster/launches/ID   the state
-RUN_ROOT/ID               logs, and whatever the job writes into its working directory
+/run/muster/launches/ID            the state
+/run/user/UID/muster/launches/ID   that of somebody's own launch, whose unit is in that user's own manager
+RUN_ROOT/ID                        logs
+
+Which of both it is, is said once for a run of the program (use); nothing else decides where state lies, or which
+systemd is asked.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..tools import files, process, trees
+from ..tools.run import CLEAN
 from ..tools.run import run as command
 
+if TYPE_CHECKING:
+    from ..tools.run import Answer
+
 STATE_ROOT = "/run/muster/launches"
+OWN_ROOT = "/run/user/{}/muster/launches"
 # Until when, and what the launch does until then; of one width, so that it is overwritten in place by a single write.
 LEASE_FORMAT = "{:>20.3f} {:<6}\n"
 TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # its seats; and: start the ranks, once for all
 MOST_LEASE = 100  # bytes
 SYSTEMCTL_SECONDS = 30
 FORGET_SECONDS = 5.0
+TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
+NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
+
+
+@dataclass
+class Manager:
+    """uid: of the user whose own manager has the launches; None for the system's."""
+
+    uid: int | None = None
+
+
+MANAGER = Manager()
+
+
+def use(*, own: bool) -> None:
+    """Deal with launches in this user's own manager, or in the system's."""
+    MANAGER.uid = os.getuid() if own else None
+
+
+def is_own() -> bool:
+    return MANAGER.uid is not None
+
+
+def runtime_dir() -> str:
+    """Return where the user's manager is talked to; a login over ssh without PAM has it in no variable."""
+    return f"/run/user/{MANAGER.uid}"
+
+
+def root() -> str:
+    return OWN_ROOT.format(MANAGER.uid) if is_own() else STATE_ROOT
 
 
 def state_dir(launch_id: str) -> str:
-    return STATE_ROOT + "/" + launch_id
+    return root() + "/" + launch_id
+
+
+def dir_of(launch: process.Launch) -> str:
+    """Return where the state of anybody's launch lies."""
+    return f"{STATE_ROOT if launch.uid is None else OWN_ROOT.format(launch.uid)}/{launch.id}"
+
+
+def launch(launch_id: str) -> process.Launch:
+    return process.Launch(launch_id, MANAGER.uid)
+
+
+def systemctl(*words: str, seconds: float = SYSTEMCTL_SECONDS) -> Answer:
+    return ask_systemd("systemctl", *words, seconds=seconds)
+
+
+def ask_systemd(program: str, *words: str, seconds: float = SYSTEMCTL_SECONDS) -> Answer:
+    """Run one of systemd's programs on the manager that has the launches."""
+    if not is_own():
+        return command(program, *words, seconds=seconds)
+    return command(program, "--user", *words, seconds=seconds, env={**CLEAN, "XDG_RUNTIME_DIR": runtime_dir()})
 
 
 def unit_name(launch_id: str) -> str:
@@ -32,8 +94,11 @@ def unit_name(launch_id: str) -> str:
 
 def unit_state(unit: str) -> dict[str, str]:
     names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
-    done = command("systemctl", "show", unit, "--property", ",".join(names), seconds=SYSTEMCTL_SECONDS)
+    done = systemctl("show", unit, "--property", ",".join(names))
     state = dict.fromkeys(names, "")
+    if done.code != 0 and is_own() and not os.path.exists(f"{runtime_dir()}/{TALKS}"):
+        # No manager, no units: the kernel has ended all that was in its control group.
+        state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)
     for line in done.text.splitlines():
         name, _, value = line.partition("=")
         state[name] = value
@@ -42,9 +107,9 @@ def unit_state(unit: str) -> dict[str, str]:
 
 def forget(launch_id: str) -> None:
     """Clear away the unit and the state of a launch that is over."""
-    command("systemctl", "reset-failed", unit_name(launch_id), seconds=SYSTEMCTL_SECONDS)
-    with suppress(OSError), files.folder(STATE_ROOT) as root:
-        trees.remove(root, launch_id, time.monotonic() + FORGET_SECONDS)
+    systemctl("reset-failed", unit_name(launch_id))
+    with suppress(OSError), files.folder(root()) as there:
+        trees.remove(there, launch_id, time.monotonic() + FORGET_SECONDS)
 
 
 def is_over(launch_id: str) -> bool:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..tools import process
 from ..tools.as_user import SilentError
-from ..tools.run import run as command
 from . import state, written
+from .ending import ask_to_end, pinned
+from .kept import keep_end
 from .leftovers import leftovers
 from .looking import report
 
 if TYPE_CHECKING:
     import pwd
-    from collections.abc import Iterator
 
 Json = dict[str, Any]
 
-STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_stop_timeout
+STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_failure_timeout
 STACK_SECONDS = 1.5  # for the ranks to show their stacks
 
 
@@ -29,7 +28,8 @@ def stop(request: Json) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
     request: as for look, with dump: first ask every rank, which `freeze` has stopped on all
-    nodes, for its Python stack, so that a standstill leaves evidence.
+    nodes, for its Python stack, so that a standstill leaves evidence. seconds: that the ranks have to end by
+    themselves first, for stops that people ask for.
     """
     launch_id = request["launch_id"]
     unit = state.unit_name(launch_id)
@@ -37,13 +37,16 @@ def stop(request: Json) -> Json:
     if request["dump"]:
         dump_stacks(launch_id)
     before = state.unit_state(unit)
-    stopped = command("systemctl", "stop", unit, seconds=STOP_SECONDS)
-    command("systemctl", "reset-failed", unit, seconds=state.SYSTEMCTL_SECONDS)
+    if request.get("seconds"):
+        ask_to_end(launch_id, request["seconds"])
+    stopped = state.systemctl("stop", unit, seconds=STOP_SECONDS)
+    state.systemctl("reset-failed", unit)
     left, unseen = leftovers(launch_id, user)
     last = report(request)
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
     still = "" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"]
     last.update(unit_before=before, error=still or unseen, leftovers=left, clean=over and not left and not unseen)
+    keep_end(request, last["result"])
     if last["clean"]:
         state.forget(launch_id)
     return last
@@ -91,18 +94,8 @@ def _send(
     for each in processes:
         with suppress(OSError), pinned(each["pid"]) as handle:
             known = process.runs(each["pid"], each["started"])
-            if user and known and process.is_of_launch(each["pid"], launch_id, user.pw_uid):
+            if user and known and process.is_of_launch(each["pid"], state.launch(launch_id), user.pw_uid):
                 for number in numbers:
                     signal.pidfd_send_signal(handle, number)
                 reached.append(each["pid"])
     return reached
-
-
-@contextmanager
-def pinned(pid: int) -> Iterator[int]:
-    """Yield a descriptor of whatever has this PID now: what is sent through it reaches no later one."""
-    handle = os.pidfd_open(pid)
-    try:
-        yield handle
-    finally:
-        os.close(handle)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 SECONDS = 10.0  # for what should take milliseconds
-NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": []}
+NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": [], "ending": None}
 MOST_RESULT = 100_000  # bytes
 MOST_TABLE = 1_000_000
 
@@ -44,7 +44,7 @@ def in_its_name(request: Json, work: Callable[[], Any], seconds: float = SECONDS
 
 
 def read_all(request: Json) -> Json:
-    """{result, ranks, errors, logs, notes}; what cannot be read is missing, and a note says so."""
+    """{result, ranks, errors, logs, notes, ending}; what cannot be read is missing, and a note says so."""
     if training_user(request) is None:
         return NOTHING
     try:
@@ -91,7 +91,8 @@ def _all(request: Json) -> Json:
         ours = seen is not None and seen.started == rank["started"] and process.user_id(rank["pid"]) in {uid, None}
         rank["state"], rank["cpu"] = (seen.state, seen.cpu) if seen and ours else ("", 0.0)
         rank["wchan"] = process.read(rank["pid"], "wchan") if ours else ""
-    return {**_logs(request), "result": result, "ranks": table["ranks"], "notes": table["notes"]}
+    ending = table["ending"] and {**table["ending"], "left": max(0.0, table["ending"]["until"] - time.monotonic())}
+    return {**_logs(request), "result": result, **{name: table[name] for name in ("ranks", "notes")}, "ending": ending}
 
 
 def _logs(request: Json) -> Json:

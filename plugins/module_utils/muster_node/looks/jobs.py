@@ -61,7 +61,7 @@ def training(pid: int, boot: float) -> dict[str, Any] | None:
         "rank": marks.get("RANK", "") if rank else "",
         "run": marks.get(process.LAUNCH_MARK) or marks.get("TORCHELASTIC_RUN_ID", ""),
         "port": marks.get("MASTER_PORT", ""),
-        "launch": process.launch_of(pid),
+        "launch": launch.id if (launch := process.launch_at(pid)) else "",
     }
 
 

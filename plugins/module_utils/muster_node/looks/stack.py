@@ -174,9 +174,16 @@ def _units() -> dict[str, Any]:
         "units": states.text,
         "units_why": states.why,
         "launches": launches.text,
+        "own_launches": _own_launches(),
         "uptime": read("/proc/uptime").text,
         "now": time.time(),
     }
+
+
+def _own_launches() -> list[str]:
+    """Return launches in users' own managers, of which the system's knows nothing."""
+    found = {launch for pid in process.ids() if (launch := process.launch_at(pid)) and launch.uid is not None}
+    return sorted(f"{process.LAUNCH_UNIT.format(one.id)} of {files.user_name(one.uid or 0)}" for one in found)
 
 
 def _group(gid: int) -> str:

@@ -12,12 +12,16 @@ standard input. Every verb prints one JSON object.
     logs      user   returns what was logged since the last look, after the end
     freeze    root   stops the ranks where they are
     stop      root   ends the unit, looks that nothing of it is left, and gives the last report
+
+In somebody's own launch (`own` in each request) all of it is that user's, and root does nothing.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
+from ..launch import state
 from ..launch.facts import identity, prepare
 from ..launch.looking import logs, look
 from ..launch.running import run
@@ -26,23 +30,37 @@ from ..launch.starting import start
 from ..launch.stopping import freeze, stop
 from ..tools.program import answer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Json = dict[str, Any]
+
 
 def main() -> None:
     if sys.argv[1] == "run":
         run(sys.argv[2])
         return
-    answer(
-        {
-            "identity": identity,
-            "prepare": prepare,
-            "start": start,
-            "reserve": reserve,
-            "look": look,
-            "logs": logs,
-            "freeze": freeze,
-            "stop": stop,
-        }
-    )
+    verbs = {
+        "identity": identity,
+        "prepare": prepare,
+        "start": start,
+        "reserve": reserve,
+        "look": look,
+        "logs": logs,
+        "freeze": freeze,
+        "stop": stop,
+    }
+    answer({verb: in_its_manager(work) for verb, work in verbs.items()})
+
+
+def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """Every request says whether it is about somebody's own launch."""
+
+    def done(request: Json) -> Json:
+        state.use(own=request.get("own") is True)
+        return work(request)
+
+    return done
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, 
 
 def launch_here() -> str:
     """The unit of a launch of Muster that runs here, or "": it may hold the port, and must not be disturbed."""
-    launch_id = next(filter(None, map(process.launch_of, process.ids())), "")
-    return process.LAUNCH_UNIT.format(launch_id) if launch_id else ""
+    launch = next(filter(None, map(process.launch_at, process.ids())), None)
+    return process.LAUNCH_UNIT.format(launch.id) if launch else ""
 
 
 def other_probe() -> str:

@@ -14,6 +14,7 @@ LAUNCH_MARK = "MUSTER_LAUNCH_ID"
 LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 A_LAUNCH_UNIT = re.compile(re.escape(LAUNCH_UNIT).replace(r"\{\}", rf"({LAUNCH_ID.pattern[:-2]})"))
+A_MANAGER = re.compile(r"user@(\d+)\.service")
 SYSTEMD_PATH = re.compile(r"^(?:0:|\d+:name=systemd):(/.*)$", re.MULTILINE)
 GONE = ("Z", "X")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,6 +28,16 @@ class Status(NamedTuple):
     parent: int
     cpu: float
     started: int
+
+
+class Launch(NamedTuple):
+    """A launch by its unit. uid: in whose own manager it runs; None for one of the system's, which only root makes.
+
+    Whoever has a manager gives units in it any name, so that the id alone says nothing of whose launch it is.
+    """
+
+    id: str
+    uid: int | None = None
 
 
 def ids() -> list[int]:
@@ -82,10 +93,15 @@ def unit(pid: int) -> str:
 def outermost_unit(pid: int) -> str:
     """Return the unit of the system that it belongs to. Units within it, as those of a user's own manager, have any
     name that this user likes."""
+    return next(iter(_units(pid)), "")
+
+
+def _units(pid: int) -> list[str]:
+    """Return the units that it belongs to, the outermost first."""
     # Where PID 1 itself is in a unit of a host beyond, all paths begin there.
     beyond = _cgroup(1).removesuffix("/init.scope")
     parts = _cgroup(pid).removeprefix(beyond).split("/")
-    return next((part for part in parts if part.endswith((".service", ".scope"))), "")
+    return [part for part in parts if part.endswith((".service", ".scope"))]
 
 
 def _cgroup(pid: int) -> str:
@@ -93,10 +109,13 @@ def _cgroup(pid: int) -> str:
     return found[1] if found else ""
 
 
-def launch_of(pid: int) -> str:
-    """Return the id of the launch whose unit it belongs to, or nothing."""
-    found = A_LAUNCH_UNIT.fullmatch(outermost_unit(pid))
-    return found[1] if found else ""
+def launch_at(pid: int) -> Launch | None:
+    """Return the launch whose unit it belongs to, in the system's manager or in a user's own."""
+    outer, inner = [*_units(pid), "", ""][:2]
+    if found := A_LAUNCH_UNIT.fullmatch(outer):
+        return Launch(found[1])
+    manager, found = A_MANAGER.fullmatch(outer), A_LAUNCH_UNIT.fullmatch(inner)
+    return Launch(found[1], int(manager[1])) if manager and found else None
 
 
 def age(pid: int) -> float | None:
@@ -149,15 +168,15 @@ def who(pid: int) -> dict[str, Any]:
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
 
 
-def is_of_launch(pid: int, launch_id: str, uid: int) -> bool:
+def is_of_launch(pid: int, launch: Launch, uid: int) -> bool:
     """Whether it is in a launch's unit, or a process of the launch's user that carries its mark.
 
     A mark alone says nothing: anybody chooses their own environment.
     """
-    if launch_of(pid) == launch_id:
+    if launch_at(pid) == launch:
         return True
-    return user_id(pid) == uid and environment(pid).get(LAUNCH_MARK) == launch_id
+    return user_id(pid) == uid and environment(pid).get(LAUNCH_MARK) == launch.id
 
 
-def of_launch(launch_id: str, uid: int) -> list[int]:
-    return [pid for pid in ids() if is_of_launch(pid, launch_id, uid)]
+def of_launch(launch: Launch, uid: int) -> list[int]:
+    return [pid for pid in ids() if is_of_launch(pid, launch, uid)]

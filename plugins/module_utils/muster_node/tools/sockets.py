@@ -16,11 +16,12 @@ MOST = 64_000_000  # bytes of the kernel's list
 
 
 class Socket(NamedTuple):
-    """state: the kernel's number, as LISTENING. inode: "0" where no process has it any more."""
+    """state: the kernel's number, as LISTENING. inode: "0" where no process has it any more. uid: whose it is."""
 
     port: int
     state: str
     inode: str
+    uid: int = 0
 
 
 def can_listen(port: int) -> bool:
@@ -43,4 +44,4 @@ def sockets() -> Iterator[Socket]:
         for line in (files.text(table, most=MOST) or "").splitlines()[1:]:
             fields = line.split()
             if len(fields) > 9:
-                yield Socket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9])
+                yield Socket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9], int(fields[7]))

@@ -118,7 +118,8 @@ def test_what_only_old_manifests_list_is_removed_when_it_is_old(place: str) -> N
 
 
 @pytest.mark.parametrize(
-    "path", ["../x", "/etc/passwd", "a//b", "a/./b", "", "a\n", "a/..", "x" * 256, "/".join(["ab"] * 400), "a\x7f", "\udcff"]
+    "path",
+    ["../x", "/etc/passwd", "a//b", "a/./b", "", "a\n", "a/..", "x" * 256, "/".join(["ab"] * 400), "a\x7f", "\udcff"],
 )
 def test_a_path_that_leads_elsewhere_or_cannot_be_shown_is_no_entry(path: str) -> None:
     assert manifest.unusable(path)
@@ -140,5 +141,5 @@ def test_only_what_render_writes_is_a_manifest() -> None:
         manifest.render([one]) + b"\n",
         manifest.render([one]).replace(one.sha256.encode(), b"../x"),
     ):
-        with pytest.raises(ValueError, match="manifest|Expecting"):
+        with pytest.raises(ValueError, match=r"manifest|Expecting"):
             manifest.parse(text)

@@ -69,8 +69,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(folder / "reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
-    for module in (state, starting, stopping):
-        monkeypatch.setattr(module, "command", lambda *_argv, **_how: Answer("ActiveState=inactive\n", code=0))
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("ActiveState=inactive\n", code=0))
     (folder / "hostile_user.py").write_text(ATTACKER.read_text())
     (folder / "program.py").write_text(pack(program.__name__).replace("/run/muster/launches", state.STATE_ROOT))
     patterns = [str(folder / each) for each in ("state/*/unit", "runs/*/logs", "work/*")]

@@ -74,14 +74,28 @@ def test_ranks_that_cannot_be(change: dict[str, Any]) -> None:
     "value", [None, [], "x", 7, {"ranks": {}}, {"ranks": [1, None, [], {}]}, {"agent": [], "notes": {}}, {"notes": [7]}]
 )
 def test_tables_of_other_shapes(value: Any) -> None:
-    assert foreign.table(value) == {"agent": None, "ranks": [], "notes": []}
+    assert foreign.table(value) == {"agent": None, "ranks": [], "notes": [], "ending": None}
 
 
 def test_a_table() -> None:
     agent = {"pid": 77, "started": 5}
     given = {"agent": {**agent, "x": 1}, "ranks": [{**RANK, "state": "R"}, RANK], "notes": ["x" * 9999]}
-    assert foreign.table(given) == {"agent": agent, "ranks": [RANK], "notes": ["x" * 2000]}
+    assert foreign.table(given) == {"agent": agent, "ranks": [RANK], "notes": ["x" * 2000], "ending": None}
     assert len(foreign.table({"ranks": [{**RANK, "pid": 2 + one} for one in range(5000)]})["ranks"]) == 1024
+
+
+def test_ranks_that_were_told_to_end() -> None:
+    given = {"reason": "limit", "until": 7.5, "seconds": 30}
+    assert foreign.table({"ending": {**given, "x": 1}})["ending"] == given
+    changes: list[dict[str, Any]] = [
+        {"reason": "x"},
+        {"reason": []},
+        {"until": "7"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+    ]
+    for change in changes:
+        assert foreign.table({"ending": {**given, **change}})["ending"] is None
 
 
 @pytest.mark.parametrize(

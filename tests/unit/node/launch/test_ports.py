@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_node.launch import ports
+from muster_node.launch import ports, seats
+from muster_node.tools import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,3 +60,18 @@ def test_a_bound_socket_without_listening_is_not_to_be_seen() -> None:
         sock.bind(("", 0))
         facts = ports.port_facts(sock.getsockname()[1])
     assert (facts["free"], facts["holders"]) == (False, [])
+
+
+def test_whose_a_port_is_that_only_root_can_look_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(process, "opened", lambda _pid: set())
+    with listener(socket.AF_INET, "127.0.0.1") as port:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert ports.port_holders(port) == [seats.NOT_SEEN]
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        (found,) = ports.port_holders(port)
+        assert (found["pid"], found["user"], found["launch_id"]) == (None, me, "")
+        ours, own = process.Launch(LAUNCH_ID, os.getuid()), os.getpid()
+        monkeypatch.setattr(process, "launch_at", lambda pid: ours if pid == own else None)
+        (found,) = ports.port_holders(port)
+    assert (found["pid"], found["user"], found["launch_id"]) == (os.getpid(), me, LAUNCH_ID)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import running, seats, state
+from muster_node.launch import seats, state
+from muster_node.launch.ending import END
 from muster_node.programs import launch as node
 from muster_node.tools import process as processes
 from muster_node.tools.pack import pack
@@ -24,33 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAUNCH_ID = "20260101-120000-abcd"
-
-
-@contextlib.contextmanager
-def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A child with everything that it starts, ended in any case."""
-    child = subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
-    try:
-        yield child
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def test_ranks_are_the_children_that_say_so() -> None:
-    ranks: dict[int, Any] = {}
-    with process("sleep", "60", RANK="5", LOCAL_RANK="1") as one, process("sleep", "60", RANK="x") as other:
-        until(lambda: running.watch_ranks(os.getpid(), ranks))
-        facts = running.process_facts(one.pid) or {}
-        assert ranks == {one.pid: {"rank": 5, "local_rank": 1, **facts, "gone_at": None}}
-        assert other.pid in processes.children(os.getpid())
-        assert running.watch_ranks(os.getpid(), ranks) is False
-        began = time.time()
-        os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
-        until(lambda: running.watch_ranks(os.getpid(), ranks))
-        assert began <= ranks[one.pid]["gone_at"] <= time.time()
-        assert running.watch_ranks(os.getpid(), ranks) is False
 
 
 @pytest.fixture
@@ -66,6 +40,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         argv: list[str] | None = None,
         word: str = state.BEGIN,
         shared: bool = False,
+        stop_timeout: float = 5.0,
     ) -> subprocess.Popen[bytes]:
         (tmp_path / "unit").mkdir()
         (tmp_path / "run/logs").mkdir(parents=True)
@@ -76,6 +51,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             "run_dir": str(tmp_path / "run"),
             "log_max": 0,
             "shared": shared,
+            "stop_timeout": stop_timeout,
         }
         (tmp_path / "spec.json").write_text(json.dumps(spec))
         (tmp_path / "lease").write_bytes(state.new_lease(lease, word))
@@ -150,9 +126,60 @@ def test_a_lease_that_cannot_be_read_for_a_moment_is_the_one_that_was_read_last(
     assert result(tmp_path) == {"reason": "lease"}
 
 
+# An agent with one rank, which writes a checkpoint when it is told to end, for so long; and the agent reports it.
+SAVES = """
+import os, subprocess, sys
+rank = 'import pathlib, signal, time, sys;' \\
+       'signal.signal(15, lambda *_: (time.sleep({}), pathlib.Path("{}").write_text("saved"), sys.exit(0)));' \\
+       'pathlib.Path("{}.ready").touch(); time.sleep(60)'
+code = subprocess.run([sys.executable, "-c", rank], env={{**os.environ, "RANK": "0", "LOCAL_RANK": "0"}}).returncode
+print("rank ended with", code, flush=True)
+"""
+
+
 def test_run_ends_with_its_time(launch: Any, tmp_path: Path) -> None:
-    assert launch("import time; time.sleep(30)", time_limit=0.3).wait(5) == 0
-    assert result(tmp_path) == {"reason": "limit"}
+    assert launch("import time; time.sleep(30)", time_limit=0.3).wait(10) == 0
+    assert result(tmp_path) == {"reason": "limit", "code": -15}
+
+
+def test_ranks_have_time_to_write_a_checkpoint_at_the_time_limit(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVES.format(1, tmp_path / "saved", tmp_path / "saved"), time_limit=2, stop_timeout=20)
+    until(lambda: read_table(tmp_path) and read_table(tmp_path)["ending"])
+    assert read_table(tmp_path)["ending"]["reason"] == "limit"
+    assert read_table(tmp_path)["ending"]["seconds"] == pytest.approx(20, abs=1)
+    assert child.wait(30) == 0
+    assert (tmp_path / "saved").read_text() == "saved"
+    assert (tmp_path / "run/logs/agent.log").read_text() == "rank ended with 0\n", "torchrun itself was not told"
+    assert result(tmp_path) == {"reason": "limit", "code": 0}
+
+
+def test_somebody_asks_ranks_to_end(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVES.format(0.5, tmp_path / "saved", tmp_path / "saved"))
+    until((tmp_path / "saved.ready").exists)
+    state.renew_lease(str(tmp_path), 20.0, END)
+    until(lambda: (read_table(tmp_path) or {}).get("ending"))
+    state.renew_lease(str(tmp_path), 0.0)  # by whoever watches it, and in vain
+    assert child.wait(30) == 0
+    assert (tmp_path / "saved").read_text() == "saved"
+    assert result(tmp_path) == {"reason": "asked", "code": 0}
+
+
+def test_ranks_that_do_not_end_are_killed(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVES.format(60, tmp_path / "saved", tmp_path / "saved"))
+    until((tmp_path / "saved.ready").exists)
+    state.renew_lease(str(tmp_path), 1.0, END)
+    began = time.monotonic()
+    assert child.wait(30) == 0
+    assert time.monotonic() - began > 0.9
+    assert result(tmp_path) == {"reason": "asked"}
+    rank = read_table(tmp_path)["ranks"][0]
+    until(lambda: not processes.runs(rank["pid"], rank["started"]))
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_launch_that_waits_ends_at_once_when_it_is_asked_to(launch: Any, tmp_path: Path) -> None:
+    assert launch("", word=END).wait(5) == 0
+    assert result(tmp_path) == {"reason": "asked"}
 
 
 def test_a_renewed_lease_keeps_it(launch: Any, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypat
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
     own = os.getpid()
-    monkeypatch.setattr(process, "launch_of", lambda pid: LAUNCH_ID if pid == own else "")
+    monkeypatch.setattr(process, "launch_at", lambda pid: process.Launch(LAUNCH_ID) if pid == own else None)
     monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})
     request = {"launch_id": LAUNCH_ID, "take": True, "wait": 0.0, "lease": 60.0}
     assert pids(seats.reserve(request)["held"]) == {"gpu-0": [], "gpu-1": []}
@@ -189,7 +189,7 @@ def test_the_locks_of_others_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_start_after_the_other(root: Path) -> None:
     with seats.alone():
-        handle = os.open(root, os.O_RDONLY)
+        handle = os.open(root.parent / seats.STARTS, os.O_RDONLY)
         with pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

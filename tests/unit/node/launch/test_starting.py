@@ -27,7 +27,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A request of the controller, on a node whose systemd takes everything."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
-    monkeypatch.setattr(starting, "command", lambda *_argv, **_how: Answer("", code=0))
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("", code=0))
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
@@ -50,6 +50,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "env": {"HF_TOKEN": "nutmeg-314159"},
         "script_name": "train.py",
         "script_body": base64.b64encode(b"import torch").decode(),
+        "cache_root": str(tmp_path / "cache/nobody"),
     }
 
 
@@ -69,13 +70,15 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
 
     def systemd(*argv: str, **_how: Any) -> Answer:
         began.append(argv)
+        if argv[0] != "systemd-run":
+            return Answer("", code=0)
         # Another start would take this one, whose unit is not there yet, for a launch that has ended.
-        with pytest.raises(BlockingIOError), files.folder(seats.ROOT) as handle:
+        with pytest.raises(BlockingIOError), files.folder(str(tmp_path / "run" / seats.STARTS)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return Answer("", code=0)
 
     replace = files.replace
-    monkeypatch.setattr(starting, "command", systemd)
+    monkeypatch.setattr(state, "command", systemd)
     monkeypatch.setattr(files, "replace", seen)
     os.umask(0o077)
     done = starting.start(spec)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import leftovers, running, state, stopping
+from muster_node.launch import leftovers, ranks, state, stopping
 from muster_node.tools import process
 from muster_node.tools.run import Answer
 
@@ -56,7 +56,7 @@ def start() -> Iterator[Callable[..., dict[str, Any]]]:
             ends.callback(child.kill)
             while process.executable(child.pid) != os.path.realpath(shutil.which("sleep") or ""):
                 assert child.poll() is None
-            facts = running.process_facts(child.pid)
+            facts = ranks.process_facts(child.pid)
             assert facts
             return {"rank": 0, "local_rank": 0, **facts, "gone_at": None}
 

@@ -76,46 +76,47 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
 def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) -> None:
     while not process.words(child.pid):
         assert child.poll() is None
-    assert process.of_launch(LAUNCH, os.getuid()) == [child.pid]
-    assert process.of_launch(LAUNCH[:-1], os.getuid()) == []
-    assert process.of_launch(LAUNCH, os.getuid() + 1) == [], "anybody may carry the mark"
+    assert process.of_launch(process.Launch(LAUNCH), os.getuid()) == [child.pid]
+    assert process.of_launch(process.Launch(LAUNCH[:-1]), os.getuid()) == []
+    assert process.of_launch(process.Launch(LAUNCH), os.getuid() + 1) == [], "anybody may carry the mark"
     assert process.environment(child.pid)[process.LAUNCH_MARK] == LAUNCH
 
 
 UNIT = f"muster-launch-{LAUNCH}.service"
+OWN = "/user.slice/user-1000.slice/user@1000.service"
+SYSTEM = process.Launch(LAUNCH)
 
 
 @pytest.mark.parametrize(
     ("cgroup", "unit", "launch"),
     [
-        ("0::/system.slice/ssh.service\n", "ssh.service", ""),
-        (f"0::/system.slice/{UNIT}\n", UNIT, LAUNCH),
-        (f"0::/system.slice/{UNIT}/inner\n", "", LAUNCH),
-        (f"0::/system.slice/{UNIT}/other.service\n", "other.service", LAUNCH),
-        (f"12:pids:/x\n1:name=systemd:/system.slice/{UNIT}\n", UNIT, LAUNCH),
-        # Units of users have the names that they like.
-        (f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/{UNIT}\n", UNIT, ""),
-        (f"0::/user.slice/user-1000.slice/session-3.scope/{UNIT}\n", UNIT, ""),
-        (f"0::/system.slice/x{UNIT}\n", f"x{UNIT}", ""),
-        ("0::/system.slice/muster-launch-x.service\n", "muster-launch-x.service", ""),
-        ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope", ""),
-        # In a user's own manager a unit has whatever name that user gives it.
-        (
-            f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/muster-launch-{LAUNCH}.service\n",
-            f"muster-launch-{LAUNCH}.service",
-            "",
-        ),
-        (f"0::/system.slice/muster-launch-{LAUNCH}.service/x.service\n", "x.service", LAUNCH),
-        ("", "", ""),
+        ("0::/system.slice/ssh.service\n", "ssh.service", None),
+        (f"0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
+        (f"0::/system.slice/{UNIT}/inner\n", "", SYSTEM),
+        (f"0::/system.slice/{UNIT}/other.service\n", "other.service", SYSTEM),
+        (f"12:pids:/x\n1:name=systemd:/system.slice/{UNIT}\n", UNIT, SYSTEM),
+        # In a user's own manager a unit has whatever name that user gives it: a launch there is that user's.
+        (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.Launch(LAUNCH, 1000)),
+        (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.Launch(LAUNCH, 1000)),
+        (f"0::{OWN}/x.service/{UNIT}\n", UNIT, None),
+        (f"0::/user.slice/user-1000.slice/session-3.scope/{UNIT}\n", UNIT, None),
+        (f"0::/system.slice/user@x.service/{UNIT}\n", UNIT, None),
+        (f"0::/system.slice/x{UNIT}\n", f"x{UNIT}", None),
+        ("0::/system.slice/muster-launch-x.service\n", "muster-launch-x.service", None),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope", None),
+        (f"0::/system.slice/muster-launch-{LAUNCH}.service/x.service\n", "x.service", SYSTEM),
+        ("", "", None),
     ],
 )
 @pytest.mark.parametrize("beyond", ["", "/machine.slice/libpod-0123.scope/container"])
-def test_units(cgroup: str, unit: str, launch: str, beyond: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units(
+    cgroup: str, unit: str, launch: process.Launch | None, beyond: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if beyond:
         cgroup = cgroup.replace(":/", f":{beyond}/")
     monkeypatch.setattr(process, "read", lambda pid, _name: cgroup if pid > 1 else f"0::{beyond}/init.scope\n")
     assert process.unit(2) == unit
-    assert process.launch_of(2) == launch
+    assert process.launch_at(2) == launch
 
 
 def test_what_is_a_launch() -> None:

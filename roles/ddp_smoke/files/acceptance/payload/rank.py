@@ -144,6 +144,9 @@ class Worker:
                 print(f"{self.where}, for {spoken - self.began:.0f} s", flush=True)
             if ready:
                 continue
+            if process.poll() is not None:  # a child that it left behind still has its end of the pipe
+                yield from self.lost("lost", how_it_ended(process))
+                return
             state = state_of(process.pid)
             stopped = stopped + 1 if state == "T" else 0
             if rest <= 0 or stopped == STOPPED:
@@ -191,7 +194,14 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
         return "its process closed its pipe, and does not end"
     if code == 0:
         return ""
-    return f"its process was ended by {signal.Signals(-code).name}" if code < 0 else f"its process ended with {code}"
+    return f"its process was ended by {signal_name(-code)}" if code < 0 else f"its process ended with {code}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        return f"signal {number}"
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

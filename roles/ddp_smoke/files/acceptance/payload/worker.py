@@ -91,9 +91,17 @@ def report_of(stage: Stage, context: Context, meeting: Meeting, longest: float, 
         status, why = "failed", f"{type(problem).__name__}: {problem}"[:1000]
     seconds = round(time.monotonic() - began, 3)
     report = {"stage": stage.name, "status": status, "seconds": seconds, "why": why, "facts": facts}
-    size = len(json.dumps(report))
+    return fitting(report)
+
+
+def fitting(report: dict[str, Any]) -> dict[str, Any]:
+    """The report, or one that says why it cannot be sent."""
+    try:
+        size = len(json.dumps(report))
+    except (TypeError, ValueError) as problem:
+        return {**report, "status": "failed", "facts": {}, "why": f"its report is no JSON: {problem}"[:1000]}
     if size > MOST_REPORT:
-        report.update(status="failed", facts={}, why=f"its report is too large ({size} characters)")
+        return {**report, "status": "failed", "facts": {}, "why": f"its report is too large ({size} characters)"}
     return report
 
 

@@ -1,0 +1,66 @@
+"""Where compiled kernels and extensions are kept: by default in a folder of the node, the user and the environment.
+
+On a network file system, which several nodes write at once, one rank fails over another's half-written file and the
+rest wait for it (triton#11512, pytorch#173679).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.check import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..verdict.finding import Finding
+    from .messages import CacheFacts
+
+CACHES = Check(
+    "launch.caches",
+    seen="stand-in",
+    reads="the file systems of the folders for compiled kernels and extensions (TRITON_CACHE_DIR and others)",
+    fires="one is on a network file system, where one rank crashes over another's files and the rest wait (warn)",
+    fix="Leave the variable out, or set it to a folder on a disk of the node",
+)
+# By variable: the folder within that of the environment.
+FOLDERS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions"}
+DEFAULT = "cluster_run_root"  # what decides where they are when nobody sets a variable
+NETWORK = re.compile(
+    r"(?:nfs|cifs|smb|lustre|gpfs|mmfs|beegfs|ceph|gluster|afs|9p|weka|pvfs|orangefs|ocfs|gfs2|panfs"
+    r"|fuse\.(?:sshfs|glusterfs|ceph|s3fs|juicefs|gcsfuse|rclone|mount-s3|goofys|beegfs))"
+)
+UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST = 80  # characters of an environment's path in a name
+
+
+def folders(root: str, environment: str) -> dict[str, str]:
+    """The variables and their folders. environment: the path of it that no link leads to, so that two releases of it
+    under one name have folders of their own: an extension fits only the torch that it was built with."""
+    name = UNSAFE.sub("_", environment.strip("/").replace("/", "-"))[-LONGEST:].lstrip(".-")
+    digest = hashlib.sha256(environment.encode("utf-8", "replace")).hexdigest()[:8]
+    return {variable: f"{root}/{name}-{digest}/{folder}" for variable, folder in FOLDERS.items()}
+
+
+def to_look_at(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The folders of a node's launch, by who chose them: a variable, or DEFAULT."""
+    given = {name: entry["env"][name] for name in FOLDERS if name in entry["env"]}
+    return given if len(given) == len(FOLDERS) else {**given, DEFAULT: entry["cache_root"]}
+
+
+def judge(node: str, seen: Mapping[str, CacheFacts]) -> list[Finding]:
+    found = []
+    for name, facts in sorted(seen.items()):
+        if not NETWORK.match(facts["type"]):
+            continue
+        what = "kernels are compiled into" if name == DEFAULT else f"{name} is"
+        text = f"{what} {facts['path']}, which is on a network file system ({facts['type']})"
+        why = "One rank crashes over another's files there, and the rest wait for it"
+        if name == DEFAULT:
+            fix = f"{why}: set {DEFAULT} to a folder on a disk of the node"
+        else:
+            fix = f"{why}: leave {name} out, or set it to a folder on a disk of the node"
+        found.append(CACHES.warn(node, text, fix=fix))
+    return found

@@ -1,0 +1,195 @@
+"""What of a launch's working folders comes home: which files, as far as they fit, and what is said of the rest.
+
+Names and sizes are a training user's word, and become paths here: what could lead anywhere else is left out by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..verdict.check import Check
+from ..verdict.words import few, gigabytes, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..verdict.finding import Finding
+
+FETCHED = Check(
+    "launch.fetched",
+    seen="sandbox",
+    reads="the files that match launch_fetch in the working folders of the launch",
+    fires="something that matches could not be fetched, or did not fit into launch_fetch_max_mb (warn)",
+    fix="Copy it from the node: the working folder is kept",
+)
+MOST_PATTERNS = 50
+MOST_ANY = 3  # "**" in one pattern
+MOST_FILES = 5000  # of one node
+MOST_LEFT = 100
+MOST_PATH = 1000
+MOST_NAME = 255
+MOST_SIZE = 2**62
+
+CHECKS = (FETCHED,)
+
+
+class File(NamedTuple):
+    """size: bytes. changed: nanoseconds, on the node's clock."""
+
+    path: str
+    size: int
+    changed: int
+
+
+class Part(NamedTuple):
+    """why: that there is nothing; "" where there is. size, changed: of the file, as it is now."""
+
+    path: str
+    offset: int = 0
+    data: bytes = b""
+    size: int = 0
+    changed: int = 0
+    why: str = ""
+
+
+@dataclass
+class Listing:
+    """Of one node. left: what cannot be taken, by path, with the reason. why: that the list is none, or not whole."""
+
+    files: list[File] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass
+class Fetched:
+    """By node, what came: (path, bytes); and what did not, with the reason. folder: where it lies now."""
+
+    folder: str
+    came: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    left: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def leave(self, node: str, path: str, why: str) -> None:
+        self.left.setdefault(node, {})[path] = why
+
+
+def problems_of(patterns: Sequence[str]) -> list[str]:
+    """What is wrong with launch_fetch, in sentences."""
+    problems = [f"launch_fetch has more than {MOST_PATTERNS} patterns."] if len(patterns) > MOST_PATTERNS else []
+    for pattern in patterns[:MOST_PATTERNS]:
+        parts = pattern.split("/")
+        if not pattern.strip("/. ") or pattern.startswith("/") or ".." in parts or "\0" in pattern:
+            problems.append(
+                f"launch_fetch: {pattern!r} is no pattern below the working folder, such as results/*.json or **/*.pt."
+            )
+        elif parts.count("**") > MOST_ANY or len(pattern) > MOST_PATH:
+            problems.append(f"launch_fetch: {pattern[:60]!r} is too long, or has '**' more than {MOST_ANY} times.")
+    return problems
+
+
+# ---------------------------------------------------------------- what nodes answer
+
+
+def listing_of(data: Mapping[str, Any]) -> Listing:
+    """What a node says that it has."""
+    listing = Listing(why=str(data.get("why") or "")[:MOST_PATH])
+    given = data.get("files")
+    for one in given[:MOST_FILES] if isinstance(given, list) else []:
+        path, size, changed = (one.get(name) for name in File._fields) if isinstance(one, dict) else (None, 0, 0)
+        if not isinstance(path, str) or size is None or changed is None or not (_is_size(size) and _is_size(changed)):
+            continue
+        why = unsafe(path)
+        if why:
+            listing.left[ascii(path)[1:-1][:MOST_PATH]] = why
+        else:
+            listing.files.append(File(path, size, changed))
+    refused = data.get("left")
+    for one in refused[:MOST_LEFT] if isinstance(refused, list) else []:
+        if isinstance(one, dict):
+            listing.left[str(one.get("path"))[:MOST_PATH]] = str(one.get("why"))[:MOST_NAME]
+    return listing
+
+
+def parts_of(data: Mapping[str, Any], wanted: Mapping[str, int]) -> list[Part]:
+    """The parts that were asked for: of these paths, from these offsets; whatever else is there is left out."""
+    found = []
+    given = data.get("parts")
+    for one in given if isinstance(given, list) else []:
+        path = one.get("path") if isinstance(one, dict) else None
+        if not isinstance(path, str) or path not in wanted:
+            continue
+        if one.get("why"):
+            found.append(Part(path, why=str(one["why"])[:MOST_NAME]))
+            continue
+        numbers = [one.get(name) for name in ("offset", "size", "changed")]
+        try:
+            data_ = base64.b64decode(one["data"], validate=True)
+        except (KeyError, TypeError, ValueError, binascii.Error):
+            continue
+        if all(map(_is_size, numbers)) and numbers[0] == wanted[path]:
+            found.append(Part(path, wanted[path], data_, numbers[1], numbers[2]))
+    return found
+
+
+def unsafe(path: str) -> str:
+    """Why no file here is called so; "" where one may be."""
+    parts = path.split("/")
+    if not path or len(path) > MOST_PATH or any(part in ("", ".", "..") for part in parts):
+        return "is no path within the working folder"
+    try:
+        long = any(len(part.encode()) > MOST_NAME for part in parts)
+    except UnicodeEncodeError:
+        return "has a name that is no text"
+    if long:
+        return "has too long a name"
+    return "" if path.isprintable() else "has control characters in its name"
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_SIZE
+
+
+# ---------------------------------------------------------------- what is taken
+
+
+def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[File]]:
+    """The files that fit into `most` bytes together, in the order of the nodes and of their names: what does not fit is
+    left, and what comes behind it may still."""
+    taken: dict[str, list[File]] = {}
+    room = most
+    for node, listing in listings.items():
+        for path, why in listing.left.items():
+            into.leave(node, path, why)
+        if listing.why:
+            into.leave(node, "", listing.why)
+        for file in listing.files:
+            if file.size > room:
+                into.leave(node, file.path, f"its {gigabytes(file.size)} do not fit into launch_fetch_max_mb")
+                continue
+            room -= file.size
+            taken.setdefault(node, []).append(file)
+    return taken
+
+
+def sentence(fetched: Fetched) -> str:
+    """What came, in a line; and whether something did not."""
+    files = [size for came in fetched.came.values() for _, size in came]
+    if not files and not fetched.left:
+        return "fetched nothing: no file in the working folders matches launch_fetch"
+    came = f"fetched {plural(len(files), 'file')} ({gigabytes(sum(files))}) into {fetched.folder}"
+    left = sum(len(paths) for paths in fetched.left.values())
+    return f"{came}; {plural(left, 'thing')} did not come" if left else came
+
+
+def findings(fetched: Fetched, work_dirs: Mapping[str, str]) -> list[Finding]:
+    """One for each node from which not all came. work_dirs: where it still lies."""
+    found = []
+    for node, left in fetched.left.items():
+        named = [f"{path}: {why}" if path else why for path, why in left.items()]
+        text = f"of what launch_fetch names, this did not come: {few(named, '; ')}"
+        fix = f"It is kept on {node} in {work_dirs.get(node, 'the working folder')}"
+        found.append(FETCHED.warn(node, text, fix))
+    return found

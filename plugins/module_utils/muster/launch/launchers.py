@@ -1,0 +1,300 @@
+"""How a command that people bring gets the plan: in its launcher's own options where that one is known here; else by
+placeholders such as {node_rank}, and in its environment.
+
+Options as in torch 2.13 (torch/distributed/run.py) and accelerate 1.15 (accelerate/commands/launch.py). Both read
+PET_NAME from the environment as the default of their agent's option --name; accelerate has no option for some of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+PYTHON = re.compile(r"python[\d.]*")
+SCRIPT = "{script}"
+OTHERS = "command"  # the name of every launcher that is not known here
+# What a script is called: behind it, options are its own.
+PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
+
+
+class Place(NamedTuple):
+    """What the plan says of one node, by the names of the placeholders. timeout: seconds for the rendezvous."""
+
+    nnodes: int
+    node_rank: int
+    nproc: int
+    world_size: int
+    master_addr: str
+    master_port: int
+    local_addr: str
+    launch_id: str
+    log_dir: str
+    timeout: int
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A launcher that takes the plan in its own options, which come right behind its command.
+
+    commands: the words that it is called by. options: with placeholders. own: the names of options that nobody else may
+    set. useless: those with which it starts no ranks of the plan, and why. even: whether every node has as many ranks.
+    modes: of these options it needs one, `mode` where there is none. with_it: what one of its options needs besides.
+    """
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    options: tuple[str, ...]
+    own: frozenset[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    env_on_cpus: Mapping[str, str] = field(default_factory=dict)
+    useless: Mapping[str, str] = field(default_factory=dict)
+    even: bool = False
+    mode: str = ""
+    modes: frozenset[str] = frozenset()
+    with_it: Mapping[str, str] = field(default_factory=dict)
+
+
+# Static rendezvous: the ranks are ours to give, and node rank 0 hosts the store without guessing from host names
+# (pytorch#107021, #137402). No restarts by the agent: a second attempt would meet the stale keys of the first.
+TORCHRUN = Launcher(
+    name="torchrun",
+    commands=(("torchrun",), ("python", "-m", "torch.distributed.run")),
+    options=(
+        "--nnodes={nnodes}",
+        "--node-rank={node_rank}",
+        "--nproc-per-node={nproc}",
+        "--master-addr={master_addr}",
+        "--master-port={master_port}",
+        "--local-addr={local_addr}",
+        "--rdzv-id={launch_id}",
+        "--rdzv-conf=timeout={timeout}",
+        "--max-restarts=0",
+        "--log-dir={log_dir}",
+        "--redirects=3",
+    ),
+    own=frozenset(
+        {
+            *("nnodes", "node_rank", "nproc_per_node", "master_addr", "master_port", "local_addr", "max_restarts"),
+            *("rdzv_id", "rdzv_conf", "rdzv_backend", "rdzv_endpoint", "standalone", "log_dir", "redirects", "r"),
+        }
+    ),
+)
+ONE_PROCESS = "with it, accelerate starts one process on each node and no ranks"
+ACCELERATE = Launcher(
+    name="accelerate",
+    commands=(("accelerate", "launch"), ("accelerate-launch",), ("python", "-m", "accelerate.commands.launch")),
+    options=(
+        "--num_machines={nnodes}",
+        "--machine_rank={node_rank}",
+        "--num_processes={world_size}",
+        "--main_process_ip={master_addr}",
+        "--main_process_port={master_port}",
+        "--same_network",
+        "--rdzv_backend=static",
+        "--rdzv_conf=timeout={timeout}",
+        "--max_restarts=0",
+        "--log_dir={log_dir}",
+    ),
+    own=frozenset(
+        {
+            *("num_machines", "machine_rank", "num_processes", "main_process_ip", "main_process_port"),
+            *("same_network", "rdzv_backend", "rdzv_conf", "max_restarts", "log_dir"),
+        }
+    ),
+    # accelerate hands its options on to torch's agent, which takes the rest from here.
+    env={"PET_REDIRECTS": "3", "PET_LOCAL_ADDR": "{local_addr}", "PET_RDZV_ID": "{launch_id}"},
+    env_on_cpus={"ACCELERATE_USE_CPU": "true"},  # else its ranks take the GPUs that they see
+    useless={
+        "cpu": f"{ONE_PROCESS}; ranks use CPUs where cluster_backend is gloo",
+        "tpu": ONE_PROCESS,
+        "tpu_cluster": ONE_PROCESS,
+        "mpirun_hostfile": "with it, accelerate hands the launch on to mpirun",
+    },
+    even=True,  # it divides the number of processes by that of machines
+    mode="--multi_gpu",  # also on CPUs: it is what has torch's agent start the ranks
+    modes=frozenset(("multi_gpu", "use_fsdp", "use_deepspeed", "use_megatron_lm", "config_file")),
+    # Else it logs in to the other nodes by itself (pdsh).
+    with_it={"use_deepspeed": "--deepspeed_multinode_launcher=standard"},
+)
+KNOWN = (TORCHRUN, ACCELERATE)
+# For whatever is not known: what a torchrun takes that a shell script calls, and what the script itself may want.
+PLAN_IN_ENVIRONMENT = {
+    "PET_NNODES": "{nnodes}",
+    "PET_NODE_RANK": "{node_rank}",
+    "PET_NPROC_PER_NODE": "{nproc}",
+    "PET_MASTER_ADDR": "{master_addr}",
+    "PET_MASTER_PORT": "{master_port}",
+    "PET_LOCAL_ADDR": "{local_addr}",
+    "PET_RDZV_ID": "{launch_id}",
+    "PET_RDZV_CONF": "timeout={timeout}",
+    "PET_MAX_RESTARTS": "0",
+    "PET_LOG_DIR": "{log_dir}",
+    "PET_REDIRECTS": "3",
+    "MUSTER_NNODES": "{nnodes}",
+    "MUSTER_NODE_RANK": "{node_rank}",
+    "MUSTER_NPROC": "{nproc}",
+    "MUSTER_WORLD_SIZE": "{world_size}",
+    "MUSTER_MASTER_ADDR": "{master_addr}",
+    "MUSTER_MASTER_PORT": "{master_port}",
+    "MUSTER_LOCAL_ADDR": "{local_addr}",
+}
+
+
+def launcher_of(command: Sequence[str]) -> tuple[Launcher | None, int]:
+    """The launcher that a command calls, and how many of its words do so."""
+    for launcher in KNOWN:
+        for words in launcher.commands:
+            if len(command) >= len(words) and all(map(_is_called, command, words)):
+                return launcher, len(words)
+    return None, 0
+
+
+def name_of(command: Sequence[str]) -> str:
+    """What the plan calls the launcher; torchrun is also what is called where nobody brings a command."""
+    launcher, _ = launcher_of(command)
+    return launcher.name if launcher else OTHERS if command else TORCHRUN.name
+
+
+def spoken(name: str) -> str:
+    """The launcher in a sentence; its name may come from a plan that somebody else has kept."""
+    return name if name in {launcher.name for launcher in KNOWN} else "the command"
+
+
+def log_name(name: str) -> str:
+    """Of the log of what the launcher itself writes, without its ending."""
+    return name if name in {launcher.name for launcher in KNOWN} else OTHERS
+
+
+def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str], place: Place) -> list[str]:
+    """The words of the command on one node. program: the script, or -m and a module; it takes {script}'s place, or
+    comes behind the command."""
+    launcher, called = launcher_of(command)
+    words = [filled(word, place) for word in command]
+    options = [filled(word, place) for word in options_of(launcher, command[called:], place)] if launcher else []
+    begun = [*words[:called], *options, *words[called:]]
+    if any(SCRIPT in word for word in begun):
+        path = program[0] if program else ""
+        return [*(word.replace(SCRIPT, path) for word in begun), *args]
+    return [*begun, *program, *args]
+
+
+def options_of(launcher: Launcher, rest: Sequence[str], place: Place) -> list[str]:
+    given = names(rest)
+    found = list(launcher.options)
+    # A single process is no distributed launch, which accelerate refuses to call one.
+    if launcher.mode and place.world_size > 1 and not given & launcher.modes:
+        found.append(launcher.mode)
+    for name, option in launcher.with_it.items():
+        if name in given and not names([option]) & given:
+            found.append(option)
+    return found
+
+
+def environment_of(command: Sequence[str], backend: str, place: Place) -> dict[str, str]:
+    """What of the plan a command has in its environment."""
+    if not command:
+        return {}
+    launcher, _ = launcher_of(command)
+    found = dict(launcher.env if launcher else PLAN_IN_ENVIRONMENT)
+    if launcher and backend == "gloo":
+        found.update(launcher.env_on_cpus)
+    return {name: filled(value, place) for name, value in found.items()}
+
+
+def filled(text: str, place: Place) -> str:
+    """The text with its placeholders filled in. Other braces stay as they are."""
+    known = place._asdict()
+    return PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
+
+
+def names(words: Sequence[str]) -> set[str]:
+    """The options among a launcher's words, as both launchers take them: with hyphens or underscores."""
+    found = set()
+    for word in words:
+        if PROGRAM.fullmatch(word):
+            break
+        if word.startswith("-"):
+            found.add(word.partition("=")[0].lstrip("-").replace("-", "_"))
+    return found
+
+
+def problems_of(command: Sequence[str], *, script: bool, chdir: bool) -> list[str]:
+    """What is wrong with a command, whatever the nodes are. script, chdir: whether there is one besides."""
+    if not command:
+        return []
+    found = []
+    first, has_place = command[0], any(SCRIPT in word for word in command)
+    if not first:
+        found.append("launch_command begins with an empty word: its first one is the program.")
+    elif "/" in first and not first.startswith("/") and not chdir:
+        found.append(
+            f"launch_command begins with {first}, which is relative: give its whole path, or the folder that it is in"
+            " as launch_chdir."
+        )
+    if has_place and not script:
+        found.append("launch_command has {script}, but there is no script: set launch_script or launch_script_src.")
+    for word in command:
+        found += [_unknown(name) for name in PLACEHOLDER.findall(word) if _unknown(name)]
+    launcher, called = launcher_of(command)
+    if launcher:
+        given = names(command[called:])
+        own = sorted(given & launcher.own)
+        if own:
+            text = ", ".join(_as_option(name) for name in own)
+            found.append(f"launch_command sets {text}, which {launcher.name} gets from the plan: leave it out.")
+        found += [
+            f"launch_command has {_as_option(name)}: {why}. Leave it out."
+            for name, why in launcher.useless.items()
+            if name in given
+        ]
+    return found
+
+
+def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
+    """What is wrong with the numbers of ranks, by node."""
+    launcher, _ = launcher_of(command)
+    if launcher is None or not launcher.even or len(set(ranks.values())) < 2:
+        return []
+    text = ", ".join(f"{node} {number}" for node, number in ranks.items())
+    said = (
+        f"{launcher.name} starts as many ranks on every node, and they differ ({text}): set cluster_nproc_per_node to"
+        " one number, or choose nodes that are alike with cluster_launch_nodes."
+    )
+    return [said]
+
+
+def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
+    """What somebody should know of a command that is not known here."""
+    if not command or launcher_of(command)[0] or nodes < 2:
+        return []
+    if any(name in Place._fields for word in command for name in PLACEHOLDER.findall(word)):
+        return []
+    said = (
+        f"launch_command: {command[0]} is no launcher that is known here, and there is no placeholder such as"
+        " {node_rank}: every node runs the same words, and has the plan in its environment alone (MUSTER_NODE_RANK, and"
+        " PET_NODE_RANK for torchrun)"
+    )
+    return [said]
+
+
+def _is_called(given: str, word: str) -> bool:
+    base = given.rpartition("/")[2]
+    return PYTHON.fullmatch(base) is not None if word == "python" else base == word
+
+
+def _as_option(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def _unknown(name: str) -> str:
+    known = (*Place._fields, "script")
+    meant = difflib.get_close_matches(name, known, 1, 0.75)
+    if name in known or not meant:
+        return ""
+    return f"launch_command has {{{name}}}, which is no placeholder; did you mean {{{meant[0]}}}?"

@@ -1,0 +1,152 @@
+"""Whose launch it is: an administrator's, as the training user and begun by root, or somebody's own, without root.
+
+It follows from who logs in on the nodes (launch_as), and is the same on all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..verdict.check import Check
+from ..verdict.commands import playbook
+from ..verdict.words import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..verdict.finding import Finding
+    from .messages import Facts, Identity
+    from .plan import LaunchRequest
+
+AUTO, SELF, CLUSTER_USER = "auto", "self", "cluster_user"  # launch_as
+SYSTEM, USER = "system", "user"  # the manager of its units
+GROUP = "muster-launch"
+USERS = playbook("site.yml", tags="launch_users")
+ADMINISTRATOR = "The administrator names the account in launch_users, and runs"
+
+WHO = Check(
+    "launch.who",
+    seen="stand-in",
+    reads=f"who logs in on each participant, and whether that account is in the group {GROUP} there",
+    fires="the same account does not launch on all of them, or the launch is another user's (fail)",
+    fix=ADMINISTRATOR,
+    command=USERS,
+)
+OWN = Check(
+    "launch.own",
+    seen="stand-in",
+    reads="in somebody's own launch: their manager of units, whether it stays without a login, their folder and the "
+    "files of the seats",
+    fires="one of them is missing (fail)",
+    fix=ADMINISTRATOR,
+    command=USERS,
+)
+
+
+class Whose(NamedTuple):
+    """manager: system or user. user: the account whose own launch it is; "" for the cluster's."""
+
+    manager: str = SYSTEM
+    user: str = ""
+
+    @property
+    def own(self) -> bool:
+        return self.manager == USER
+
+
+def whose(requested: str, seen: Mapping[str, Identity]) -> tuple[Whose, list[Finding]]:
+    """Return whose launch it is, and what stands against that. requested: launch_as. seen: who logs in, by node."""
+    able = [name for name, one in seen.items() if one["launch_user"]]
+    if requested == CLUSTER_USER or not seen or (requested == AUTO and not able):
+        return Whose(), []
+    first = seen[able[0] if able else next(iter(seen))]["name"]
+    found = [finding for name, one in seen.items() if (finding := against(name, one, first, able))]
+    return Whose(USER, first), found
+
+
+def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | None:
+    name = one["name"] or f"uid {one['uid']}"
+    if one["uid"] == 0:
+        text = "root logs in, and an own launch is a plain user's"
+        return WHO.fail(node, text, fix="Log in as yourself (ansible_user), or set launch_as to cluster_user")
+    if not one["launch_user"]:
+        there = f", as on {few(able)}" if able else ""
+        return WHO.fail(node, f"{name} is not in the group {GROUP} here{there}")
+    if not one["name"]:
+        return WHO.fail(node, f"{name} has a name that no folder can have", fix="Give the account a plain name")
+    if one["name"] != first:
+        text = f"{name} logs in here, and {first} on {few(able[:1])}"
+        return WHO.fail(node, text, fix="Log in by the same name everywhere (ansible_user)")
+    return None
+
+
+def not_theirs(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> list[Finding]:
+    """What stands against following or ending somebody's own launch: only that user comes to it."""
+    if plan.get("manager", SYSTEM) == SYSTEM:
+        return []
+    user = plan["user"]
+    text = f"launch {plan['launch_id']} is {user}'s own, and"
+    return [
+        WHO.fail(name, f"{text} {one['name']} logs in", fix=f"Log in as {user} (ansible_user)")
+        for name, one in seen.items()
+        if one["name"] != user
+    ]
+
+
+def status_of(plan: Mapping[str, Any], unit: str) -> str:
+    """What shows the unit of a launch on a node to whoever launches."""
+    return f"systemctl {'--user ' if plan.get('manager') == USER else ''}status {unit}"
+
+
+def as_own(request: LaunchRequest, user: str, users_root: str) -> LaunchRequest:
+    """The same launch as this user's own: as that user, in folders that are theirs."""
+    home = f"{users_root}/{user}"
+    return replace(request, user=user, run_root=f"{home}/launches", work_root=f"{home}/work", manager=USER)
+
+
+def own(entry: Mapping[str, Any], facts: Facts, seats: Iterable[str], users_root: str) -> list[Finding]:
+    """What stands against an own launch on this node. users_root: the folder of the launches of this user there."""
+    seen, node = facts["own"], entry["node"]
+    if seen is None:
+        return []
+    missing = [seat for seat in seats if seat not in seen["seats"]]
+    found = []
+    if seen["manager_why"]:
+        found.append(OWN.fail(node, f"the user's own systemd does not answer: {seen['manager_why']}"))
+    elif not seen["lingers"]:
+        found.append(OWN.fail(node, "the user's own systemd ends with the last login (no linger)"))
+    elif seen["group_is_new"]:
+        text = f"the user's own systemd runs since before the account was in the group {GROUP}"
+        fix = "End all of the user's sessions and units there, or restart the node; until then look with"
+        found.append(OWN.fail(node, text, fix, f"systemctl status user@{facts['uid']}.service"))
+    if missing:
+        found.append(OWN.fail(node, f"{few(missing)} cannot be reserved: it has no file that the user comes to"))
+    if facts["disk"]["path"] != users_root and not facts["disk"]["path"].startswith(f"{users_root}/"):
+        found.append(OWN.fail(node, f"there is no folder {users_root}"))
+    return found
+
+
+def notes(seen: Mapping[str, Facts]) -> list[str]:
+    """What the nodes cannot hold an own launch to, in sentences."""
+    found = []
+    for what, sentence in (
+        ("memory", "the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)"),
+        ("pids", "the kernel does not hold an own launch to a number of processes (that needs cgroup v2)"),
+    ):
+        where = [name for name, facts in seen.items() if facts["own"] and what in facts["own"]["not_held"]]
+        found += [f"{few(where)}: {sentence}"] if where else []
+    for name, facts in seen.items():
+        locked = facts["own"]["limits"].get("memlock") if facts["own"] else None
+        if locked is not None:
+            found.append(
+                f"{name}: its ranks may lock {locked // 1024} KiB of memory, too little for RDMA; the administrator"
+                f" raises it (launch_users_memlock) with {USERS}"
+            )
+    uids: dict[int, list[str]] = {}
+    for name, facts in seen.items():
+        uids.setdefault(facts["uid"], []).append(name)
+    if len(uids) > 1 and any(facts["own"] for facts in seen.values()):
+        each = "; ".join(f"{uid} on {few(names)}" for uid, names in uids.items())
+        found.append(f"the account has not the same uid everywhere, so that shared files have several owners: {each}")
+    return found

@@ -1,0 +1,176 @@
+"""What a launch left in its working directory, for the controller that takes it home: names and sizes, then bytes.
+
+All of it is done as the launch's user, who has written it: no link is followed, only regular files are read, and every
+step has a limit. Patterns are the shell's, one for each part of a path; `**` stands for any number of folders, and a
+folder that matches is taken with all that is in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+import time
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files
+from ..tools.as_user import SilentError
+from . import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+SECONDS = 30.0
+MOST_SEEN = 200_000  # names that are looked at
+MOST_FILES = 5000
+MOST_LEFT = 100  # that are named
+MOST_PATH = 1000  # characters
+DEPTH = 32
+MOST_PART = 12 << 20  # bytes in one answer
+ANY = "**"
+
+# Where in each pattern a path has come to: (pattern, part of it).
+Places = set[tuple[int, int]]
+
+
+class Patterns:
+    def __init__(self, patterns: list[str]) -> None:
+        self.parts = [[part for part in pattern.split("/") if part not in {"", "."}] for pattern in patterns]
+
+    def begin(self) -> Places:
+        return self._with_any({(number, 0) for number in range(len(self.parts))})
+
+    def step(self, places: Places, name: str) -> Places:
+        """Where a path comes to that goes on with this name; nothing where no pattern leads there."""
+        found = set()
+        for number, at in places:
+            parts = self.parts[number]
+            if at == len(parts) or parts[at] == ANY:
+                found.add((number, at))
+            elif fnmatchcase(name, parts[at]):
+                found.add((number, at + 1))
+        return self._with_any(found)
+
+    def has(self, places: Places) -> bool:
+        return any(at == len(self.parts[number]) for number, at in places)
+
+    def _with_any(self, places: Places) -> Places:
+        """Any number of folders may be none."""
+        more = {
+            (number, at + 1) for number, at in places if at < len(self.parts[number]) and self.parts[number][at] == ANY
+        }
+        return places | self._with_any(more) if more - places else places
+
+
+def fetchable(request: Json) -> Json:
+    """{files: [{path, size, changed}], left: [{path, why}], why}: what matches, what of it cannot be taken, and why the
+    list ends early. request: {launch_id, run_dir, folder, patterns}"""
+    return asked(request, lambda: _listed(request["folder"], Patterns(request["patterns"])), {"files": [], "left": []})
+
+
+def fetched(request: Json) -> Json:
+    """{parts: [{path, offset, data (base64), size, changed}], why}: bytes of these files, until `limit` is reached.
+
+    request: {launch_id, run_dir, folder, wanted: [{path, offset}], limit}
+    """
+    limit = min(request["limit"], MOST_PART)
+    return asked(request, lambda: _parts(request["folder"], request["wanted"], limit), {"parts": []})
+
+
+def asked(request: Json, work: Any, nothing: Json) -> Json:
+    try:
+        found: Json = written.in_its_name(request, work, SECONDS + written.SECONDS)
+    except SilentError as silent:
+        return {**nothing, "why": str(silent.strerror)}
+    return found
+
+
+def _listed(folder: str, patterns: Patterns) -> Json:
+    found: list[Json] = []
+    left: list[Json] = []
+    why = ""
+    try:
+        for path, seen in _walk(folder, patterns):
+            refused = _refused(path, seen)
+            if not refused and len(found) == MOST_FILES:
+                why = f"more than {MOST_FILES} files match"
+                break
+            if refused and len(left) < MOST_LEFT:
+                left.append({"path": ascii(path)[1:-1][:MOST_PATH], "why": refused})
+            elif not refused and seen is not None:
+                found.append({"path": path, "size": seen.st_size, "changed": seen.st_mtime_ns})
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+    return {"files": sorted(found, key=lambda one: str(one["path"])), "left": left, "why": why}
+
+
+def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Every path that matches and is no folder. Raises OSError where the folder is not to be had, or the limits are."""
+    deadline, seen = time.monotonic() + SECONDS, 0
+    with files.folder(folder, links=True) as top:
+        todo = [("", patterns.begin())]
+        while todo:
+            above, places = todo.pop()
+            try:
+                entries = files.names(above, within=top) if above else sorted(os.listdir(top))
+            except OSError as problem:
+                if not above:
+                    raise
+                yield f"{above}: {problem.strerror}", None
+                continue
+            for name in entries:
+                seen += 1
+                if seen > MOST_SEEN or time.monotonic() > deadline:
+                    raise files.RefusedError(0, f"only {seen - 1} names of the working directory were looked at")
+                path = f"{above}/{name}" if above else name
+                reached = patterns.step(places, name)
+                if not reached:
+                    continue
+                with suppress(OSError):  # it is gone meanwhile
+                    status = os.stat(path, dir_fd=top, follow_symlinks=False)
+                    if not stat.S_ISDIR(status.st_mode):
+                        if patterns.has(reached):
+                            yield path, status
+                    elif path.count("/") < DEPTH:
+                        todo.append((path, reached))
+
+
+def _refused(path: str, seen: os.stat_result | None) -> str:
+    if seen is None:
+        return "cannot be looked into"
+    if stat.S_ISLNK(seen.st_mode):
+        return "is a link"
+    if not stat.S_ISREG(seen.st_mode):
+        return "is not a regular file"
+    if len(path) > MOST_PATH:
+        return "has too long a name"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has a name that is no text"
+    return "" if path.isprintable() else "has control characters in its name"
+
+
+def _parts(folder: str, wanted: list[Json], limit: int) -> Json:
+    parts: list[Json] = []
+    with files.folder(folder, links=True) as top:
+        for one in wanted:
+            try:
+                with files.opened(one["path"], within=top) as handle:
+                    seen = os.fstat(handle)
+                    data = os.pread(handle, min(limit, max(0, seen.st_size - one["offset"])), one["offset"])
+                    changed = seen.st_mtime_ns
+            except OSError as problem:
+                parts.append({"path": one["path"], "why": problem.strerror or str(problem)})
+                continue
+            text = base64.b64encode(data).decode()
+            known = {"path": one["path"], "offset": one["offset"], "size": seen.st_size, "changed": changed}
+            parts.append({**known, "data": text})
+            limit -= len(data)
+            if limit <= 0:
+                break
+    return {"parts": parts, "why": ""}

@@ -1,0 +1,283 @@
+"""The launches of this node, whosever they are, as far as this process's user may see them; reads only.
+
+Launches run in units of the system's manager, and in those of users' own managers. Which unit a process belongs to, the
+kernel says to everybody. What a launch wrote is read in the name of its user.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..tools import files, process
+from ..tools.as_user import SilentError, as_user
+from ..tools.run import run
+from . import foreign, kept, state
+from .logs import log_files, log_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+SECONDS = 5.0  # for each launch
+ALL_SECONDS = 30.0
+MOST = 100  # launches
+MOST_USERS = 500
+MOST_NODES = 1024
+MOST_NAME = 200
+TAIL = 8192  # bytes of a log, of which the last lines are taken
+SMI_SECONDS = 12.0
+SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
+SYSTEM_STATE = "/run/muster/launches"
+OWN_STATE = "/run/user/{}/muster/launches"
+
+
+class Root(NamedTuple):
+    """Where launches keep their folders and their state. user: whose own launches they are; None: administrators'."""
+
+    folder: str
+    state: str
+    user: pwd.struct_passwd | None
+
+
+class Launch(NamedTuple):
+    """pids: of its unit, the first one began first."""
+
+    root: Root
+    launch_id: str
+    pids: list[int]
+
+
+def jobs(request: Json) -> Json:
+    """{launches, gpus, left_out}; request: {node, run_root, users_root, ended, lines}.
+
+    ended: how many of each owner's launches that are over are shown. lines: of each launch's newest log.
+    """
+    deadline = time.monotonic() + ALL_SECONDS
+    found: list[Json] = []
+    left_out = 0
+    for launch in launches(request):
+        if len(found) == MOST or time.monotonic() > deadline:
+            left_out += 1
+        else:
+            found.append(looked_at(launch, request))
+    gpus = gpu_facts() if any("gpu" in seat for one in found if not one["over"] for seat in one["seats"]) else {}
+    return {"launches": found, "gpus": gpus, "left_out": left_out, "clock": time.time()}
+
+
+def plan(request: Json) -> Json:
+    """{plan (packed), run_dir, user, manager, reader}: what this node keeps of one launch; empty where it has none.
+
+    request: {launch_id, run_root, users_root}. reader: who may look without root.
+    """
+    for root in roots(request):
+        run_dir = f"{root.folder}/{request['launch_id']}"
+        with suppress(OSError), files.folder(run_dir) as folder:
+            owner = os.fstat(folder).st_uid
+            if owner != (root.user.pw_uid if root.user else 0):
+                continue
+            text = files.read(kept.PLAN, most=kept.MOST_PLAN, within=folder, owner=owner)
+            return {
+                "plan": kept.packed(text),
+                "run_dir": run_dir,
+                "user": root.user.pw_name if root.user else "",
+                "manager": "user" if root.user else "system",
+                "reader": _owner(f"{root.state}/{request['launch_id']}/lease"),
+            }
+    return {"plan": "", "run_dir": "", "user": "", "manager": "", "reader": None}
+
+
+# ---------------------------------------------------------------- which there are
+
+
+def roots(request: Json) -> list[Root]:
+    found = [Root(request["run_root"], SYSTEM_STATE, None)]
+    try:
+        names = files.names(request["users_root"], links=True, most=MOST_USERS)
+    except OSError:
+        return found
+    for name in names:
+        folder = f"{request['users_root']}/{name}"
+        with suppress(OSError, KeyError):
+            user = pwd.getpwnam(name)
+            if os.stat(folder, follow_symlinks=False).st_uid == user.pw_uid:
+                found.append(Root(f"{folder}/launches", OWN_STATE.format(user.pw_uid), user))
+    return found
+
+
+def launches(request: Json) -> Iterator[Launch]:
+    """Those that run, those whose end nobody has seen, and the newest of those that are over, by owner."""
+    running = in_units()
+    for root in roots(request):
+        uid = root.user.pw_uid if root.user else None
+        here = {launch_id: pids for (owner, launch_id), pids in running.items() if owner == uid}
+        unseen = kept.launches(root.state)
+        over = [one for one in kept.launches(root.folder) if one not in here and one not in unseen]
+        for launch_id in sorted({*here, *unseen, *over[: request["ended"]]}, reverse=True):
+            yield Launch(root, launch_id, here.get(launch_id, []))
+    known = {root.user.pw_uid if root.user else None for root in roots(request)}
+    for (owner, launch_id), pids in running.items():
+        if owner not in known:
+            with suppress(KeyError):
+                user = pwd.getpwuid(owner or 0)
+                yield Launch(Root("", OWN_STATE.format(owner), user), launch_id, pids)
+
+
+def in_units() -> dict[tuple[int | None, str], list[int]]:
+    """By (uid of a user's own manager, or None; id), the processes in the units of launches."""
+    found: dict[tuple[int | None, str], list[int]] = {}
+    for pid in process.ids():
+        seen = unit_of(pid)
+        if seen:
+            found.setdefault(seen, []).append(pid)
+    return {one: sorted(pids, key=_started) for one, pids in found.items()}
+
+
+def unit_of(pid: int) -> tuple[int | None, str] | None:
+    seen = process.launch_at(pid)
+    return (seen.uid, seen.id) if seen else None
+
+
+def _started(pid: int) -> int:
+    seen = process.status(pid)
+    return seen.started if seen else 0
+
+
+# ---------------------------------------------------------------- one launch
+
+
+def looked_at(launch: Launch, request: Json) -> Json:
+    """See Job in muster/launch/jobs.py."""
+    run_dir = f"{launch.root.folder}/{launch.launch_id}"
+    known = {
+        "launch_id": launch.launch_id,
+        "manager": "user" if launch.root.user else "system",
+        "user": launch.root.user.pw_name if launch.root.user else _name(launch.pids, f"{run_dir}/logs"),
+        "seconds": process.age(launch.pids[0]) if launch.pids else None,
+        "over": not launch.pids,
+    }
+    nothing: Json = {"state": "", "seats": [], "nodes": [], "lines": [], "log": "", "why": "", "result": None}
+    owner = _user(_owner(f"{run_dir}/logs"))
+    if owner is None:
+        return {**nothing, **known, "hidden": True}
+    try:
+        seen = as_user(owner, lambda: _facts(launch, run_dir, request), seconds=SECONDS)
+    except SilentError as silent:
+        return {**nothing, **known, "hidden": True, "why": f"it could not be looked at: {silent.strerror}"}
+    return {**nothing, **known, "hidden": False, **seen}
+
+
+def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
+    """As the launch's user."""
+    unit = f"{launch.root.state}/{launch.launch_id}/unit"
+    table = foreign.table(_json(unit, "ranks.json"))
+    end = kept.read_end(run_dir)
+    result = foreign.result(_json(unit, "result.json")) or (end or {}).get("result")
+    until, word = state.lease(f"{launch.root.state}/{launch.launch_id}")
+    log, lines = last_lines(run_dir, request["lines"])
+    return {
+        "state": state_of(launch, table, word, ended=bool(result or end)),
+        "result": result,
+        "why": (end or {}).get("why", ""),
+        "ended_at": (end or {}).get("at") or (result or {}).get("ended_at"),
+        "detached": until == float("inf"),
+        "log": log,
+        "lines": lines,
+        **of_plan(kept.read_plan(run_dir) or {}, request["node"]),
+    }
+
+
+def state_of(launch: Launch, table: Json, word: str, *, ended: bool) -> str:
+    if launch.pids:
+        if table["ending"]:
+            return "ending"
+        if any(rank["gone_at"] is None for rank in table["ranks"]):
+            return "running"
+        return "waiting" if word in {state.TAKE, state.LET_GO} and not table["ranks"] else "starting"
+    return "ended" if ended else "gone"
+
+
+def of_plan(plan: Json, node: str) -> Json:
+    """What a list shows of a plan, which a user may have written."""
+    entries = [one for one in plan["nodes"] if isinstance(one, dict)] if isinstance(plan.get("nodes"), list) else []
+    here = next((one for one in entries if one.get("node") == node), {})
+    said = plan.get("begun")
+    begun: Json = said if isinstance(said, dict) else {}
+    return {
+        "nodes": [str(one.get("node"))[:MOST_NAME] for one in entries[:MOST_NODES]],
+        "world_size": plan.get("world_size"),
+        "what": str(plan.get("what") or "")[:MOST_NAME],
+        "by": str(begun.get("by") or "")[:MOST_NAME],
+        "began": begun.get("at"),
+        "seats": [str(seat)[:MOST_NAME] for seat in here.get("seats") or []][:MOST_NODES],
+    }
+
+
+def last_lines(run_dir: str, most: int) -> tuple[str, list[str]]:
+    """(log, lines): of the log that was written last; its key is as in logs.py."""
+    try:
+        with log_folder(run_dir) as (logs, uid):
+            there = []
+            for key, path in log_files(logs):
+                with suppress(OSError):
+                    seen = os.stat(path, dir_fd=logs, follow_symlinks=False)
+                    if seen.st_size:
+                        there.append((seen.st_mtime_ns, key, path))
+            if not there or not most:
+                return "", []
+            _, key, path = max(there)
+            text = files.part(path, -TAIL, TAIL, within=logs, owner=uid).decode("utf-8", "replace")
+    except OSError:
+        return "", []
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    return key, [line[:MOST_NAME] for line in lines[-most:]]
+
+
+def _json(folder: str, name: str) -> Any:
+    try:
+        with files.folder(folder) as unit:
+            return foreign.parsed(files.read(name, most=1_000_000, within=unit, owner=os.fstat(unit).st_uid))
+    except OSError:
+        return None
+
+
+def _owner(path: str) -> int | None:
+    try:
+        return os.stat(path, follow_symlinks=False).st_uid
+    except OSError:
+        return None
+
+
+def _user(uid: int | None) -> pwd.struct_passwd | None:
+    try:
+        return None if uid is None else pwd.getpwuid(uid)
+    except KeyError:
+        return None
+
+
+def _name(pids: list[int], folder: str) -> str:
+    """Whose launch of the system's manager it is: who its ranks run as."""
+    owner = _user(_owner(folder))
+    return owner.pw_name if owner else process.owner(pids[-1]) if pids else ""
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+def gpu_facts() -> Json:
+    """By number {busy (percent), used, total (MiB)}, or {why}."""
+    answer = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
+    if answer.code != 0:
+        return {"why": answer.why}
+    found: Json = {}
+    for line in answer.text.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) == 4 and words[0].isdecimal():
+            values = [int(word) if word.isdecimal() else None for word in words[1:]]
+            found[words[0]] = dict(zip(("busy", "used", "total"), values, strict=True))
+    return found

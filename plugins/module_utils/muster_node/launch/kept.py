@@ -1,0 +1,105 @@
+"""What a node keeps of a launch beside its logs, so that whoever may log in finds it, from any controller.
+
+RUN_ROOT/ID/plan.json    the plan as it may be shown: no values of the environment, no secret arguments
+RUN_ROOT/ID/ended.json   how it ended here: what the main process said, and what whoever ended it said
+
+They belong to whoever starts the launch: root, or the user whose own launch it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import json
+import os
+import time
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files, process
+from . import foreign, state, written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, Any]
+
+PLAN, ENDED = "plan.json", "ended.json"
+MOST_PLAN = 16_000_000  # bytes
+MOST_ENDED = 100_000
+MOST_SAID = 1000  # characters of why it was ended
+MODE = 0o644
+
+
+def keep_plan(spec: Json) -> None:
+    """Keep the plan of a launch that begins. Raises OSError."""
+    packed = spec.pop("plan", "")
+    if packed:
+        files.replace(f"{spec['run_dir']}/{PLAN}", unpacked(packed), mode=MODE)
+
+
+def unpacked(packed: str) -> bytes:
+    """Raises OSError where it is nothing that the controller packs; see muster_controller/elsewhere.py."""
+    try:
+        opened = zlib.decompressobj()
+        text = opened.decompress(base64.b64decode(packed, validate=True), MOST_PLAN)
+    except (ValueError, binascii.Error, zlib.error) as problem:
+        raise files.RefusedError(errno.EINVAL, f"cannot be kept: {problem}", PLAN) from None
+    if opened.unconsumed_tail:
+        raise files.RefusedError(errno.EFBIG, "is too long to be kept", PLAN)
+    return text
+
+
+def packed(text: bytes) -> str:
+    return base64.b64encode(zlib.compress(text, 9)).decode()
+
+
+def keep_end(request: Json, result: Mapping[str, Any] | None) -> None:
+    """Note how the launch ended here, once; request: {launch_id, run_dir, why?}. No full disk ends anything."""
+    path = f"{request['run_dir']}/{ENDED}"
+    if os.path.lexists(path) or not os.path.lexists(f"{request['run_dir']}/{PLAN}"):
+        return
+    why = str(request.get("why", ""))[:MOST_SAID]
+    with suppress(OSError):
+        files.replace(path, json.dumps({"result": result, "why": why, "at": time.time()}).encode(), mode=MODE)
+
+
+def keep_ends(run_root: str) -> None:
+    """Note the ends of launches that nobody has ended, before their state is cleared away."""
+    for launch_id in launches(state.STATE_ROOT):
+        request = {"launch_id": launch_id, "run_dir": f"{run_root}/{launch_id}"}
+        if os.path.isdir(request["run_dir"]) and state.is_over(launch_id):
+            keep_end(request, written.read_all({**request, "offsets": {}, "limit": 0})["result"])
+
+
+def launches(folder: str) -> list[str]:
+    """The ids of the launches that have something in this folder, the newest first."""
+    try:
+        return sorted(filter(process.LAUNCH_ID.match, os.listdir(folder)), reverse=True)
+    except OSError:
+        return []
+
+
+def read_plan(run_dir: str) -> Json | None:
+    """The plan that a launch's folder keeps; None where there is none, or none that can be used."""
+    found = _read(run_dir, PLAN, MOST_PLAN)
+    return found if isinstance(found, dict) and isinstance(found.get("nodes"), list) else None
+
+
+def read_end(run_dir: str) -> Json | None:
+    """{result, why, at}, or None."""
+    found = _read(run_dir, ENDED, MOST_ENDED)
+    if not isinstance(found, dict) or not isinstance(found.get("at"), (int, float)):
+        return None
+    return {"result": foreign.result(found.get("result")), "why": str(found.get("why", "")), "at": found["at"]}
+
+
+def _read(run_dir: str, name: str, most: int) -> Any:
+    """What only the owner of the launch's folder can have written."""
+    try:
+        with files.folder(run_dir) as folder:
+            return foreign.parsed(files.read(name, most=most, within=folder, owner=os.fstat(folder).st_uid))
+    except OSError:
+        return None

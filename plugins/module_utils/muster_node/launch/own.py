@@ -1,0 +1,85 @@
+"""What somebody's own launch depends on: their own manager of units, what it may give, and the seats they come to."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+from contextlib import suppress
+from typing import Any
+
+from ..tools import files, process
+from ..tools.run import run
+from . import state
+from .seats import readable
+
+Json = dict[str, Any]
+
+GROUP = "muster-launch"  # whose members launch for themselves (role launch_users)
+LINGER = "/var/lib/systemd/linger"
+CGROUPS = "/sys/fs/cgroup"
+# By its name in /proc/PID/limits, in the order of the answer.
+LIMITS = {"memlock": "Max locked memory", "nofile": "Max open files"}
+
+
+def is_launch_user(user: pwd.struct_passwd) -> bool:
+    """Whether an account is in the group, by the accounts' own files: a session begun earlier does not know it yet."""
+    if user.pw_uid == 0:
+        return False
+    try:
+        group = grp.getgrnam(GROUP).gr_gid
+    except KeyError:
+        return False
+    return group in os.getgrouplist(user.pw_name, user.pw_gid)
+
+
+def own_facts() -> Json | None:
+    """Return what this user's manager is like, see OwnFacts; None where the launch is none of theirs."""
+    if not state.is_own():
+        return None
+    user = pwd.getpwuid(os.getuid())
+    asked = state.systemctl("show", "--property=Version")
+    pid = manager_pid(user.pw_uid)
+    return {
+        "manager_why": asked.why,
+        "lingers": os.path.exists(f"{LINGER}/{user.pw_name}"),
+        "group_is_new": not knows_group(pid),
+        "seats": readable(),
+        "limits": limits(pid),
+        "not_held": [name for name in ("memory", "pids") if name not in controllers(user.pw_uid)],
+    }
+
+
+def manager_pid(uid: int) -> int:
+    """Return the main process of a user's manager; 0 where it is not known."""
+    asked = run("systemctl", "show", f"user@{uid}.service", "--property=MainPID", "--value")
+    return int(asked.text.strip() or 0) if asked.text.strip().isdecimal() else 0
+
+
+def knows_group(pid: int) -> bool:
+    """Whether units of this manager are in the group: those of one that began before the user was added are not."""
+    found = re.search(r"^Groups:\t([\d ]*)", process.read(pid, "status"), re.MULTILINE)
+    gid = re.search(r"^Gid:\t(\d+)", process.read(pid, "status"), re.MULTILINE)
+    if found is None or gid is None:
+        return True  # the seats themselves say so
+    with suppress(KeyError):
+        return str(grp.getgrnam(GROUP).gr_gid) in [*found[1].split(), gid[1]]
+    return False
+
+
+def limits(pid: int) -> Json:
+    """Return {name: the most that this process may have, None for no limit}."""
+    text = process.read(pid, "limits")
+    found: Json = {}
+    for name, title in LIMITS.items():
+        line = re.search(rf"^{title} +\S+ +(\S+)", text, re.MULTILINE)
+        if line and (line[1] == "unlimited" or line[1].isdecimal()):
+            found[name] = None if line[1] == "unlimited" else int(line[1])
+    return found
+
+
+def controllers(uid: int) -> list[str]:
+    """Return what the kernel limits for units of a user's manager: that needs cgroup v2, and systemd to hand it on."""
+    path = f"{CGROUPS}/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers"
+    return (files.text(path, links=True) or "").split()

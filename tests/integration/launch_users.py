@@ -1,0 +1,40 @@
+"""Accounts that launch for themselves, made by hand: what the role launch_users does, for tests of launches alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paths import SANDBOX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from machines import Machine
+
+GROUP = "muster-launch"
+USERS = "/var/lib/muster/users"
+SEATS = "/run/muster/reservations"
+# On a node without GPUs. Each step may have been done before.
+MAKE = f"""
+set -eu
+getent group {GROUP} >/dev/null || groupadd --system {GROUP}
+getent passwd $1 >/dev/null || useradd --create-home --shell /bin/bash $1
+usermod --append --groups {GROUP} $1
+install -d -m 0700 -o $1 -g $1 /home/$1/.ssh
+install -m 0600 -o $1 -g $1 /dev/null /home/$1/.ssh/authorized_keys
+echo "$2" > /home/$1/.ssh/authorized_keys
+install -d -m 0755 /run/muster /var/lib/muster {USERS}
+install -d -m 0700 -o $1 -g $1 {USERS}/$1
+printf 'd %s 0750 root %s\nf %s/cpu 0644 root root\n' {SEATS} {GROUP} {SEATS} > /etc/tmpfiles.d/muster-test.conf
+systemd-tmpfiles --create /etc/tmpfiles.d/muster-test.conf
+loginctl enable-linger $1
+uid=$(id -u $1)
+until test -S /run/user/$uid/systemd/private; do sleep 0.1; done
+"""
+
+
+def make_launch_user(name: str, machines: Iterable[Machine]) -> None:
+    """Make an account on each of them that the sandbox's key opens, with all that its own launches need."""
+    key = (SANDBOX / "id_ed25519.pub").read_text().strip()
+    for machine in machines:
+        machine.inside("bash", "-c", MAKE, "make", name, key)

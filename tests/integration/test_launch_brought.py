@@ -1,0 +1,167 @@
+"""What people bring: a module, a command of their own, accelerate; and where their kernels are compiled."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import brought
+from drill import PAYLOAD, Drill, processes
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine
+
+WORK = "/srv/muster-test-brought"
+# Nobody's launcher: it takes the plan from its environment, and its ranks go into the background.
+OWN_LAUNCHER = """#!/bin/sh
+for local in $(seq 0 $((MUSTER_NPROC - 1)))
+do
+  rank=$((MUSTER_NODE_RANK * MUSTER_NPROC + local))
+  (WORLD_SIZE=$MUSTER_WORLD_SIZE RANK=$rank LOCAL_RANK=$local MASTER_ADDR=$MUSTER_MASTER_ADDR \\
+   MASTER_PORT=$MUSTER_MASTER_PORT python "$@" || echo $local >>failed) &
+done
+wait
+test ! -e failed || exit 4
+"""
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+
+
+@pytest.fixture
+def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[tuple[Machine, Machine]]:
+    machines = node("node1"), node("node2")
+    yield machines
+    for machine in machines:
+        machine.inside("rm", "--recursive", "--force", WORK)
+
+
+@pytest.fixture
+def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    drill = Drill(tmp_path)
+    yield drill
+    for machine in nodes:
+        if drill.run.is_dir() and drill.runs():
+            machine.inside("systemctl", "stop", drill.unit(), check=False)
+        machine.inside("rm", "--force", drill.gate)
+
+
+def put(machine: Machine, path: str, text: str) -> None:
+    machine.inside("sh", "-c", 'mkdir -p "$(dirname "$1")"; printf %s "$2" >"$1"; chmod 755 "$1"', "sh", path, text)
+
+
+def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
+    failed: list[dict[str, Any]] = [one for one in verdict["findings"] if one["status"] == "fail"]
+    assert len(failed) == 1, verdict
+    return failed[0]
+
+
+def test_a_module_with_caches_of_its_own(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    for machine in nodes:
+        put(machine, f"{WORK}/project/__init__.py", "")
+        put(machine, f"{WORK}/project/train.py", PAYLOAD.read_text())
+    drill.variables.update(launch_script_src="", launch_module="project.train", launch_chdir=WORK)
+    drill.begin().in_step()
+    seen = [env for env in processes(drill.launch_id).values() if "RANK" in env]
+    folders = {env[name] for env in seen for name in CACHES}
+    assert len(folders) == 3  # the nodes' environments are alike
+    assert all(folder.startswith("/var/lib/muster/cache/muster/opt-muster-pytorch-") for folder in folders)
+    for machine in nodes:
+        about = machine.inside("stat", "--format=%U %a", "/var/lib/muster/cache/muster").stdout
+        assert about == "muster 700\n"
+    drill.open_gate(nodes[0])
+    assert drill.end()["status"] == "healthy"
+
+
+def test_a_command_of_their_own(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    for machine in nodes:
+        put(machine, f"{WORK}/launcher", OWN_LAUNCHER)
+    drill.variables["launch_command"] = [f"{WORK}/launcher", "{script}"]
+    drill.begin("--fault=raise", "--rank=3")
+    until(lambda: len(known_ranks(drill, nodes)) == 4, PATIENCE, "all ranks are found")
+    assert known_ranks(drill, nodes) == {("node1", 0, 0), ("node1", 1, 1), ("node2", 2, 0), ("node2", 3, 1)}
+    log = drill.run / "logs/node2/command.log"
+    until(lambda: log.exists() and "step 3\n" in log.read_text(), PATIENCE, "its output comes")
+    drill.open_gate(nodes[1])
+    finding = only_failure(drill.end())
+    assert (finding["id"], finding["node"]) == ("launch.exception", "node2")
+    assert finding["summary"] == "rank 3 (local rank 1) failed: RuntimeError: sample 17 is broken"
+    assert finding["fix"]["command"].endswith("logs/node2/command.log")
+    assert processes(drill.launch_id) == {}
+
+
+def known_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> set[tuple[str, int, int]]:
+    """What the launch's main processes have noted."""
+    found = set()
+    for machine in nodes:
+        table = f"/run/muster/launches/{drill.launch_id}/unit/ranks.json"
+        text = machine.inside("cat", table, check=False).stdout
+        found |= {(machine.name, one["rank"], one["local_rank"]) for one in json.loads(text or "{}").get("ranks", [])}
+    return found
+
+
+def test_a_shell_script_that_calls_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """It gives no option: the plan is in its environment."""
+    for machine in nodes:
+        put(machine, f"{WORK}/run.sh", '#!/bin/sh\necho before\ntorchrun "$@"\n')
+    drill.variables["launch_command"] = [f"{WORK}/run.sh"]
+    drill.begin().in_step()
+    drill.open_gate(nodes[0])
+    assert drill.end()["status"] == "healthy"
+    assert "before\n" in (drill.run / "logs/node1/command.log").read_text()
+
+
+@pytest.mark.slow
+def test_a_command_that_starts_one_process_on_each_node(drill: Drill) -> None:
+    drill.variables.update(launch_script_src="", launch_command=["python", "-c", "print('alone')", "{node_rank}"])
+    drill.begin()
+    verdict = drill.end()
+    assert [one["id"] for one in verdict["findings"] if one["status"] == "warn"] == ["launch.ranks", "launch.ranks"]
+
+
+def test_a_command_that_is_not_there(drill: Drill) -> None:
+    drill.variables["launch_command"] = ["accelerate-that-is-not-there", "launch", "{node_rank}"]
+    drill.begin()
+    finding = only_failure(drill.end())
+    assert finding["id"] == "launch.command"
+    assert finding["summary"].startswith("accelerate-that-is-not-there is not there, neither in /opt/muster/pytorch/")
+
+
+def test_a_word_that_changes_the_plan_is_refused_before_a_node_is_asked(drill: Drill) -> None:
+    drill.variables["launch_command"] = ["accelerate", "launch", "--num_processes=8"]
+    drill.begin()
+    drill.wait()
+    said = drill.runner.stdout.read()
+    assert "launch_command sets --num_processes, which accelerate gets from the plan: leave it out." in said
+    assert not (drill.folder / "kept").exists()
+
+
+# ---------------------------------------------------------------- accelerate
+
+
+@pytest.fixture
+def with_accelerate(drill: Drill, nodes: tuple[Machine, Machine]) -> Drill:
+    for machine in nodes:
+        brought.install(machine)
+    drill.variables.update(launch_command=["accelerate", "launch"], cluster_torchrun=brought.TORCHRUN)
+    return drill
+
+
+@pytest.mark.slow
+def test_accelerate(with_accelerate: Drill, nodes: tuple[Machine, Machine]) -> None:
+    with_accelerate.begin().in_step()
+    assert known_ranks(with_accelerate, nodes) == {
+        ("node1", 0, 0),
+        ("node1", 1, 1),
+        ("node2", 2, 0),
+        ("node2", 3, 1),
+    }
+    with_accelerate.open_gate(nodes[0])
+    verdict = with_accelerate.end()
+    assert verdict["status"] == "healthy", verdict
+    for node in ("node1", "node2"):
+        assert (with_accelerate.run / f"logs/{node}/accelerate.log").exists()

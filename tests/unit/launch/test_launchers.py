@@ -1,0 +1,69 @@
+"""How a command that people bring gets the plan.
+
+cases/launchers: command, and what goes with it -> the words on the second of two nodes with two ranks each, what its
+environment says of the plan, or every problem.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch import launchers
+from muster.launch.launchers import Place
+
+PLACE: dict[str, Any] = {
+    "nnodes": 2,
+    "node_rank": 1,
+    "nproc": 2,
+    "world_size": 4,
+    "master_addr": "10.0.0.1",
+    "master_port": 29500,
+    "local_addr": "10.0.0.2",
+    "launch_id": "20260101-120000-abcd",
+    "log_dir": "/run/logs",
+    "timeout": 120,
+}
+
+
+@cases(__file__, "launchers")
+def test_launchers(case: dict[str, Any]) -> None:
+    command, expected = case["command"], case["expect"]
+    script = case.get("script", "")
+    problems = launchers.problems_of(command, script=bool(script), chdir=case.get("chdir", False))
+    assert problems == expected.get("problems", [])
+    if "argv" in expected:
+        place = Place(**{**PLACE, **case.get("place", {})})
+        program = [script] if script else case.get("program", [])
+        assert launchers.argv_of(command, program, case.get("args", []), place) == expected["argv"]
+    if "env" in expected:
+        found = launchers.environment_of(command, case.get("backend", "gloo"), Place(**PLACE))
+        assert found == expected["env"]
+    if "name" in expected:
+        name = launchers.name_of(command)
+        assert [name, launchers.spoken(name), launchers.log_name(name)] == expected["name"]
+    if "warnings" in expected:
+        assert launchers.warnings_of(command, 2) == expected["warnings"]
+        assert launchers.warnings_of(command, 1) == []
+
+
+def test_without_a_command_it_is_torchrun() -> None:
+    assert launchers.name_of([]) == "torchrun"
+    assert launchers.environment_of([], "gloo", Place(**PLACE)) == {}
+    assert launchers.problems_of([], script=False, chdir=False) == launchers.warnings_of([], 2) == []
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "torchrun\n"])
+def test_of_a_plan_that_somebody_else_kept_no_name_of_a_file_is_taken(name: str) -> None:
+    assert (launchers.log_name(name), launchers.spoken(name)) == ("command", "the command")
+
+
+def test_who_gives_every_node_as_many_ranks() -> None:
+    said = launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 1})
+    text = "accelerate starts as many ranks on every node, and they differ (node1 2, node2 1): "
+    assert [one.partition("set cluster_nproc_per_node")[0] for one in said] == [text]
+    assert launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 2}) == []
+    assert launchers.uneven(["torchrun"], {"node1": 2, "node2": 1}) == []
+    assert launchers.uneven(["bash", "run.sh"], {"node1": 2, "node2": 1}) == []

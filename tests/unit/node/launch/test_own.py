@@ -1,0 +1,154 @@
+"""What a user's own manager is like, read on this machine; and where the state of an own launch lies."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.launch import failure
+from muster_node.launch import own, seats, state
+from muster_node.programs import launch as program
+from muster_node.tools import process
+from muster_node.tools.run import CLEAN, Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LAUNCH_ID = "20260101-120000-abcd"
+STATUS = "Name:\tsystemd\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t27 998 1000 \n"
+LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max open files            1024                 524288               files
+Max locked memory         8388608              unlimited            bytes
+"""
+
+
+@pytest.fixture(autouse=True)
+def system_again() -> Iterator[None]:
+    yield
+    state.use(own=False)
+
+
+def group(monkeypatch: pytest.MonkeyPatch, gid: int | None) -> None:
+    def getgrnam(name: str) -> Any:
+        if gid is None:
+            raise KeyError(name)
+        return SimpleNamespace(gr_gid=gid)
+
+    monkeypatch.setattr(grp, "getgrnam", getgrnam)
+
+
+def test_who_is_in_the_group_is_a_launch_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = pwd.getpwnam("nobody")
+    for gid, able in ((nobody.pw_gid, True), (4711, False), (None, False)):
+        group(monkeypatch, gid)
+        assert own.is_launch_user(nobody) is able
+    group(monkeypatch, 0)
+    assert not own.is_launch_user(pwd.getpwuid(0)), "root launches for others"
+
+
+@pytest.mark.parametrize(("gid", "knows"), [(998, True), (1000, True), (99, False), (None, False)])
+def test_a_manager_may_be_older_than_the_group(
+    gid: int | None, *, knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "read", lambda _pid, _name: STATUS)
+    group(monkeypatch, gid)
+    assert own.knows_group(441) is knows
+
+
+def test_a_manager_that_cannot_be_read_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "read", lambda _pid, _name: "")
+    assert own.knows_group(0)
+    assert own.limits(0) == {}
+
+
+def test_what_its_units_may_have_at_most_is_its_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "read", lambda _pid, _name: LIMITS)
+    assert own.limits(441) == {"memlock": None, "nofile": 524288}
+
+
+def test_what_the_kernel_holds_is_what_systemd_hands_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "CGROUPS", str(tmp_path))
+    assert own.controllers(1000) == []
+    folder = tmp_path / "user.slice/user-1000.slice/user@1000.service"
+    folder.mkdir(parents=True)
+    (folder / "cgroup.controllers").write_text("memory pids\n")
+    assert own.controllers(1000) == ["memory", "pids"]
+
+
+def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def command(*argv: str, **how: Any) -> Answer:
+        asked.append((argv, how.get("env")))
+        return Answer("", code=0)
+
+    monkeypatch.setattr(state, "command", command)
+    uid = os.getuid()
+    verb = program.in_its_manager(lambda _request: {"dir": state.state_dir(LAUNCH_ID), "is": state.launch(LAUNCH_ID)})
+    assert verb({"own": True}) == {
+        "dir": f"/run/user/{uid}/muster/launches/{LAUNCH_ID}",
+        "is": process.Launch(LAUNCH_ID, uid),
+    }
+    state.systemctl("stop", "x.service")
+    assert verb({"own": False}) == {"dir": f"/run/muster/launches/{LAUNCH_ID}", "is": process.Launch(LAUNCH_ID)}
+    assert verb({}) == verb({"own": "yes"}) == verb({"own": False})
+    state.systemctl("stop", "x.service")
+    assert asked == [
+        (("systemctl", "--user", "stop", "x.service"), {**CLEAN, "XDG_RUNTIME_DIR": f"/run/user/{uid}"}),
+        (("systemctl", "stop", "x.service"), None),
+    ]
+
+
+def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "command", lambda *_argv, **_how: Answer("", "no medium found", code=1))
+    monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
+    assert not state.is_over(LAUNCH_ID), "of the system's manager that says nothing"
+    state.use(own=True)
+    assert state.unit_state("x.service")["Result"] == failure.NO_MANAGER
+    assert state.is_over(LAUNCH_ID)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
+
+
+def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
+    monkeypatch.setattr(state, "OWN_ROOT", str(tmp_path / "{}"))
+    assert seats.readable() == []
+    (tmp_path / "reservations").mkdir()
+    (tmp_path / "reservations/cpu").touch()
+    folder = tmp_path / LAUNCH_ID
+    folder.mkdir()
+    state.use(own=True)
+    with seats.alone():
+        seats.offer(str(folder), ["cpu"], os.getgid())
+    assert sorted(one.name for one in (tmp_path / "reservations").iterdir()) == seats.readable() == ["cpu"]
+    ours = seats.Seats(str(folder), shared=False)
+    ours.take()
+    ((found,),) = seats.held(["cpu"]).values()
+    assert (ours.missing, found["pid"], found["ours"]) == ([], os.getpid(), False)
+
+
+def test_a_launch_by_the_same_name_in_somebody_elses_manager_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "launches"))
+    monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})
+    folder = tmp_path / "launches" / LAUNCH_ID
+    folder.mkdir(parents=True)
+    with seats.alone():
+        seats.offer(str(folder), ["cpu"], os.getgid())
+    holder = seats.Seats(str(folder), shared=False)
+    holder.take()
+    us = os.getpid()
+    for launch, ours in ((process.Launch(LAUNCH_ID), True), (process.Launch(LAUNCH_ID, 1007), False)):
+        monkeypatch.setattr(process, "launch_at", lambda pid, one=launch: one if pid == us else None)
+        (found,) = seats.reserved(LAUNCH_ID, 0.0)["held"]["cpu"]
+        assert (found["ours"], found["launch_id"]) == (ours, LAUNCH_ID)

@@ -1,0 +1,142 @@
+"""Which processes of a launch are its ranks, whatever began them: real processes, in this process's control group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.launch import ranks
+from muster_node.launch.ranks import Ranks
+from muster_node.tools import process as processes
+from waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RANK_5 = {"RANK": "5", "LOCAL_RANK": "1"}
+HIDDEN = "hidden"  # the list of the control group's processes cannot be read
+
+
+@contextlib.contextmanager
+def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A child with everything that it starts, ended in any case."""
+    child = subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
+    try:
+        yield child
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+@pytest.fixture(params=["listed", HIDDEN])
+def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The list of the control group is there, made of this process's family, or it is not."""
+    monkeypatch.setattr(ranks, "control_group", str)
+    if request.param != HIDDEN:
+        monkeypatch.setattr(Ranks, "members", lambda self: family(self.agent))
+    return str(request.param)
+
+
+def family(pid: int) -> set[int]:
+    found, new = set[int](), [pid]
+    while new:
+        found.add(new[0])
+        new = [*new[1:], *processes.children(new[0])]
+    return found
+
+
+def pids(found: Ranks) -> dict[int, tuple[int, int]]:
+    return {pid: (rank["rank"], rank["local_rank"]) for pid, rank in found.table.items()}
+
+
+@pytest.mark.usefixtures("group")
+def test_ranks_are_the_children_that_say_so() -> None:
+    found = Ranks(os.getpid())
+    with process("sleep", "60", **RANK_5) as one, process("sleep", "60", RANK="x") as other:
+        until(found.look)
+        facts = ranks.process_facts(one.pid) or {}
+        assert found.table == {one.pid: {"rank": 5, "local_rank": 1, **facts, "gone_at": None}}
+        assert other.pid in processes.children(os.getpid())
+        assert found.look() is False
+        began = time.time()
+        os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
+        until(found.look)
+        assert began <= found.table[one.pid]["gone_at"] <= time.time()
+        assert found.look() is False
+
+
+@pytest.mark.usefixtures("group")
+def test_ranks_behind_a_shell_script_and_its_launcher() -> None:
+    """And what a rank itself begins, which has its environment, is none."""
+    script = "RANK=2 LOCAL_RANK=0 sh -c 'sleep 60 & sleep 61 & wait' & RANK=3 LOCAL_RANK=1 sleep 62 & wait"
+    with process("sh", "-c", f'sh -c "{script}" & wait') as shell:
+        found = Ranks(shell.pid)
+        until(lambda: found.look() and len(found.table) == 2)
+        assert sorted(pids(found).values()) == [(2, 0), (3, 1)]
+        until(lambda: len(family(shell.pid)) == 6)
+        found.look()
+        assert len(found.table) == 2
+
+
+def test_what_a_rank_leaves_behind_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "control_group", str)
+    with process("sh", "-c", "sleep 60 & echo $! >&2; sleep 61", **RANK_5) as rank:
+        seen: set[int] = {rank.pid, os.getpid()}
+        monkeypatch.setattr(Ranks, "members", lambda _self: seen)
+        found = Ranks(os.getpid())
+        until(found.look)
+        child = until(lambda: processes.children(rank.pid))[0]
+        os.kill(rank.pid, signal.SIGKILL)
+        rank.wait()
+        seen.add(child)  # first seen without its parent, as nobody's child
+        until(found.look)
+        assert list(found.table) == [rank.pid]
+        assert found.look() is False
+
+
+def test_a_rank_that_went_into_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher's first process has ended: the control group still lists it."""
+    monkeypatch.setattr(ranks, "control_group", str)
+    with process("sh", "-c", "(RANK=0 LOCAL_RANK=0 sleep 60 & echo $!) & sleep 60") as shell:
+        background = until(
+            lambda: [pid for pid in processes.ids() if ranks.rank_facts(pid) and session(pid) == shell.pid]
+        )[0]
+        until(lambda: parent(background) != shell.pid)
+        monkeypatch.setattr(Ranks, "members", lambda _self: {shell.pid, background})
+        found = Ranks(shell.pid)
+        assert found.look()
+        assert pids(found) == {background: (0, 0)}
+
+
+def session(pid: int) -> int:
+    return int(processes.read(pid, "stat").rpartition(")")[2].split()[3])
+
+
+def parent(pid: int) -> int:
+    seen = processes.status(pid)
+    return seen.parent if seen else 0
+
+
+def test_who_becomes_a_rank_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "control_group", str)
+    monkeypatch.setattr(ranks, "YOUNG", 0.1)
+    monkeypatch.setattr(ranks, "PAUSE", 0.2)
+    with process("sh", "-c", "sleep 1; RANK=0 LOCAL_RANK=0 exec sleep 60") as one:
+        found = Ranks(os.getpid())
+        until(found.look)
+        assert pids(found) == {one.pid: (0, 0)}
+
+
+def test_the_control_group_of_this_process_lists_it() -> None:
+    group = ranks.control_group()
+    if not group:
+        pytest.skip("this machine shows no control groups")
+    assert str(os.getpid()) in Path(group, "cgroup.procs").read_text(encoding="ascii").split()
