@@ -177,6 +177,12 @@ options:
     description: Megabytes that are fetched from all nodes together. What does not fit is named, and stays there.
     type: int
     default: 1000
+  probe:
+    description:
+      - Whether the participants call each other before the start, on the launch's own addresses and port.
+      - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
+    type: bool
+    default: true
   attach:
     description:
       - Id of a detached launch, to be watched to its end. Its logs are fetched whole.

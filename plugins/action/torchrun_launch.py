@@ -15,9 +15,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.launch import launchers, outcome
 from muster.launch.endings import Ending
-from muster.launch.manager import as_own
+from muster.launch.manager import SELF, as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
-from muster.launch.text import describe, failure_text, headline
+from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.given import read_given
@@ -46,12 +46,15 @@ MOST_VERBOSE = 2
 
 
 class ActionModule(ControllerAction):
+    """own_plan: the plan of the launch as this user's own, once the request has been read. project: what is sent of
+    it."""
+
+    own_plan: Callable[[str], dict[str, Any]] | None = None
     project: Project | None = None
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
-        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
@@ -62,8 +65,10 @@ class ActionModule(ControllerAction):
         for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
+            if self.options["run_as"] == SELF and self.own_plan:
+                plan = self.own_plan(NAME)
             shown = masked(plan, given.redaction)
-            Display().display(describe(shown))
+            Display().display(describe(shown) + not_asked_yet(self.options["run_as"], cluster["cluster_users_root"]))
             return {"plan": shown}
         return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
@@ -218,6 +223,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Proje
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
+        probe=options["probe"],
         project=project,
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drill import Drill, listening, processes
+from launch_users import make_launch_user
 from machines import NODES
 from net_faults import shut
 from standin_torchrun import TORCHRUN, provide
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play
 
 STORE = "/var/lib/muster/store"
+OWN_STORE = "/var/lib/muster/users/ada/store"
 RUNS = "/var/lib/muster/launches"
 DATA = "/srv/muster-test-data"
 PORT = 29500
@@ -83,7 +85,7 @@ def launches(tmp_path: Path, nodes: list[Machine]) -> Iterator[Callable[..., Dri
     """Begins a detached launch whose ranks wait for its gate; whatever is left of it is ended with the test."""
     made: list[Drill] = []
 
-    def begin(**variables: Any) -> Drill:
+    def begin(user: str = "", **variables: Any) -> Drill:
         folder = tmp_path / f"launch{len(made)}"
         folder.mkdir()
         given = {
@@ -96,14 +98,14 @@ def launches(tmp_path: Path, nodes: list[Machine]) -> Iterator[Callable[..., Dri
             "launch_time_limit": 3600,
             **variables,
         }
-        made.append(Drill(folder, given).begin())
+        made.append(Drill(folder, given, user=user).begin())
         return made[-1]
 
     yield begin
     for drill in made:
         for machine in nodes:
             if drill.run.is_dir() and drill.runs():
-                machine.inside("systemctl", "stop", drill.unit(), check=False)
+                drill.systemctl(machine, "stop", drill.unit(), check=False)
             machine.inside("rm", "--force", drill.gate)
 
 
@@ -124,7 +126,7 @@ def finish(drill: Drill, nodes: list[Machine]) -> None:
 
 def has_printed(drill: Drill, machine: Machine, text: str) -> str:
     """Wait until the rank there has printed this; all that it has."""
-    logs = f"{RUNS}/{drill.launch_id}/logs"
+    logs = f"{drill.node_folder}/logs"
 
     def printed() -> str:
         said = machine.inside("sh", "-ec", f"cat $(find {logs} -name stdout.log)").stdout
@@ -203,6 +205,25 @@ def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start
     last = launches(launch_project=str(project))
     assert "project: from node1 to node2 in" in running(last, nodes)
     finish(last, nodes)
+
+
+def test_the_project_of_an_own_launch_is_its_users_and_read_only(
+    launches: Callable[..., Drill], nodes: list[Machine], project: Path
+) -> None:
+    make_launch_user("ada", nodes)
+    for machine in nodes:
+        machine.inside("rm", "--recursive", "--force", OWN_STORE)
+    drill = launches("ada", launch_project=str(project))
+    assert "project: from node1 to node2, node3 in" in running(drill, nodes)
+    there = f"{drill.node_folder}/project"
+    for machine in nodes:
+        assert f"sees first PermissionError PermissionError {SENT}" in has_printed(drill, machine, "in /var")
+        for path in (there, OWN_STORE):
+            assert machine.inside("find", path, "!", "-user", "ada").stdout == ""
+            assert machine.inside("find", path, "-perm", "/077").stdout == ""
+        assert machine.inside("find", there, "-perm", "/222").stdout == ""
+        assert machine.inside("pgrep", "-f", "distribution", check=False).stdout == ""
+    finish(drill, nodes)
 
 
 def test_a_closed_way_from_node_to_node_is_named_with_both_ends(

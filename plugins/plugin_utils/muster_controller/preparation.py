@@ -81,7 +81,7 @@ def prepare(
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
         if answer is None or answer.data is None:
-            prepared.findings.append(unanswered(name, answer))
+            prepared.findings.append(unanswered(name, answer, readers.get(name)))
             continue
         try:
             prepared.findings += preflight.judge(entry, answer.data, requested)
@@ -130,9 +130,11 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     }
 
 
-def unanswered(name: str, answer: Answer | None) -> Finding:
+def unanswered(name: str, answer: Answer | None, reader: Identity | None = None) -> Finding:
+    """reader: who logs in there, where that is known."""
     why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
-    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable)
+    user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
+    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
 def too_late(_answer: Answer) -> None:

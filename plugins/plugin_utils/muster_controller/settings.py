@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here."""
+    """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here.
+
+    probe: whether the participants call each other before the start.
+    """
 
     user: str
     stop_timeout: int
@@ -32,4 +35,5 @@ class Settings:
     begun_here: frozenset[str] = frozenset()
     run_as: str = "cluster_user"
     failure_timeout: int = 5
+    probe: bool = False
     project: Project | None = None

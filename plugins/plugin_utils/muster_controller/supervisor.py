@@ -27,6 +27,7 @@ from .elsewhere import packed
 from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
+from .link_probe import probe_links
 from .node_reports import NodeReports
 from .preparation import Prepared, identities, prepare
 from .program import Program
@@ -118,6 +119,8 @@ class Supervisor:
             )
         )
         self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
