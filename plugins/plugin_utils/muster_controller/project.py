@@ -113,6 +113,7 @@ def _in_git(source: Path, depth: int = 0) -> list[str] | None:
 
 
 def _asked(source: Path) -> str | None:
+    is_git = any((folder / ".git").exists() for folder in (source, *source.parents))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     argv = [*GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
@@ -120,14 +121,14 @@ def _asked(source: Path) -> str | None:
             argv, cwd=source, env={**environment, "LC_ALL": "C"}, capture_output=True, timeout=GIT_SECONDS, check=False
         )
     except FileNotFoundError:
-        if any((folder / ".git").exists() for folder in (source, *source.parents)):
+        if is_git:
             raise PlanError([f"launch_project {source} is kept in git, and git is not installed here."]) from None
         return None
     except subprocess.TimeoutExpired:
         raise PlanError([f"launch_project {source}: git did not answer within {GIT_SECONDS} s."]) from None
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())
-        if NO_TREE in said:
+        if NO_TREE in said and not is_git:  # one that is broken would let go what it has been told to ignore
             return None
         raise PlanError([f"launch_project {source}: git says: {said[:300]}."])
     return done.stdout.decode("utf-8", "surrogateescape")
