@@ -5,7 +5,6 @@ The ranks need no PyTorch here; what they see of their project they print.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -136,11 +135,14 @@ def has_printed(drill: Drill, machine: Machine, text: str) -> str:
     return found
 
 
-def refused(drill: Drill) -> dict[str, str]:
+def refused(drill: Drill, check: str) -> dict[str, str]:
+    """By node, why it did not begin; nothing of it runs."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     assert processes(drill.launch_id) == {}
-    return {one["node"]: one["summary"] for one in verdict["findings"] if one["status"] == "fail"}
+    failed = [one for one in verdict["findings"] if one["status"] == "fail"]
+    assert {one["id"] for one in failed} == {check}, failed
+    return {one["node"]: one["summary"] for one in failed}
 
 
 def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
@@ -198,7 +200,7 @@ def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()
     node2.inside("sh", "-ec", f"echo \"NAME = 'forged'\" > {changed}")
     finish(first, nodes)
-    said = refused(waiting)
+    said = refused(waiting, "launch.failed")
     assert said.keys() == {"node2"}
     assert "parts/model.py is not what was sent: its content was changed on this node" in said["node2"]
     # The next one brings it back.
@@ -230,7 +232,8 @@ def test_a_closed_way_from_node_to_node_is_named_with_both_ends(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:
     with shut(nodes[0], nodes[2], PORT, str(PORT), "drop", refused=False):
-        said = refused(launches(launch_project=str(project), cluster_launch_nodes=["node1", "node3"]))
+        closed = launches(launch_project=str(project), cluster_launch_nodes=["node1", "node3"])
+        said = refused(closed, "launch.project")
     assert said.keys() == {"node3"}
     assert f"it got nothing from node1 ({nodes[0].address} port {PORT})" in said["node3"]
     for machine in nodes:
@@ -249,10 +252,11 @@ def test_data_that_is_not_the_same_on_a_node_is_named(
     finish(same, nodes)
     nodes[1].inside("rm", f"{DATA}/train/b")
     nodes[2].inside("sh", "-ec", f"echo c >> {DATA}/SHA256SUMS")
-    said = json.dumps(launches(**given).end()["findings"])
-    assert f"{DATA}/train is not what it is on node1, node3: it lacks b" in said
-    assert f"{DATA}/SHA256SUMS is not what it is on node1, node2" in said
+    assert refused(launches(**given), "launch.data") == {
+        "node2": f"{DATA}/train is not what it is on node1, node3: it lacks b",
+        "node3": f"{DATA}/SHA256SUMS is not what it is on node1, node2: 150 bytes, there 148 bytes",
+    }
     nodes[0].inside("chmod", "700", DATA)
-    assert f"{DATA}/train may not be read (as muster)" in json.dumps(launches(**given).end()["findings"])
+    assert "may not be read (as muster)" in refused(launches(**given), "launch.data")["node1"]
     for machine in nodes:
         machine.inside("rm", "--recursive", "--force", DATA)
