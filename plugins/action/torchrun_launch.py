@@ -29,6 +29,7 @@ from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
+from muster_controller.project import read_project
 from muster_controller.record import operator
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
+    from muster_controller.project import Project
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
@@ -50,10 +52,11 @@ MOST_VERBOSE = 2
 
 class ActionModule(ControllerAction):
     """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
-    own launch is dealt with as root."""
+    own launch is dealt with as root. project: what is sent of it."""
 
     own_plan: Callable[[str], dict[str, Any]] | None = None
     as_root = False
+    project: Project | None = None
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
@@ -64,7 +67,8 @@ class ActionModule(ControllerAction):
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
         brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
-        for warning in (*warnings, *given.warnings(plan), *brought):
+        left_out = self.project.warnings if self.project else ()
+        for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
             if self.options["run_as"] == SELF and self.own_plan:
@@ -89,7 +93,9 @@ class ActionModule(ControllerAction):
         if known:
             return self.known_plan(known, names, cluster), cluster
         self.inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        self.request = request_of(given, options, cluster)
+        if options["project"]:
+            self.project = read_project(options["project"], options["project_max_mb"])
+        self.request = request_of(given, options, cluster, self.project)
         plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
         taking_part = [entry["node"] for entry in plan["nodes"]]
@@ -166,7 +172,7 @@ class ActionModule(ControllerAction):
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        settings = replace(settings_of(options, cluster), earlier=earlier)
+        settings = replace(settings_of(options, cluster, self.project), earlier=earlier)
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
@@ -222,10 +228,14 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
     return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
 
 
-def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+def request_of(
+    given: Given, options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None
+) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
     if source and (problem := unsendable(Path(source))):
+        raise PlanError([problem])
+    if project and not source and (problem := project.script_problem(options["script"])):
         raise PlanError([problem])
     return LaunchRequest(
         cluster=cluster["cluster_name"],
@@ -256,6 +266,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         ),
         module=options["module"],
         command=options["command"],
+        project=project.in_plan if project else None,
+        data=options["data"],
     )
 
 
@@ -263,7 +275,7 @@ def policy_of(options: dict[str, Any]) -> Policy:
     return Policy(options["restarts"], tuple(options["spares"]), options["min_nodes"], options["checkpoints"])
 
 
-def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
+def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None) -> Settings:
     source = Path(options["script_src"]) if options["script_src"] else None
     return Settings(
         user=cluster["cluster_user"],
@@ -286,6 +298,7 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
         probe=options["probe"],
+        project=project,
     )
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .project import Project
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,4 @@ class Settings:
     run_as: str = "cluster_user"
     failure_timeout: int = 5
     probe: bool = False
+    project: Project | None = None

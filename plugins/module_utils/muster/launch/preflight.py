@@ -140,6 +140,14 @@ LOOK = Check(
     fix="Fix what it says, and run again",
 )
 
+PROJECT = Check(
+    "launch.project",
+    seen="sandbox",
+    reads="the files of launch_project on each participant, by their sha256, and the way from node to node",
+    fires="a node does not get all of it (fail)",
+    fix="Fix that, then launch again: what has come stays, and only the rest is sent",
+)
+
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
