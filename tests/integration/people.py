@@ -65,8 +65,8 @@ class Person:
     def environment(self) -> dict[str, str]:
         """Nothing of this repository's, nor of the administrator's sandbox."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "MUSTER_"))}
-        # Connections that others share would be theirs.
-        return {**kept, "PATH": ENVIRONMENT["PATH"], "HOME": str(self.folder), "ANSIBLE_SSH_CONTROL_PATH": "none"}
+        # By HOME, the connections that its commands share are this person's own, too.
+        return {**kept, "PATH": ENVIRONMENT["PATH"], "HOME": str(self.folder)}
 
 
 def make_person(folder: Path, name: str, uid: int, machines: Sequence[Machine]) -> Person:
