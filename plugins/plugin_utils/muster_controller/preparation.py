@@ -123,6 +123,7 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "address": entry["address"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
+        "beat_port": planning.beat_port(plan["master_port"]) if settings.detached and entry["node_rank"] == 0 else None,
         "path": entry["env"]["PATH"],
         "environment": entry["environment"],
         "caches": caches.to_look_at(entry),

@@ -14,6 +14,7 @@ class Settings:
     """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here.
 
     probe: whether the participants call each other before the start.
+    earlier: attempts of the same launch, which must have ended on a node before it starts.
     """
 
     user: str
@@ -33,6 +34,7 @@ class Settings:
     wait_timeout: float = 0.0
     shared: bool = False
     begun_here: frozenset[str] = frozenset()
+    earlier: tuple[str, ...] = ()
     run_as: str = "cluster_user"
     failure_timeout: int = 5
     probe: bool = False

@@ -6,6 +6,7 @@ All times are on the monotonic clock.
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from muster.launch.fetched import sentence
 from muster.launch.manager import USER, not_theirs
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
-from muster.launch.plan import masked
+from muster.launch.plan import beat_port, masked
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.launch.fetched import Fetched
-    from muster.launch.messages import StartRequest
+    from muster.launch.messages import PeersRequest, StartRequest
 
     from .connection import NodeConnection
     from .logs import LogBook
@@ -76,6 +77,7 @@ class Supervisor:
         self.sending = Sending(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
+        self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
 
     # ------------------------------------------------------------ the whole
 
@@ -224,7 +226,7 @@ class Supervisor:
             "env": entry["env"],
             "run_dir": entry["run_dir"],
             "work_dir": "" if settings.chdir else entry["work_dir"],
-            "earlier": [],
+            "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
             "seats": entry["seats"],
             "shared": settings.shared,
@@ -244,7 +246,19 @@ class Supervisor:
             "stop_timeout": settings.stop_timeout,
             "plan": "",
             "cache_root": entry["cache_root"],
+            "peers": self.peers(entry) if settings.detached else None,
             "project": self.sending.request,
+        }
+
+    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+        """What the nodes of a detached launch need in order to end it everywhere by themselves."""
+        return {
+            "token": self.token,
+            "address": self.plan["master_addr"],
+            "port": beat_port(self.plan["master_port"]),
+            "own": entry["address"],
+            "nodes": [one["node"] for one in self.plan["nodes"]],
+            "rank": entry["node_rank"],
         }
 
     def watch(self) -> Decision:

@@ -33,6 +33,7 @@ def test_prepare(tmp_path: Path) -> None:
         "address": "127.0.0.1",
         "port": 29500,
         "gpus": False,
+        "beat_port": None,
         "path": "/usr/bin:/bin",
         "environment": str(tmp_path),
         "caches": {"cluster_run_root": str(tmp_path)},

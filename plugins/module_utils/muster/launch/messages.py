@@ -27,8 +27,8 @@ class Identity(TypedDict):
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
     uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
-    of which the path is wanted that no link leads to. caches: folders, by who chose them. data: paths that are
-    compared."""
+    of which the path is wanted that no link leads to. caches: folders, by who chose them. beat_port: of the head node
+    of a detached launch alone. data: paths that are compared."""
 
     user: str
     executable: str
@@ -42,6 +42,7 @@ class PrepareRequest(TypedDict):
     path: str
     environment: str
     caches: dict[str, str]
+    beat_port: int | None
     data: list[str]
 
 
@@ -132,6 +133,7 @@ class Facts(TypedDict):
     own: OwnFacts | None
     environment: str
     caches: dict[str, CacheFacts]
+    beat_port: PortFacts | None
     data: list[DataFacts]
 
 
@@ -154,8 +156,9 @@ class StartRequest(TypedDict):
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
-    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled.
-    project: of which the launch gets its own copy, None without one.
+    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
+    the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
+    gets its own copy, None without one.
     """
 
     launch_id: str
@@ -180,7 +183,22 @@ class StartRequest(TypedDict):
     stop_timeout: int
     plan: str
     cache_root: str
+    peers: PeersRequest | None
     project: ProjectRequest | None
+
+
+class PeersRequest(TypedDict):
+    """token: the secret by which they know each other. address, port: on which the head node hears of the others.
+
+    own: this node's address. nodes: names, by node rank. rank: this node's.
+    """
+
+    token: str
+    address: str
+    port: int
+    own: str
+    nodes: list[str]
+    rank: int
 
 
 class Started(TypedDict):

@@ -27,6 +27,8 @@ ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
 PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
+PORTS = 50  # attempts take their ports in turn from as many
+FIRST_PORT = 1024  # that is not root's alone
 
 
 class PlanError(ValueError):
@@ -68,7 +70,8 @@ class LaunchRequest:
     """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each.
 
     module: run in the script's place. command: run in torchrun's place, with the script or the module where there is
-    one (launchers.py).
+    one (launchers.py). spares: nodes that take no part yet. attempt: its number, from 1 on. work_id: the launch whose
+    work folder this one goes on in, "" for its own. checkpoint: the newest complete one, "" where none is known.
     """
 
     cluster: str
@@ -92,6 +95,10 @@ class LaunchRequest:
     more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
     module: str = ""
     command: list[str] = field(default_factory=list)
+    spares: list[str] = field(default_factory=list)
+    attempt: int = 1
+    work_id: str = ""
+    checkpoint: str = ""
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
     data: list[str] = field(default_factory=list)
 
@@ -135,7 +142,7 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
     """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, launcher,
-    given, nodes: [...]}.
+    given, nodes: [...], attempt}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
@@ -147,7 +154,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
-    nodes = part_of(participants(inventory, request.nodes), request.first_nodes, request.nproc)
+    there = [node for node in inventory if node.name not in request.spares or node.name in request.nodes]
+    nodes = part_of(participants(there, request.nodes), request.first_nodes, request.nproc)
     if problems := launchers.uneven(request.command, {node.name: node.nproc for node in nodes}):
         raise PlanError(problems)
     backend = chosen_backend(request.backend, nodes)
@@ -169,7 +177,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend, place),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
-                "work_dir": f"{request.work_root}/{request.launch_id}",
+                "work_dir": f"{request.work_root}/{request.work_id or request.launch_id}",
                 "script": script or None,
                 "environment": folder_above(folder_above(node.torchrun)),
                 "cache_root": cache_root(request),
@@ -189,6 +197,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launcher": launchers.name_of(request.command),
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        "attempt": request.attempt,
         "project": request.project,
         "data": request.data,
         **request.more,
@@ -292,8 +301,11 @@ def environment(
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
+        "MUSTER_ATTEMPT": str(request.attempt),
         **launchers.environment_of(request.command, backend, place),
     }
+    if request.checkpoint:
+        env["MUSTER_CHECKPOINT"] = request.checkpoint
     from_node = {"HOME": f"home directory of {request.user}"}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
@@ -329,6 +341,11 @@ def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
     return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
+
+
+def beat_port(master_port: int) -> int:
+    """On which the head node of a detached launch hears of the others: below those that attempts take in turn."""
+    return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
 def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def prepare(request: Json) -> Json:
         "interface_of_address": interface_of(request["address"]),
         "port": port_facts(request["port"]) if request.get("port") else None,
         "occupied": {"held": held(), **computing(gpus=request["gpus"])},
+        "beat_port": port_facts(request["beat_port"]) if request.get("beat_port") else None,
         "own": own_facts(),
         "environment": mounts.real_path(request.get("environment", "")),
         "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
