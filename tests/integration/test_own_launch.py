@@ -77,14 +77,11 @@ def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
 
 
 def refused(drill: Drill) -> str:
-    """The one reason why it was not started."""
+    """Why it was not started, of all nodes."""
     verdict = drill.end()
-    failed = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
-    assert verdict["status"] == "failed"
-    assert len({finding["summary"] for finding in failed}) == 1, failed
+    assert verdict["summary"].startswith("not started"), verdict
     assert not drill.runs()
-    summary: str = failed[0]["summary"]
-    return summary
+    return " ".join(one["summary"] for one in verdict["findings"] if one["status"] == "fail")
 
 
 def test_of_two_users_the_second_is_refused_by_name_or_waits(

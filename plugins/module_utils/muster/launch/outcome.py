@@ -213,7 +213,7 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
         summary += " (the same on every rank)"
     elif alike:
         summary += f" (the same on {plural(alike, 'other rank')})"
-    if cause.cascade:
+    if cause.cascade and cause.ending is not Ending.PEER:
         summary += " (only connection errors were seen: no rank failed by itself before)"
     if cause.ending is Ending.NODE:
         fix, command = f"Look at {cause.node}, then launch again", ""

@@ -141,11 +141,7 @@ def limit(pid: int, name: str) -> Limit:
 
 def launches(uid: int, running: Iterable[int]) -> list[str]:
     """The launches of an account in its own manager; in no other does a unit of that name count."""
-    found = set()
-    for pid in running:
-        unit = process.A_LAUNCH_UNIT.fullmatch(process.unit(pid))
-        if unit and process.outermost_unit(pid) == f"user@{uid}.service":
-            found.add(unit[1])
+    found = {launch.id for pid in running if (launch := process.launch_at(pid)) and launch.uid == uid}
     return sorted(found)
 
 
