@@ -18,6 +18,7 @@ options:
     description:
       - Path of the training script, which is there on every node. One of this, O(script_src), O(module) and O(command)
         is needed.
+      - With O(project), a path that does not begin with a slash is within the project.
     type: str
     default: ""
   script_src:
@@ -28,6 +29,29 @@ options:
       - At most 8 MB are sent. What is larger belongs on every node (O(script)).
     type: path
     default: ""
+  project:
+    description:
+      - Folder on the controller whose files every node gets before the start. Each launch has a copy of its own, which
+        nobody can change, and which is compared with what was sent on every node before a rank begins.
+      - Sent is what git tracks there or has not been told to ignore; where there is no git, every file. What lines of
+        C(.musterignore) name is not, nor C(.git) and what looks like a secret (C(.env), C(*.pem), C(id_ed25519) and the
+        like) unless a line with a C(!) includes it.
+      - Only what a node does not have yet travels, to one node from the controller, and from node to node over the
+        training network.
+      - The ranks find it in C(MUSTER_PROJECT), and in C(PYTHONPATH). Their working directory is another one (O(chdir)).
+    type: path
+    default: ""
+  project_max_mb:
+    description: Megabytes that O(project) may have. A larger one is refused, with its largest files.
+    type: int
+    default: 100
+  data:
+    description:
+      - Paths on the nodes that are compared before the start, as the training user - folders by the names and sizes of
+        all that is in them, files by their content, those of more than 64 MB by their size.
+    type: list
+    elements: str
+    default: []
   module:
     description: Module to be run in the script's place, as C(torchrun -m) and C(python -m) take it.
     type: str
@@ -140,6 +164,35 @@ options:
       - Whether to run beside others on the same GPUs or processors. It then needs a port of its own.
     type: bool
     default: false
+  restarts:
+    description:
+      - Number of attempts that may follow a first one that failed. Each has an id and a port of its own, the first
+        one's work folder, C(MUSTER_ATTEMPT) in its environment, and C(MUSTER_CHECKPOINT) where O(checkpoints) finds
+        one.
+      - A node that the failure names is left out. O(spares) take its place, else O(min_nodes) lets the rest go on, else
+        it is used again where nothing is found wrong with it.
+      - Not where it will repeat - the same exception at the same place twice, or three attempts without a newer
+        checkpoint. Not for a detached launch, since nobody is there to begin another attempt.
+    type: int
+    default: 0
+  spares:
+    description: Nodes of gpu_nodes that take no part until one fails, and then its place.
+    type: list
+    elements: str
+    default: []
+  min_nodes:
+    description:
+      - Number of nodes with which an attempt may go on, ranks reckoned anew. 0 means not with fewer than before.
+    type: int
+    default: 0
+  checkpoints:
+    description:
+      - Where checkpoints lie on the nodes, as a glob, such as C(/data/run7/step-*). A relative one begins in the
+        working directory of the launch. The newest complete one is C(MUSTER_CHECKPOINT) of each attempt.
+      - Complete is a file of torch.save or safetensors that has its end, a folder of torch.distributed.checkpoint with
+        its C(.metadata), another folder whose files are complete, or any other file that is not empty.
+    type: str
+    default: ""
   fetch:
     description:
       - Patterns of files in the working folders, which are brought here when the launch has ended, however it did, into
@@ -153,6 +206,12 @@ options:
     description: Megabytes that are fetched from all nodes together. What does not fit is named, and stays there.
     type: int
     default: 1000
+  probe:
+    description:
+      - Whether the participants call each other before the start, on the launch's own addresses and port.
+      - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
+    type: bool
+    default: true
   attach:
     description:
       - Id of a detached launch, to be watched to its end. Its logs are fetched whole.
@@ -251,6 +310,11 @@ artifacts:
   description: Folder on the controller with C(plan.json), C(verdict.json) and C(logs/).
   returned: after a launch
   type: str
+attempts:
+  description: Of a launch with O(restarts), each attempt, with its nodes, how it ended, and the nodes that it named.
+  returned: after a launch with restarts or checkpoints
+  type: list
+  elements: dict
 timing:
   description: >-
     Controller times at which the launch began, silent nodes were spoken of (C(notices)), its end was noticed, and all

@@ -225,11 +225,17 @@ def normalized(images, device):
     return (images - torch.tensor(MEAN, device=device).view(3, 1, 1)) / torch.tensor(STD, device=device).view(3, 1, 1)
 
 
-def augmented(images):
-    """Each image shifted by up to four pixels, and every second one mirrored."""
+def augmented(images, rank=0, size=1):
+    """Each image shifted by up to four pixels, and every second one mirrored.
+
+    They are every size-th of a global batch, from the rank-th on. What is random is drawn for all of it, so that an
+    image is treated alike whatever the number of processes.
+    """
     count, device = len(images), images.device
-    images = torch.where(torch.rand(count, 1, 1, 1, device=device) < 0.5, images.flip(3), images)
-    rows, columns = torch.randint(9, (2, count, 1), device=device) + torch.arange(32, device=device)
+    mirrored = torch.rand(count * size, 1, 1, 1, device=device)[rank::size] < 0.5
+    images = torch.where(mirrored, images.flip(3), images)
+    shifts = torch.randint(9, (2, count * size, 1), device=device)[:, rank::size]
+    rows, columns = shifts + torch.arange(32, device=device)
     one, channel = torch.arange(count, device=device).view(-1, 1, 1, 1), torch.arange(3, device=device).view(1, 3, 1, 1)
     return F.pad(images, (4, 4, 4, 4))[one, channel, rows.view(count, 1, 32, 1), columns.view(count, 1, 1, 32)]
 
@@ -298,8 +304,9 @@ class Trainer:
     def train_step(self, images, labels, learning_rate):
         """One step of the optimizer for the whole global batch; the mean loss over this process's share of it."""
         # What is random in a step comes from its number alone: to resume, no random state has to be kept.
-        torch.manual_seed((self.options.seed * 1_000_003 + self.step) * self.team.size + self.team.rank)
-        images, labels = augmented(normalized(images, self.team.device)), labels.to(self.team.device)
+        torch.manual_seed(self.options.seed * 1_000_003 + self.step)
+        images, labels = normalized(images, self.team.device), labels.to(self.team.device)
+        images = augmented(images, self.team.rank, self.team.size)
         parts = list(zip(images.split(self.micro_batch), labels.split(self.micro_batch), strict=True))
         total = 0.0
         for number, part in enumerate(parts, start=1):

@@ -57,13 +57,13 @@ class NodeThread(threading.Thread):
         self.connection = connection
         self.messages = messages
         self.opened = False
-        self.inbox: queue.Queue[tuple[Program, str, dict[str, Any], bool, float]] = queue.Queue()
+        self.inbox: queue.Queue[tuple[Program, str, dict[str, Any], bool, float] | None] = queue.Queue()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
         self.context = contextvars.copy_context()
 
     def run(self) -> None:
-        while True:
-            program, verb, payload, privileged, not_before = self.inbox.get()
+        while (message := self.inbox.get()) is not None:
+            program, verb, payload, privileged, not_before = message
             time.sleep(max(0.0, not_before - time.monotonic()))
             slot = not self.opened and self.messages.opening.acquire(timeout=OPENING)
             self.opened = True
@@ -104,6 +104,11 @@ class Messages:
     def open(self) -> None:
         for thread in self.threads.values():
             thread.start()
+
+    def close(self) -> None:
+        """Nothing more is asked: threads that carry no message end."""
+        for thread in self.threads.values():
+            thread.inbox.put(None)
 
     def ask(
         self,

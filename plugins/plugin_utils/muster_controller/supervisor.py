@@ -6,6 +6,7 @@ All times are on the monotonic clock.
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from muster.launch.fetched import sentence
 from muster.launch.manager import USER, not_theirs
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
-from muster.launch.plan import masked
+from muster.launch.plan import beat_port, masked
 from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
@@ -27,10 +28,12 @@ from .elsewhere import packed
 from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
+from .link_probe import probe_links
 from .node_reports import NodeReports
 from .preparation import Prepared, identities, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
+from .sending import COPY_TIMEOUT, Sending
 from .stopping import Stopping
 from .watching import Watching
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.launch.fetched import Fetched
-    from muster.launch.messages import StartRequest
+    from muster.launch.messages import PeersRequest, StartRequest
 
     from .connection import NodeConnection
     from .logs import LogBook
@@ -71,8 +74,10 @@ class Supervisor:
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.sending = Sending(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
+        self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
 
     # ------------------------------------------------------------ the whole
 
@@ -111,9 +116,13 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            lambda: self.sending.after(
+                prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            )
         )
         self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
@@ -187,7 +196,8 @@ class Supervisor:
             request = {**self.start_request(entry), "plan": kept}
             self.messages.ask(entry["node"], "start", request, privileged=True)
         nodes = list(self.reports.by_node)
-        answers = self.messages.gather("start", nodes, START_TIMEOUT, self.reports.late)
+        timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
+        answers = self.messages.gather("start", nodes, timeout, self.reports.late)
         if self.interruption.came:
             return self.interruption.decision()
         for name in nodes:
@@ -196,6 +206,8 @@ class Supervisor:
                 error = answer.error if answer else "no answer"
             elif not answer.data["started"]:
                 error = answer.data["error"]
+            elif changed := self.sending.changed(answer.data):
+                error = changed
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
@@ -214,7 +226,7 @@ class Supervisor:
             "env": entry["env"],
             "run_dir": entry["run_dir"],
             "work_dir": "" if settings.chdir else entry["work_dir"],
-            "earlier": [],
+            "earlier": list(settings.earlier),
             "lease": RESERVE_LEASE,
             "seats": entry["seats"],
             "shared": settings.shared,
@@ -234,6 +246,19 @@ class Supervisor:
             "stop_timeout": settings.stop_timeout,
             "plan": "",
             "cache_root": entry["cache_root"],
+            "peers": self.peers(entry) if settings.detached else None,
+            "project": self.sending.request,
+        }
+
+    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+        """What the nodes of a detached launch need in order to end it everywhere by themselves."""
+        return {
+            "token": self.token,
+            "address": self.plan["master_addr"],
+            "port": beat_port(self.plan["master_port"]),
+            "own": entry["address"],
+            "nodes": [one["node"] for one in self.plan["nodes"]],
+            "rank": entry["node_rank"],
         }
 
     def watch(self) -> Decision:

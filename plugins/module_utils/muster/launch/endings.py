@@ -73,6 +73,13 @@ class Ending(Enum):
         fires="nobody renewed it: the controller was gone or cut off (fail)",
         fix="Launch again; detached, a launch goes on without the controller",
     )
+    PEER = Check(
+        "launch.peer",
+        seen="sandbox",
+        reads="the beats that the nodes of a detached launch exchange, and what each says of its end",
+        fires="the part of another node failed, or that node was silent for 20 s (fail)",
+        fix="Look at the node that is named, and at the way to it",
+    )
     LIMIT = Check(
         "launch.limit",
         seen="sandbox",
@@ -133,6 +140,7 @@ class NodeEnd(NamedTuple):
 ASKED = "asked"  # the ranks ended, or were killed, since somebody had asked for it (launch_stop, Ctrl-C)
 EXIT = "exit"  # torchrun ended by itself, well with the code 0
 STOPPED = "stopped"  # torchrun ended when the unit was stopped, by the supervisor or from outside
+PEER = "peer"  # it was ended because of another node; a consequence, as far as that one says more
 # By the `reason` that the program on a node leaves there when the launch has ended; a test holds both equal.
 NODE_WORDS = {
     EXIT: NodeEnd(Ending.AGENT, "{launcher} exited with code {code}"),
@@ -142,6 +150,7 @@ NODE_WORDS = {
     ASKED: NodeEnd(Ending.INTERRUPTED, "somebody ended the launch (launch_stop, or Ctrl-C)"),
     "exec": NodeEnd(Ending.AGENT, "{launcher} could not be started: {error}"),
     "lease": NodeEnd(Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
+    PEER: NodeEnd(Ending.PEER, "this part was ended because of another one: {error}"),
     "limit": NodeEnd(Ending.LIMIT, "the launch ran into its time limit (launch_time_limit)"),
 }
 UNKNOWN_WORD = NodeEnd(Ending.FAILED, "the node reports an ending that is not known here: {reason!r:.60}")

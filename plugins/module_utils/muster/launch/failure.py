@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .agent_log import exit_codes
-from .endings import ASKED, EXIT, NODE_WORDS, STOPPED, UNKNOWN_WORD, Ending
+from .endings import ASKED, EXIT, NODE_WORDS, PEER, STOPPED, UNKNOWN_WORD, Ending
 from .launchers import TORCHRUN
 from .tracebacks import (
     CASCADE,
@@ -117,7 +117,8 @@ def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure
     failures = [failure for failure in failures if not (failure.cascade and failure.when > stop_began + 0.5)]
     if not failures:
         return None, []
-    ordered = sorted(failures, key=lambda one: (one.cascade, one.when))
+    # Of what only followed, that a node was ended because of another one says most: it names that one.
+    ordered = sorted(failures, key=lambda one: (one.cascade, one.ending is not Ending.PEER, one.when))
     return ordered[0], sorted(ordered[1:], key=lambda one: one.when)
 
 
@@ -207,11 +208,11 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     word, code = ended.get("reason"), ended.get("code")
     if word == EXIT and isinstance(code, int):
         return end_of_agent(report, at, code)
-    if word in (STOPPED, ASKED) and at >= stop_began:
+    if word in (STOPPED, ASKED, PEER) and at >= stop_began:
         return None
     ending, summary = NODE_WORDS.get(str(word), UNKNOWN_WORD)
     words = {"reason": word, "code": code, "error": ended.get("error"), "launcher": report.launcher}
-    return Failure(report.node, at, summary.format(**words), ending)
+    return Failure(report.node, at, summary.format(**words), ending, cascade=word == PEER)
 
 
 NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    from .data import DataFacts
     from .reservation import Holder, Occupied, Reserved
 
 
@@ -26,7 +27,8 @@ class Identity(TypedDict):
 class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
     uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
-    of which the path is wanted that no link leads to. caches: folders, by who chose them."""
+    of which the path is wanted that no link leads to. caches: folders, by who chose them. beat_port: of the head node
+    of a detached launch alone. data: paths that are compared."""
 
     user: str
     executable: str
@@ -40,6 +42,8 @@ class PrepareRequest(TypedDict):
     path: str
     environment: str
     caches: dict[str, str]
+    beat_port: int | None
+    data: list[str]
 
 
 class UserFacts(TypedDict):
@@ -129,9 +133,18 @@ class Facts(TypedDict):
     own: OwnFacts | None
     environment: str
     caches: dict[str, CacheFacts]
+    beat_port: PortFacts | None
+    data: list[DataFacts]
 
 
 # ---------------------------------------------------------------- start
+
+
+class ProjectRequest(TypedDict):
+    """store: the folder that holds what was distributed. digest: of the project."""
+
+    store: str
+    digest: str
 
 
 class StartRequest(TypedDict):
@@ -143,7 +156,9 @@ class StartRequest(TypedDict):
     there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
-    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled.
+    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
+    the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
+    gets its own copy, None without one.
     """
 
     launch_id: str
@@ -168,11 +183,27 @@ class StartRequest(TypedDict):
     stop_timeout: int
     plan: str
     cache_root: str
+    peers: PeersRequest | None
+    project: ProjectRequest | None
+
+
+class PeersRequest(TypedDict):
+    """token: the secret by which they know each other. address, port: on which the head node hears of the others.
+
+    own: this node's address. nodes: names, by node rank. rank: this node's.
+    """
+
+    token: str
+    address: str
+    port: int
+    own: str
+    nodes: list[str]
+    rank: int
 
 
 class Started(TypedDict):
     """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
-    whose logs were removed, and their bytes."""
+    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one."""
 
     started: bool
     error: str
@@ -180,6 +211,7 @@ class Started(TypedDict):
     reserved: Reserved | None
     pruned: list[str]
     bytes: int
+    project: str
 
 
 # ---------------------------------------------------------------- look, logs, stop

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
-from . import caches, fetched, launchers
+from . import caches, data, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
+PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
+PORTS = 50  # attempts take their ports in turn from as many
+FIRST_PORT = 1024  # that is not root's alone
 
 
 class PlanError(ValueError):
@@ -67,7 +70,8 @@ class LaunchRequest:
     """What is to be launched; see roles/launch/meta/argument_specs.yml for the meaning of each.
 
     module: run in the script's place. command: run in torchrun's place, with the script or the module where there is
-    one (launchers.py).
+    one (launchers.py). spares: nodes that take no part yet. attempt: its number, from 1 on. work_id: the launch whose
+    work folder this one goes on in, "" for its own. checkpoint: the newest complete one, "" where none is known.
     """
 
     cluster: str
@@ -91,6 +95,12 @@ class LaunchRequest:
     more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
     module: str = ""
     command: list[str] = field(default_factory=list)
+    spares: list[str] = field(default_factory=list)
+    attempt: int = 1
+    work_id: str = ""
+    checkpoint: str = ""
+    project: dict[str, Any] | None = None  # {source, digest, files, bytes}
+    data: list[str] = field(default_factory=list)
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -132,17 +142,20 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, Any]:
     """The plan: {schema, launch_id, cluster, user, manager, backend, master_addr, master_port, world_size, launcher,
-    given, nodes: [...]}.
+    given, nodes: [...], attempt}.
 
     given: the option that set a variable of the environment, by the variable's name; the others are Muster's own.
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir,
     script, environment, cache_root}. script: its path, or None. environment: the folder that torchrun is of.
+
+    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
     """
     problems = problems_of(request)
     if problems:
         raise PlanError(problems)
-    nodes = part_of(participants(inventory, request.nodes), request.first_nodes, request.nproc)
+    there = [node for node in inventory if node.name not in request.spares or node.name in request.nodes]
+    nodes = part_of(participants(there, request.nodes), request.first_nodes, request.nproc)
     if problems := launchers.uneven(request.command, {node.name: node.nproc for node in nodes}):
         raise PlanError(problems)
     backend = chosen_backend(request.backend, nodes)
@@ -164,7 +177,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend, place),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
-                "work_dir": f"{request.work_root}/{request.launch_id}",
+                "work_dir": f"{request.work_root}/{request.work_id or request.launch_id}",
                 "script": script or None,
                 "environment": folder_above(folder_above(node.torchrun)),
                 "cache_root": cache_root(request),
@@ -184,6 +197,9 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "launcher": launchers.name_of(request.command),
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
+        "attempt": request.attempt,
+        "project": request.project,
+        "data": request.data,
         **request.more,
     }
 
@@ -218,7 +234,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
         problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
     problems += launchers.problems_of(request.command, script=script, chdir=bool(request.chdir))
     problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
-    return problems
+    return [*problems, *data.problems_of(request.data)]
 
 
 def source_of(request: LaunchRequest, name: str) -> str:
@@ -242,7 +258,15 @@ def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_
 
 def script_path(request: LaunchRequest, run_dir: str) -> str:
     """Where the script is on every node; "" for none."""
-    return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script
+    if request.script_is_sent:
+        return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
+    of_project = request.project is not None and request.script and not request.script.startswith("/")
+    return f"{run_dir}/{PROJECT}/{request.script}" if of_project else request.script
+
+
+def in_project(entry: dict[str, Any]) -> bool:
+    """Whether a node's script comes with the project, so that it is not there before."""
+    return (entry["script"] or "").startswith(f"{entry['run_dir']}/{PROJECT}/")
 
 
 def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
@@ -277,8 +301,11 @@ def environment(
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
         "MUSTER_BACKEND": backend,
+        "MUSTER_ATTEMPT": str(request.attempt),
         **launchers.environment_of(request.command, backend, place),
     }
+    if request.checkpoint:
+        env["MUSTER_CHECKPOINT"] = request.checkpoint
     from_node = {"HOME": f"home directory of {request.user}"}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
@@ -291,6 +318,9 @@ def environment(
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
     from_node.update(dict.fromkeys(caches.FOLDERS, f"folder of the environment in {cache_root(request)}"))
     env.update(request.env)
+    if request.project is not None:
+        env["MUSTER_PROJECT"] = f"{request.run_root}/{request.launch_id}/{PROJECT}"
+        env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], request.env.get("PYTHONPATH"))))
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 
@@ -311,6 +341,11 @@ def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
     return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}
+
+
+def beat_port(master_port: int) -> int:
+    """On which the head node of a detached launch hears of the others: below those that attempts take in turn."""
+    return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
 def masked(plan: dict[str, Any], redaction: Redaction) -> dict[str, Any]:

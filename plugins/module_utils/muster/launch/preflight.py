@@ -140,6 +140,14 @@ LOOK = Check(
     fix="Fix what it says, and run again",
 )
 
+PROJECT = Check(
+    "launch.project",
+    seen="sandbox",
+    reads="the files of launch_project on each participant, by their sha256, and the way from node to node",
+    fires="a node does not get all of it (fail)",
+    fix="Fix that, then launch again: what has come stays, and only the rest is sent",
+)
+
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
@@ -176,6 +184,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *interface(entry, facts),
         *gpus(entry, facts, request),
         *port(entry, facts, request),
+        *beats(entry, facts),
         *others(entry, facts, request),
         *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
         *caches.judge(entry["node"], facts.get("caches", {})),
@@ -185,10 +194,11 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
     return [*found, READY.passed(entry["node"], "ready to launch")]
 
 
-def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
-    """Nothing is known of the node, which may not start then."""
+def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Finding:
+    """Nothing is known of the node, which may not start then. user: who logs in there, and is no launch user."""
     if reachable:
-        return LOOK.fail(node, f"could not be looked at: {why}", fix="Fix that, then run again")
+        fix = f"Fix that, or have the administrator name {user} in launch_users" if user else "Fix that"
+        return LOOK.fail(node, f"could not be looked at: {why}", fix=f"{fix}, then run again")
     return UNREACHABLE.fail(
         node,
         f"cannot be reached: {why}",
@@ -318,6 +328,17 @@ def gpus(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
         text = f"it has {seen} GPUs, which this launch on CPUs does not use"
         return [GPUS.warn(node, text, fix=f"Set cluster_gpus: {seen} for it")]
     return []
+
+
+def beats(entry: dict[str, Any], facts: Facts) -> list[Finding]:
+    """The port on which the head node of a detached launch hears of the others."""
+    seen = facts.get("beat_port")
+    if seen is None or seen["free"]:
+        return []
+    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
+    text = f"port {seen['port']}, on which the nodes of a detached launch hear of each other, is held by {holders}"
+    fix = f"Wait for it or stop it, or take another cluster_master_port: this one is {planning.PORTS} beside it"
+    return [PORT.fail(entry["node"], text, fix=fix, evidence=evidence("/proc/net/tcp", holders))]
 
 
 def port(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:

@@ -6,9 +6,12 @@ with the same properties: a login shell has others.
 
 from __future__ import annotations
 
+import re
+
 # As muster_node/tools/process.py has them, which a node cannot share with what judges it.
 LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_UNITS = LAUNCH_UNIT.partition("{")[0]  # how the name of every such unit begins
+LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
 
 

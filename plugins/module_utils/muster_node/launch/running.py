@@ -11,17 +11,21 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..tools import files
 from .capping import Cap
 from .ending import ASKED, END, LIMIT, SECONDS, Ending
+from .peers import Alone, join
 from .ranks import Ranks, process_facts
 from .seats import Seats
 from .state import BEGIN, LET_GO, lease
 
 Json = dict[str, Any]
 
+# How this part ended, as the other nodes hear it.
+HOW = {ASKED: "it was ended on request", LIMIT: "its time limit is over"}
 INNER_MODE = 0o755  # for whoever was let into the run directory above
 
 
@@ -34,28 +38,20 @@ def run(state: str) -> None:
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: signalled.append(number))
-    try:
-        seats = Seats(state, shared=spec["shared"])
-    except OSError as problem:  # in somebody's own launch: they do not come to them
-        write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
+    begun = begin(state, spec, signalled)
+    if begun is None:
         return
-    over = wait_for_the_word(state, seats, signalled)
-    if over:
-        write_result(state, over)
-        return
-    held = lease(state)
-    log = open_agent_log(spec["run_dir"])
+    seats, peers = begun
     cap = Cap(spec["run_dir"], spec["log_max"])
-    try:
-        agent = subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
-        write_result(state, "exec", error=str(exc))
+    agent = started(state, spec)
+    if agent is None:
         return
     ranks = Ranks(agent.pid)
     noted = 0
     ending = Ending()
     held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
+    see_out = partial(peers.see_out, lambda: bool(signalled), last_moment)
     while True:
         code = agent.poll()
         seats.take()  # a shared launch has those that became free
@@ -65,22 +61,66 @@ def run(state: str) -> None:
             write_table(state, ranks, cap, ending)
         if code is not None:
             write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
+            seats.let_go()
+            see_out(how_it_ended(code, ending.reason, stopped=bool(signalled)))
+            return
+        why = peers.step()  # while this part ends in its own time, the others hear that it is there
+        if why and not signalled and not ending.reason:
+            write_result(state, "peer", error=why)
+            see_out(why)
             return
         held = lease(state, held)
         if ending.reason:
             if ending.go_on(process_facts(agent.pid), ranks.table.values()):
                 write_result(state, ending.reason)
+                see_out(HOW[ending.reason])
                 return
         elif not signalled and held[1] == END:
             ending.begin(ASKED, held[0])
             write_table(state, ranks, cap, ending)
         elif not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
+            see_out("its lease is over")
             return
         elif not signalled and time.monotonic() > last_moment:
             ending.begin(LIMIT, time.monotonic() + spec.get("stop_timeout", SECONDS))
             write_table(state, ranks, cap, ending)
         cap.keep(0.1)
+
+
+def begin(state: str, spec: Json, signalled: list[int]) -> tuple[Seats, Alone] | None:
+    """Wait until the work may begin, with seats and the other nodes; None where it ended before."""
+    try:
+        seats = Seats(state, shared=spec["shared"])
+    except OSError as problem:  # in somebody's own launch: they do not come to them
+        write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
+        return None
+    over = wait_for_the_word(state, seats, signalled)
+    if over:
+        write_result(state, over)
+        return None
+    peers = join(spec.get("peers"))
+    if why := peers.meet(lambda: bool(signalled)):
+        write_result(state, "peer", error=why)
+        return None
+    return seats, peers
+
+
+def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
+    """What the plan says, under way; None where it could not be started."""
+    log = open_agent_log(spec["run_dir"])
+    try:
+        return subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
+        write_result(state, "exec", error=str(exc))
+        return None
+
+
+def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
+    """In the words that the other nodes get of it; nothing where it ended well."""
+    if reason or stopped:
+        return HOW.get(reason, "the unit was stopped")
+    return f"torchrun ended with code {code}" if code else ""
 
 
 def write_table(state: str, ranks: Ranks, cap: Cap, ending: Ending) -> None:

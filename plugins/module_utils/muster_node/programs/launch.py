@@ -4,6 +4,7 @@ The supervisor on the controller runs it by Program (plugin_utils), with a verb 
 standard input. Every verb prints one JSON object.
 
     identity  user   says who looks
+    fit       root   says, between two attempts, whether the node can take part in the next; writes nothing
     prepare   root   reads what a start depends on; writes nothing
     start     root   makes the run directory, the state directory and the unit, which takes its seats
     reserve   root   has the unit take its seats or let them go; returns who has them
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..launch import state
 from ..launch.facts import identity, prepare
+from ..launch.fit import fit
 from ..launch.looking import logs, look
 from ..launch.running import run
 from ..launch.seats import reserve
@@ -42,6 +44,7 @@ def main() -> None:
         return
     verbs = {
         "identity": identity,
+        "fit": fit,
         "prepare": prepare,
         "start": start,
         "reserve": reserve,

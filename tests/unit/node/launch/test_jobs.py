@@ -12,6 +12,7 @@ import pytest
 
 from muster_node.launch import jobs, kept, state
 from muster_node.tools import process
+from muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +138,6 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho '0, 97, 61234, 143771'\necho '1, [N/A], 5, 143771'\n")
     smi.chmod(0o755)
-    run = jobs.run
     monkeypatch.setattr(jobs, "run", lambda _program, *words, **more: run(str(smi), *words, **more))
     assert jobs.gpu_facts() == {
         "0": {"busy": 97, "used": 61234, "total": 143771},

@@ -1,0 +1,271 @@
+"""A launch that goes on after a failure, and one that ends everywhere although nobody watches it.
+
+The seconds of a detached launch are those that docs/launch.md states: everything is over everywhere within a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import Drill, processes
+from net_faults import rules
+from paths import ARTIFACTS, ROOT
+from test_examples import events
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
+
+STATED = 60.0  # seconds, in which all of a detached launch is over
+SILENCE = 20.0
+SEED = random.SystemRandom().randrange(2**32)
+TRAIN = {
+    "launch_script_src": str(ROOT / "examples/cifar10/train.py"),
+    "launch_env": {"OMP_NUM_THREADS": "1"},
+    "cluster_nproc_per_node": 1,
+}
+# Ten epochs of ten steps.
+ARGUMENTS = [
+    *("--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--epochs=10", "--global-batch=96"),
+    *("--micro-batch=16", "--checkpoint-every=5", "--output=output", "--resume"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def provisioned(with_pytorch: None) -> None:
+    """The nodes have the training user and the environment."""
+
+
+@pytest.fixture
+def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    return node("node1"), node("node2")
+
+
+@pytest.fixture
+def detached(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    """A launch that goes on alone: its controller has nothing to do with it any more."""
+    drill = Drill(tmp_path, {"launch_detached": True, "launch_time_limit": 900})
+    assert drill.begin().end()["status"] == "unknown"
+    assert drill.runs()
+    yield drill
+    for machine in nodes:
+        with suppress(subprocess.CalledProcessError):  # it is not paused
+            machine.podman("unpause")
+        machine.inside("systemctl", "stop", drill.unit(), check=False)
+        machine.inside("rm", "--force", drill.gate)
+
+
+def of(drill: Drill, node: str) -> set[int]:
+    """The processes of the launch on a node, seen from outside."""
+    return {pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == node}
+
+
+def ended_on(drill: Drill, node: str, seconds: float) -> float:
+    """Wait until nothing of it is there; the seconds that this took."""
+    begun = time.monotonic()
+    until(lambda: not of(drill, node), seconds, f"the launch is over on {node}")
+    return time.monotonic() - begun
+
+
+def said_on(machine: Machine, drill: Drill) -> dict[str, Any]:
+    """What the main process left there."""
+    path = f"/run/muster/launches/{drill.launch_id}/unit/result.json"
+    found: dict[str, Any] = json.loads(machine.inside("cat", path).stdout)
+    return found
+
+
+def attached(drill: Drill, play: Play) -> dict[str, Any]:
+    kept = {"cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": drill.launch_id}
+    play("playbooks/launch.yml", extravars=kept)
+    return drill.verdict()
+
+
+# ---------------------------------------------------------------- detached, and nobody is there
+
+
+def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
+    detached: Drill, nodes: tuple[Machine, Machine], play: Play
+) -> None:
+    assert of(detached, "node1")
+    nodes[1].podman("pause")
+    seconds = ended_on(detached, "node1", STATED)
+    assert seconds > SILENCE - 5
+    assert "node2 has not been heard of for 20 s" in said_on(nodes[0], detached)["error"]
+    nodes[1].podman("unpause")
+    ended_on(detached, "node2", STATED)
+    verdict = attached(detached, play)
+    assert verdict["status"] == "failed"
+    assert "node2" in verdict["summary"]
+    assert verdict["findings"][0]["id"] == "launch.peer"
+
+
+def test_a_head_node_that_freezes_ends_a_detached_launch_on_the_others(
+    detached: Drill, nodes: tuple[Machine, Machine]
+) -> None:
+    assert of(detached, "node2")
+    nodes[0].podman("pause")
+    seconds = ended_on(detached, "node2", STATED)
+    assert seconds > SILENCE - 5
+    assert "the head node node1 has not been heard of for 20 s" in said_on(nodes[1], detached)["error"]
+
+
+def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
+    detached: Drill, nodes: tuple[Machine, Machine], play: Play
+) -> None:
+    nodes[1].inside("systemctl", "stop", detached.unit())
+    ended_on(detached, "node1", STATED / 2)
+    assert said_on(nodes[0], detached)["reason"] in ("peer", "exit")
+    verdict = attached(detached, play)
+    assert verdict["status"] == "failed"
+    assert "node2: the launch's unit was stopped from outside" in verdict["summary"]
+
+
+def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+    ranks = set(processes(detached.launch_id))
+    with rules(nodes[0], f"ip saddr {nodes[1].address} drop"):
+        time.sleep(SILENCE / 2)
+    time.sleep(SILENCE * 1.5)  # by then, whatever was to end has ended
+    assert set(processes(detached.launch_id)) >= ranks
+    for machine in nodes:
+        detached.open_gate(machine)
+    assert attached(detached, play)["status"] == "healthy"
+
+
+def test_restarts_of_a_detached_launch_are_refused_before_a_node_is_asked(tmp_path: Path, play: Play) -> None:
+    asked = {**TRAIN, "cluster_artifacts_dir": str(tmp_path), "launch_detached": True, "launch_time_limit": 60}
+    result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1})
+    assert result.rc != 0
+    assert "launch_restarts needs somebody who starts units on all nodes" in result.stdout
+
+
+# ---------------------------------------------------------------- attempts
+
+
+@contextmanager
+def switched_off(machine: Machine) -> Iterator[None]:
+    machine.podman("stop", "--time=0")
+    try:
+        yield
+    finally:
+        machine.podman("start")
+        until(lambda: machine.ssh("true", check=False).returncode == 0, PATIENCE, "it is back")
+
+
+def runs(drill: Drill) -> list[Path]:
+    """The folders of the attempts, the first one first."""
+    return sorted(path.parent for path in (drill.folder / "kept" / ARTIFACTS.name).glob("2*/plan.json"))
+
+
+def said(run: Path) -> dict[str, Any]:
+    log = run / "logs/node1/rank0.stdout.log"
+    return events(log.read_text().rpartition("\n")[0]) if log.exists() else {}
+
+
+def reach(drill: Drill, step: int) -> None:
+    def there() -> bool:
+        assert drill.goes_on(), "the play has ended too early"
+        return bool(runs(drill)) and said(runs(drill)[0]).get("step", {}).get("step", 0) >= step
+
+    until(there, PATIENCE, f"step {step}")
+
+
+def weights(machine: Machine, plan: dict[str, Any]) -> list[float]:
+    path = f"{plan['nodes'][0]['work_dir']}/output/weights.pt"
+    text = (
+        f"import json, torch; w = torch.load({path!r}, weights_only=True);"
+        " print(json.dumps([float(x) for v in w.values() for x in v.flatten()]))"
+    )
+    shown = machine.inside("/opt/muster/pytorch/current/bin/python", "-c", text).stdout
+    found: list[float] = json.loads(shown.splitlines()[-1])
+    return found
+
+
+def trained(folder: Path, members: list[str], **more: Any) -> Drill:
+    folder.mkdir()
+    return Drill(folder, {**TRAIN, "launch_args": ARGUMENTS, "cluster_launch_nodes": members, **more})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machine]) -> dict[str, Any]:
+    """What the run said that nothing happened to, and its parameters."""
+    drill = trained(tmp_path_factory.mktemp("whole") / "run", ["node1", "node2"])
+    assert drill.begin().end()["status"] == "healthy"
+    plan = json.loads((drill.run / "plan.json").read_text())
+    return {**said(drill.run), "weights": weights(node("node1"), plan)}
+
+
+def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
+    whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
+) -> None:
+    step = random.Random(SEED).randint(8, 60)
+    print(f"seed {SEED}: node2 is switched off at step {step} or a little later")
+    asked = {"launch_restarts": 2, "launch_spares": ["node3"], "launch_checkpoints": "output/checkpoint.pt"}
+    drill = trained(tmp_path / "spare", ["node1", "node2"], **asked).begin()
+    reach(drill, step)
+    with switched_off(node("node2")):
+        drill.wait(PATIENCE)
+    first, second = runs(drill)
+    plan = json.loads((second / "plan.json").read_text())
+    assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node3"]
+    assert (plan["attempt"], plan["master_port"]) == (2, 29501)
+    environment = plan["nodes"][0]["env"]
+    assert environment["MUSTER_ATTEMPT"] == "2"
+    assert environment["MUSTER_CHECKPOINT"] == f"{plan['nodes'][0]['work_dir']}/output/checkpoint.pt"
+    verdict = json.loads((first / "verdict.json").read_text())
+    assert verdict["status"] == "degraded", verdict["summary"]
+    (finding,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
+    assert finding["node"] == "node2"
+    assert "node3 takes the place of node2" in finding["summary"]
+    assert said(second)["resumed"]["step"] % 5 == 0
+    # At unchanged world size, on processors: bit by bit.
+    assert said(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]
+
+
+@pytest.mark.slow
+def test_the_rest_goes_on_without_a_node_that_is_switched_off(
+    whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
+) -> None:
+    step = random.Random(SEED + 1).randint(8, 60)
+    print(f"seed {SEED + 1}: node3 is switched off at step {step} or a little later")
+    drill = trained(tmp_path / "rest", ["node1", "node2", "node3"], launch_restarts=2, launch_min_nodes=2).begin()
+    reach(drill, step)
+    with switched_off(node("node3")):
+        drill.wait(PATIENCE)
+    second = runs(drill)[1]
+    plan = json.loads((second / "plan.json").read_text())
+    assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node2"]
+    assert json.loads((runs(drill)[0] / "verdict.json").read_text())["status"] == "degraded"
+    assert said(second)["resumed"]["step"] % 5 == 0
+    found, expected = weights(node("node1"), plan), whole["weights"]
+    worst = max(abs(one - other) for one, other in zip(found, expected, strict=True))
+    size = max(map(abs, expected))
+    print(f"largest difference of a parameter: {worst:.2e}, of values up to {size:.2f}")
+    assert worst <= 1e-3 * size
+
+
+def test_what_repeats_is_given_up(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
+    drill = Drill(tmp_path, {"launch_restarts": 5})
+    nodes[1].inside("touch", drill.gate)
+    try:
+        drill.begin("--fault=raise").wait()
+    finally:
+        nodes[1].inside("rm", "--force", drill.gate)
+    assert len(runs(drill)) == 2
+    verdict = json.loads((runs(drill)[0] / "verdict.json").read_text())
+    assert verdict["status"] == "failed"
+    assert "given up after 2 attempts: the same exception at the same place twice: RuntimeError" in verdict["summary"]
+    assert {one["id"] for one in verdict["findings"]} == {"launch.restarted", "launch.exception", "launch.given_up"}
+    for run in runs(drill):
+        assert processes(run.name) == {}

@@ -1,0 +1,137 @@
+"""Which checkpoint is the newest complete one, in the formats that PyTorch's users have."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import fit
+from muster_node.launch.checkpoints import complete, newest
+from muster_node.tools.run import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def saved(path: Path, at: float = 0.0) -> Path:
+    """As torch.save writes it: a zip."""
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("archive/data.pkl", b"x" * 500)
+    return dated(path, at)
+
+
+def dated(path: Path, at: float) -> Path:
+    os.utime(path, (at, at))
+    return path
+
+
+def safetensors(size: int) -> bytes:
+    header = json.dumps({"__metadata__": {}, "w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    return struct.pack("<Q", len(header)) + header + b"\0" * size
+
+
+def test_the_newest_that_is_complete_counts(tmp_path: Path) -> None:
+    for step in (5, 10, 15):
+        saved(tmp_path / f"step-{step}.pt", step)
+    cut = tmp_path / "step-15.pt"
+    cut.write_bytes(cut.read_bytes()[:300])
+    dated(cut, 15)
+    dated(saved(tmp_path / "step-20.pt.tmp"), 20)
+    dated(saved(tmp_path / "other.pt"), 30)
+    found = {"path": str(tmp_path / "step-10.pt"), "time": 10.0}
+    assert newest("step-*", str(tmp_path)) == found
+    assert newest(f"{tmp_path}/step-*", "/elsewhere") == found
+    assert newest(f"**/{tmp_path.name}/step-*", str(tmp_path.parent)) == found
+    assert newest("nothing-*", str(tmp_path)) is None
+
+
+def test_a_name_of_the_working_directory_is_no_pattern(tmp_path: Path) -> None:
+    odd = tmp_path / "run[1]"
+    odd.mkdir()
+    saved(odd / "a.pt", 3)
+    assert newest("*.pt", str(odd)) == {"path": str(odd / "a.pt"), "time": 3.0}
+
+
+@pytest.mark.parametrize(("size", "expected"), [(16, True), (15, False), (0, False)])
+def test_safetensors_says_its_own_length(tmp_path: Path, size: int, *, expected: bool) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(safetensors(size))
+    assert complete(str(path)) is expected
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", struct.pack("<Q", 500) + b"{}", struct.pack("<Q", 2) + b"[]"])
+def test_safetensors_that_are_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(data)
+    assert not complete(str(path))
+
+
+def test_any_other_file_has_something_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+    path.write_bytes(b"")
+    assert not complete(str(path))
+    path.write_bytes(b"x")
+    assert complete(str(path))
+    os.mkfifo(tmp_path / "pipe")
+    assert not complete(str(tmp_path / "pipe"))
+    assert not complete(str(tmp_path / "nothing"))
+
+
+def test_a_folder_of_distributed_checkpoint_gets_its_metadata_last(tmp_path: Path) -> None:
+    folder = tmp_path / "step-5"
+    folder.mkdir()
+    saved(folder / "__0_0.distcp", 5)
+    assert not complete(str(folder))
+    (folder / ".metadata").write_bytes(b"x")
+    assert complete(str(folder))
+    assert newest("step-*", str(tmp_path)) is not None
+
+
+def test_another_folder_is_as_complete_as_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-5"
+    folder.mkdir()
+    assert not complete(str(folder))
+    saved(folder / "optimizer.pt", 5)
+    (folder / "log.txt").write_bytes(b"")
+    assert complete(str(folder))
+    (folder / "model.safetensors").write_bytes(safetensors(3))
+    assert not complete(str(folder))
+
+
+def test_what_is_looked_for_between_two_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "a.pt", 3)
+    monkeypatch.setattr("muster_node.launch.state.is_over", lambda launch_id: launch_id != "20260101-120000-abcd")
+    request: dict[str, Any] = {
+        "user": "root",
+        "earlier": ["20260101-120000-abcd", "20260101-120000-abce"],
+        "gpus": False,
+        "checkpoints": "*.pt",
+        "work_dir": str(tmp_path),
+    }
+    assert fit.fit(request) == {
+        "running": ["20260101-120000-abcd"],
+        "gpus": [],
+        "gpu_error": "",
+        "checkpoint": {"path": str(tmp_path / "a.pt"), "time": 3.0},
+    }
+    assert fit.fit({**request, "checkpoints": ""})["checkpoint"] is None
+    assert fit.fit({**request, "user": "nobody-of-that-name"})["checkpoint"] is None
+
+
+def test_gpus_as_nvidia_smi_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nprintf '0, 4, 0\\n1, 81000, [N/A]\\n'\n")
+    smi.chmod(0o755)
+    monkeypatch.setattr(fit, "run", lambda _name, *words, **how: run(str(smi), *words, **how))
+    assert fit.gpu_use() == (
+        [{"index": 0, "used_mib": 4, "uncorrected": 0}, {"index": 1, "used_mib": 81000, "uncorrected": 0}],
+        "",
+    )
+    smi.write_text("#!/bin/sh\necho 'Unable to determine the device handle' >&2\nexit 15\n")
+    gpus, error = fit.gpu_use()
+    assert (gpus, "Unable to determine the device handle" in error) == ([], True)
