@@ -18,6 +18,7 @@ options:
     description:
       - Path of the training script, which is there on every node. One of this, O(script_src), O(module) and O(command)
         is needed.
+      - With O(project), a path that does not begin with a slash is within the project.
     type: str
     default: ""
   script_src:
@@ -28,6 +29,29 @@ options:
       - At most 8 MB are sent. What is larger belongs on every node (O(script)).
     type: path
     default: ""
+  project:
+    description:
+      - Folder on the controller whose files every node gets before the start. Each launch has a copy of its own, which
+        nobody can change, and which is compared with what was sent on every node before a rank begins.
+      - Sent is what git tracks there or has not been told to ignore; where there is no git, every file. What lines of
+        C(.musterignore) name is not, nor C(.git) and what looks like a secret (C(.env), C(*.pem), C(id_ed25519) and the
+        like) unless a line with a C(!) includes it.
+      - Only what a node does not have yet travels, to one node from the controller, and from node to node over the
+        training network.
+      - The ranks find it in C(MUSTER_PROJECT), and in C(PYTHONPATH). Their working directory is another one (O(chdir)).
+    type: path
+    default: ""
+  project_max_mb:
+    description: Megabytes that O(project) may have. A larger one is refused, with its largest files.
+    type: int
+    default: 100
+  data:
+    description:
+      - Paths on the nodes that are compared before the start, as the training user - folders by the names and sizes of
+        all that is in them, files by their content, those of more than 64 MB by their size.
+    type: list
+    elements: str
+    default: []
   module:
     description: Module to be run in the script's place, as C(torchrun -m) and C(python -m) take it.
     type: str
@@ -182,6 +206,12 @@ options:
     description: Megabytes that are fetched from all nodes together. What does not fit is named, and stays there.
     type: int
     default: 1000
+  probe:
+    description:
+      - Whether the participants call each other before the start, on the launch's own addresses and port.
+      - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
+    type: bool
+    default: true
   attach:
     description:
       - Id of a detached launch, to be watched to its end. Its logs are fetched whole.

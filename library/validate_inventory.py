@@ -6,6 +6,8 @@ short_description: Judge the inventory before any node is contacted
 description:
   - Reads what the inventory says of the nodes in the group C(gpu_nodes), with the defaults of the role
     C(cluster) applied, and fails with every problem at once, each with its place and how to fix it.
+  - Judges what was given with C(-e) or in a job file, too. There, every name that begins as those of Muster do must be an
+    option; what is nearest to another one is named.
   - Runs on the controller and contacts no node.
 options:
   connects:
@@ -14,6 +16,12 @@ options:
       - If so, addresses from the ranges that are reserved for documentation are refused.
     type: bool
     default: true
+  launches:
+    description:
+      - Whether the play goes on to a launch of the user's own program.
+      - If so, what is to be launched must be named, and its files on the controller must be usable.
+    type: bool
+    default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}

@@ -17,7 +17,7 @@ from muster.network import known_hosts, trust
 from muster.verdict.commands import playbook
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
-from muster_controller.first_contact import Road, meet, read
+from muster_controller.first_contact import Road, meet, read, road_to
 from muster_controller.variables import node_variables
 from muster_node.tools import files
 
@@ -82,16 +82,7 @@ class ActionModule(ControllerAction):
     def _road(self, task_vars: Mapping[str, Any], name: str) -> Road:
         """The way to the node, as Ansible would take it."""
         wanted = node_variables(task_vars, self._templar, self._loader, name)["cluster_host_key"]
-        connection = connect(self, name, task_vars).connection
-        if connection._load_name != "ssh":
-            return Road(node=name, wanted=wanted, host=connection._load_name, arguments=None)
-        arguments: list[str] = []
-        for option in ("ssh_args", "ssh_common_args", "ssh_extra_args"):
-            arguments += connection._split_ssh_args(connection.get_option(option) or "")
-        port, user = connection.get_option("port"), connection.get_option("remote_user")
-        arguments += ["-p", str(port)] if port else []
-        arguments += ["-l", str(user)] if user else []
-        return Road(node=name, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
+        return road_to(name, connect(self, name, task_vars).connection, wanted)
 
     def _confirmed(self, rows: list[trust.Row], replace: list[str]) -> list[trust.Row]:
         """The rows, when the user trusts what is new among them."""

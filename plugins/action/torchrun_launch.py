@@ -17,17 +17,19 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.launch import attempts, launchers, outcome
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
-from muster.launch.manager import as_own
+from muster.launch.manager import SELF, as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
-from muster.launch.text import describe, failure_text, headline
+from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.attempts import Attempts
 from muster_controller.connection import connect
+from muster_controller.elsewhere import find, opened
 from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
+from muster_controller.project import read_project
 from muster_controller.record import operator
 from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
@@ -42,27 +44,37 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
+    from muster_controller.project import Project
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
 
 
 class ActionModule(ControllerAction):
+    """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
+    own launch is dealt with as root. project: what is sent of it."""
+
+    own_plan: Callable[[str], dict[str, Any]] | None = None
+    as_root = False
+    project: Project | None = None
+
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
-        self.own_plan: Callable[[str], dict[str, Any]] | None = None
         try:
             given, warnings = read_given(self.options)
             plan, cluster = self.plan(given, self.options, self.task_vars)
         except PlanError as exc:
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
         brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
-        for warning in (*warnings, *given.warnings(plan), *brought):
+        left_out = self.project.warnings if self.project else ()
+        for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
+            if self.options["run_as"] == SELF and self.own_plan:
+                plan = self.own_plan(NAME)
             shown = masked(plan, given.redaction)
-            Display().display(describe(shown))
+            Display().display(describe(shown) + not_asked_yet(self.options["run_as"], cluster["cluster_users_root"]))
             return {"plan": shown}
         return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
@@ -79,9 +91,11 @@ class ActionModule(ControllerAction):
             raise PlanError(["A detached launch needs a time limit in seconds: set launch_time_limit."])
         known = options["attach"] or options["stop"]
         if known:
-            return kept_plan(cluster_folder(cluster), known, names), cluster
+            return self.known_plan(known, names, cluster), cluster
         self.inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
-        self.request = request_of(given, options, cluster)
+        if options["project"]:
+            self.project = read_project(options["project"], options["project_max_mb"])
+        self.request = request_of(given, options, cluster, self.project)
         plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
         taking_part = [entry["node"] for entry in plan["nodes"]]
@@ -94,6 +108,16 @@ class ActionModule(ControllerAction):
         nodes = list(inventory)
         self.own_plan = lambda user: build_plan(as_own(request, user, cluster["cluster_users_root"]), nodes)
         return build_plan(request, nodes)
+
+    def known_plan(self, name: str, nodes: list[str], cluster: dict[str, Any]) -> dict[str, Any]:
+        """The plan of a launch that was begun from here, or that its nodes have kept. Raises PlanError."""
+        folder = cluster_folder(cluster)
+        if (folder / name / "plan.json").is_file() or self._task.check_mode:
+            return kept_plan(folder, name, nodes)
+        messages = opened({node: connect(self, node, self.task_vars) for node in nodes})
+        found = find(messages, nodes, name, cluster)
+        self.as_root = found.as_root
+        return found.plan
 
     def launch(
         self,
@@ -148,7 +172,7 @@ class ActionModule(ControllerAction):
         progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        settings = replace(settings_of(options, cluster), earlier=earlier)
+        settings = replace(settings_of(options, cluster, self.project), earlier=earlier)
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
@@ -161,6 +185,7 @@ class ActionModule(ControllerAction):
         supervisor = Supervisor(
             plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
         )
+        supervisor.messages.as_root = self.as_root
         if options["stop"]:
             record = supervisor.end()
         elif options["attach"]:
@@ -203,10 +228,14 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
     return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
 
 
-def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -> LaunchRequest:
+def request_of(
+    given: Given, options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None
+) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
     if source and (problem := unsendable(Path(source))):
+        raise PlanError([problem])
+    if project and not source and (problem := project.script_problem(options["script"])):
         raise PlanError([problem])
     return LaunchRequest(
         cluster=cluster["cluster_name"],
@@ -237,6 +266,8 @@ def request_of(given: Given, options: dict[str, Any], cluster: dict[str, Any]) -
         ),
         module=options["module"],
         command=options["command"],
+        project=project.in_plan if project else None,
+        data=options["data"],
     )
 
 
@@ -244,7 +275,7 @@ def policy_of(options: dict[str, Any]) -> Policy:
     return Policy(options["restarts"], tuple(options["spares"]), options["min_nodes"], options["checkpoints"])
 
 
-def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
+def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None) -> Settings:
     source = Path(options["script_src"]) if options["script_src"] else None
     return Settings(
         user=cluster["cluster_user"],
@@ -266,11 +297,15 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any]) -> Settings:
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
+        probe=options["probe"],
+        project=project,
     )
 
 
 def as_requested(record: Record, options: dict[str, Any]) -> bool:
     """Whether it was left running, or ended everywhere by the user's own word."""
+    if record.decision is None:
+        return False  # refused
     if options["stop"]:
         return not record.leftovers and not record.unseen
     return record.decision is not None and record.decision.ending is Ending.DETACHED

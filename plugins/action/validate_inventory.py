@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.release import __version__ as ansible_version
 
-from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, problems, warnings
+from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
 from muster_controller.action import ControllerAction
+from muster_controller.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.origin import clear_secrets
 from muster_controller.variables import controller_file, load_roles, project_root, read_node
 
@@ -30,7 +32,14 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 # Rules put these beside options that are always there, so their defaults count.
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 # Variables of this repository's own plays and of its sandbox, which no role declares.
-NOT_OURS = ("cluster_validated", "validate_connects", "sandbox_dir", "sandbox_name", "sandbox_prefix")
+NOT_OURS = (
+    "cluster_validated",
+    "validate_connects",
+    "validate_launches",
+    "sandbox_dir",
+    "sandbox_name",
+    "sandbox_prefix",
+)
 
 
 VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])
@@ -42,21 +51,47 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
         found = list(controller.is_recent(*VERSIONS))
+        subject = subject_of(len(found), 0)
         result: dict[str, Any] = {}
         if not found:
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
+            run = read_run(self._loader)
+            inventory = of_this_run(inventory, run, launches=self.options["launches"])
             found = problems(inventory)
+            of_run = [problem for problem in found if job.is_of_the_run(inventory, problem)]
+            subject = subject_of(len(found), len(of_run))
             result.update(cluster_of(inventory))
-            result["warnings"] = warnings(inventory)
+            result["warnings"] = [*warnings(inventory), *open_secrets(run)]
         if found:
-            count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-            lines = [f"The inventory has {count}, and no node was contacted."]
+            lines = [f"{subject}, and no node was contacted."]
             lines += [f"- {problem}" for problem in found]
             result.update(failed=True, msg="\n".join(lines))
             if VERSIONS[0] < controller.OLDEST_ANSIBLE:
                 # Nor can the project's own output plugin show a result there.
                 self._display.error(result["msg"], wrap_text=False)
         return result
+
+
+def subject_of(found: int, of_run: int) -> str:
+    """What has so many problems. of_run: how many of them are of what was given to the run."""
+    count = "1 problem" if found == 1 else f"{found} problems"
+    if not of_run:
+        return f"The inventory has {count}"
+    subject = "What was given with -e" if found == of_run else "The inventory and what was given with -e"
+    return f"{subject} {'has' if found == of_run else 'have'} {count}"
+
+
+def of_this_run(inventory: Inventory, run: Mapping[str, Any], *, launches: bool) -> Inventory:
+    """The inventory with what was given to this run beside it."""
+    first = inventory.nodes[0].variables if inventory.nodes else {}
+    return replace(
+        inventory,
+        given=places_of(run),
+        not_options=NOT_OURS,
+        unassigned=unassigned(run),
+        launches=launches,
+        unusable=tuple(unusable_files(first)) if launches else (),
+    )
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:
@@ -88,7 +123,8 @@ def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
 
 def _node(task_vars: Mapping[str, Any], templar: Templar, roles: Roles, name: str, always: tuple[str, ...]) -> Node:
     given = task_vars["hostvars"].raw_get(name)
-    reading = read_node(task_vars, templar, roles, name, (*always, *(roles.options.keys() & given.keys())))
+    own = (option for option in roles.options if option in given)
+    reading = read_node(task_vars, templar, roles, name, (*always, *own))
     unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
     return Node(name, reading.values, reading.errors, tuple(unknown))
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
+from paths import SANDBOX
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from machines import Machine
 
 VERSION = "1.15.0"
+# What it needs beside torch and numpy, which the environment has.
+NEEDS = ("huggingface_hub", "safetensors", "psutil", "pyyaml", "packaging")
 FOLDER = "/opt/muster-test-accelerate"
 TORCHRUN = f"{FOLDER}/bin/torchrun"
 CURRENT = "/opt/muster/pytorch/current"
+PROGRAM = f"#!{FOLDER}/bin/python\nfrom accelerate.commands.accelerate_cli import main\n\nmain()\n"
 
 
 def install(machine: Machine) -> None:
@@ -20,5 +29,23 @@ def install(machine: Machine) -> None:
     machine.inside("rm", "--recursive", "--force", FOLDER)
     # A virtual environment finds its packages by where its python lies.
     machine.inside("sh", "-c", f"cp --archive $(readlink --canonicalize {CURRENT}) {FOLDER}")
-    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    machine.inside(f"{FOLDER}/bin/python", *pip, f"accelerate=={VERSION}")
+    asked = machine.inside(f"{FOLDER}/bin/python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    version = asked.stdout.strip()
+    target = f"{machine.container}:{FOLDER}/lib/python{version}/site-packages/"
+    subprocess.run(["podman", "cp", f"{downloaded(version)}/.", target], check=True)
+    machine.inside("sh", "-c", f'printf %s "$1" >{FOLDER}/bin/accelerate', "sh", PROGRAM)
+    machine.inside("chmod", "--recursive", "a+rX", FOLDER)
+    machine.inside("chmod", "755", f"{FOLDER}/bin/accelerate")
+
+
+def downloaded(version: str) -> Path:
+    """The packages, from the registry that this machine uses, for this Python; kept with the sandbox."""
+    folder = SANDBOX / f"accelerate-{VERSION}-{version}"
+    if not folder.exists():
+        begun = folder.with_suffix(".begun")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(begun)]
+        pip += ["--python-version", version, "--only-binary", ":all:"]
+        subprocess.run([*pip, *NEEDS], check=True)
+        subprocess.run([*pip, "--no-deps", f"accelerate=={VERSION}"], check=True)
+        begun.rename(folder)
+    return folder

@@ -114,6 +114,7 @@ class Drill:
     frozen: str = ""
     # Whose own launch it is; without a name it is an administrator's.
     user: str = ""
+    playbook: str = "playbooks/launch.yml"
     thread: threading.Thread | None = None
     process: subprocess.Popen[bytes] | None = None
     # A file on a node: until it is there, the ranks go on in step, and nothing of the launch changes.
@@ -124,7 +125,7 @@ class Drill:
         self.thread, self.runner = ansible_runner.run_async(
             private_data_dir=str(self.folder),
             project_dir=str(ROOT),
-            playbook="playbooks/launch.yml",
+            playbook=self.playbook,
             inventory=str(self.inventory),
             envvars=ENVIRONMENT,
             extravars=self.request(*arguments),
@@ -145,7 +146,7 @@ class Drill:
                 "setsid",
                 "--ctty",
                 BIN / "ansible-playbook",
-                "playbooks/launch.yml",
+                self.playbook,
                 "-i",
                 self.inventory,
                 "-e",

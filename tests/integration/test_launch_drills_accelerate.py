@@ -39,10 +39,12 @@ test_a_detached_launch_goes_on_alone = drills.test_a_detached_launch_goes_on_alo
 test_a_detached_launch_is_ended_on_request = drills.test_a_detached_launch_is_ended_on_request
 test_a_time_limit_ends_a_launch = drills.test_a_time_limit_ends_a_launch
 holder = drills.holder
+provisioned = drills.provisioned
+launch_user = drills.launch_user
 
 
 @pytest.fixture
-def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+def nodes(provisioned: None, node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
     machines = node("node1"), node("node2")
     for machine in machines:
         brought.install(machine)
@@ -50,12 +52,17 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> tuple[Machine, 
 
 
 @pytest.fixture
-def drill(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
-    drill = Drill(tmp_path, {"launch_command": ["accelerate", "launch"], "cluster_torchrun": brought.TORCHRUN})
+def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    """An administrator's launch, or the own one of somebody."""
+    user = getattr(request, "param", "")
+    if user:
+        request.getfixturevalue("launch_user")
+    variables = {"launch_command": ["accelerate", "launch"], "cluster_torchrun": brought.TORCHRUN}
+    drill = Drill(tmp_path, variables, user=user)
     yield drill
     for machine in nodes:
         if drill.run.is_dir() and drill.runs():
-            machine.inside("systemctl", "stop", drill.unit(), check=False)
+            drill.systemctl(machine, "stop", drill.unit(), check=False)
         machine.inside("rm", "--force", drill.gate)
 
 

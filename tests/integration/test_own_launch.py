@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import Drill
-from launch_users import make_launch_user
+from drill import Drill, environ, processes, read_proc
+from launch_users import GROUP, make_launch_user
+from test_launch_drills import CLEAN, NOTICED
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from machines import Machine
+    from machines import Machine, Play
 
 pytestmark = pytest.mark.moment
 
@@ -71,3 +74,114 @@ def test_it_runs_as_whoever_logs_in_and_leaves_files_of_that_user_alone(
         assert found == ""
         assert machine.inside("test", "-d", drill.node_folder + "/logs").returncode == 0
     assert not drill.runs()
+
+
+def refused(drill: Drill) -> str:
+    """Why it was not started, of all nodes."""
+    verdict = drill.end()
+    assert verdict["summary"].startswith("not started"), verdict
+    assert not drill.runs()
+    return " ".join(one["summary"] for one in verdict["findings"] if one["status"] == "fail")
+
+
+def test_of_two_users_the_second_is_refused_by_name_or_waits(
+    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
+) -> None:
+    first = begin("ada").in_step()
+    assert f"launch {first.launch_id} of ada (PID" in refused(begin("bob"))
+    # Whoever is root finds the same.
+    assert f"launch {first.launch_id} of ada (PID" in refused(begin(""))
+    waiting = begin("bob", "--steps=3", launch_wait=True)
+    until(lambda: "waits: node1: launch" in so_far(waiting), PATIENCE, "bob waits")
+    first.open_gate(nodes[0])
+    assert first.end()["status"] == "healthy"
+    assert waiting.end()["status"] == "healthy"
+
+
+def so_far(drill: Drill) -> str:
+    return "".join(path.read_text(errors="replace") for path in drill.folder.glob("artifacts/*/stdout"))
+
+
+def test_an_administrators_launch_keeps_own_ones_out(
+    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
+) -> None:
+    first = begin("").in_step()
+    assert f"launch {first.launch_id} of muster (PID" in refused(begin("ada"))
+    first.open_gate(nodes[0])
+    assert first.end()["status"] == "healthy"
+
+
+def test_nobody_but_its_user_comes_to_an_own_launch(
+    begin: Callable[..., Drill], nodes: tuple[Machine, Machine], play: Play
+) -> None:
+    drill = begin("ada", launch_detached=True, launch_time_limit=300)
+    assert drill.end()["status"] == "unknown"
+    kept = {"cluster_artifacts_dir": str(drill.folder / "kept")}
+    for option in ("launch_attach", "launch_stop"):
+        done = play("playbooks/launch.yml", extravars={**kept, option: drill.launch_id, "ansible_user": "bob"})
+        assert done.rc != 0
+        assert f"launch {drill.launch_id} is ada's own, and bob logs in" in done.stdout
+    for machine in nodes:
+        for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
+            looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)
+            assert "Permission denied" in looked.stderr, path
+    (pid, *_) = processes(drill.launch_id)
+    inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(pid, "status"), re.MULTILINE)[0])
+    names = {one.name: one for one in nodes}
+    machine = names[environ(pid)["MUSTER_NODE"]]
+    killed = machine.inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
+    assert "Operation not permitted" in killed.stderr
+    assert drill.runs()
+    done = play("playbooks/launch.yml", extravars={**kept, **drill.whose, "launch_stop": drill.launch_id})
+    assert done.rc == 0, done.stdout
+    assert not drill.runs()
+
+
+def test_a_unit_by_its_name_in_somebody_elses_manager_is_none_of_it(
+    begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
+) -> None:
+    drill = begin("ada").in_step()
+    forged = Drill(drill.folder, user="bob")
+    machine = nodes[1]
+    run = f"XDG_RUNTIME_DIR=/run/user/$(id -u) systemd-run --user --quiet --unit={drill.unit()} sleep 600"
+    machine.inside("su", "bob", "--command", run)
+    try:
+        drill.open_gate(nodes[0])
+        assert drill.end()["status"] == "healthy", "bob's process counts as left behind, or it was ended with the rest"
+        assert forged.systemctl(machine, "is-active", drill.unit()).strip() == "active"
+    finally:
+        forged.systemctl(machine, "stop", drill.unit())
+
+
+def test_who_has_not_been_let_in_is_told_by_name(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+    assert "bob is not in the group muster-launch here, as on node1" in refused_without_group(begin, nodes[1])
+    assert "admin is not in the group muster-launch here" in refused(begin("", launch_as="self"))
+
+
+def refused_without_group(begin: Callable[..., Drill], machine: Machine) -> str:
+    machine.inside("gpasswd", "--delete", "bob", GROUP)
+    try:
+        return refused(begin("bob"))
+    finally:
+        machine.inside("usermod", "--append", "--groups", GROUP, "bob")
+
+
+def test_with_the_users_systemd_the_launch_ends(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+    drill = begin("bob").in_step()
+    agent = drill.agent("node2")
+    try:
+        drill.fault(
+            lambda: nodes[1].inside("systemctl", "stop", f"user@{uid_of(nodes[1], 'bob')}.service"),
+            lambda: agent not in processes(drill.launch_id),
+        )
+        verdict = drill.end()
+    finally:
+        nodes[1].inside("systemctl", "start", f"user@{uid_of(nodes[1], 'bob')}.service")
+    (failed,) = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
+    assert (failed["id"], failed["node"]) == ("launch.unit", "node2")
+    drill.was_quick(notice=NOTICED, clean=CLEAN)
+    assert not drill.runs()
+
+
+def uid_of(machine: Machine, name: str) -> str:
+    return machine.inside("id", "--user", name).stdout.strip()

@@ -76,7 +76,7 @@ def test_argument_specs_equal_the_defaults(role: Path) -> None:
     declared = {name: option.get("default") for name, option in options(role).items() if name not in required}
     assert declared == defaults
     for name in options(role):
-        assert name.startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
+        assert f"{name}_".startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
 
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
@@ -143,6 +143,20 @@ def test_the_sample_inventory_shows_every_option() -> None:
     wanted = subprocess.run([sys.executable, script, "--show"], check=True, capture_output=True, text=True)
     shown = (ROOT / "inventory/lab/group_vars/all.yml").read_text()
     assert shown == wanted.stdout, "run .venv/bin/python script/lab_options.py"
+
+
+def test_the_example_of_a_job_shows_every_option_of_a_launch() -> None:
+    script = ROOT / "script/lab_options.py"
+    wanted = subprocess.run([sys.executable, script, "--show-job"], check=True, capture_output=True, text=True)
+    text = (ROOT / "examples/job.yml").read_text()
+    assert text == wanted.stdout, "run .venv/bin/python script/lab_options.py"
+    commented = yaml.safe_load("\n".join(re.findall(r"^# ([a-z]\w+: .*)$", text, re.MULTILINE)))
+    for name, option in options(ROOT / "roles/launch").items():
+        assert (
+            name in ("launch_attach", "launch_stop")
+            or name in yaml.safe_load(text)
+            or (commented[name] == option.get("default"))
+        )
 
 
 def test_every_option_of_the_sample_inventory_can_be_uncommented() -> None:

@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from muster.launch.fetched import Fetched, choose, listing_of, parts_of
+from muster.launch.fetched import Fetched, Part, choose, listing_of, parts_of
 from muster_node.tools import files
 
 from .artifacts import append, make_folder
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from muster.launch.fetched import File, Listing, Part
+    from muster.launch.fetched import File, Listing
 
     from .keeping import Keeping
     from .messages import Answer, Messages
@@ -131,8 +131,9 @@ class Fetching:
             why = answer.error or str((answer.data or {}).get("why") or "its answer is of no use")
             self.leave_all([answer.node], why)
             return
+        # A file whose part is missing has none: the same is not asked for again and again.
         for path in wanted:
-            if path not in parts or not self.took(answer.node, rest, parts[path]):
+            if not self.took(answer.node, rest, parts.pop(path, Part(path, why="its bytes did not come"))) or not parts:
                 break
         if rest.todo:
             self.ask(answer.node)

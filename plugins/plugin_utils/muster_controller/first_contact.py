@@ -26,6 +26,8 @@ from muster_node.tools.run import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ansible.plugins.connection import ConnectionBase
+
 TIMEOUT = 12.0
 # ssh's names of the algorithms with which a key of a type signs, where they differ.
 ALGORITHMS = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
@@ -48,7 +50,8 @@ class Road:
 class End:
     """What ssh makes of a road.
 
-    name: what it looks the key up under. files: where. through: the command that carries the connection, if any.
+    name: what it looks the key up under. files: where. through: the command that carries the connection, if any. jump,
+    command: the machines that the way leads through (ProxyJump), or what the user has for it (ProxyCommand).
     """
 
     hostname: str = ""
@@ -57,6 +60,8 @@ class End:
     files: tuple[str, ...] = ()
     through: tuple[str, ...] = ()
     error: str = ""
+    jump: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def shown(self) -> str:
@@ -65,6 +70,19 @@ class End:
 
 class NoKeyError(Exception):
     """Why no key was shown."""
+
+
+def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
+    """The way to a node, as Ansible would take it."""
+    if connection._load_name != "ssh":
+        return Road(node=node, wanted=wanted, host=connection._load_name, arguments=None)
+    arguments: list[str] = []
+    for option in ("ssh_args", "ssh_common_args", "ssh_extra_args"):
+        arguments += connection._split_ssh_args(connection.get_option(option) or "")
+    port, user = connection.get_option("port"), connection.get_option("remote_user")
+    arguments += ["-p", str(port)] if port else []
+    arguments += ["-l", str(user)] if user else []
+    return Road(node=node, wanted=wanted, host=str(connection.get_option("host")), arguments=tuple(arguments))
 
 
 def meet(road: Road, project: str, replace: Sequence[str]) -> trust.Row:
@@ -128,6 +146,8 @@ def where_it_ends(road: Road, project: str) -> End:
         name=known_hosts.host_name(hostname, port, settings.get("hostkeyalias", "")),
         files=tuple(os.path.realpath(path) for path in files),
         through=through(settings, road.arguments or (), hostname, port),
+        jump=tuple(hop for hop in settings.get("proxyjump", "none").split(",") if hop != "none"),
+        command="" if settings.get("proxycommand", "none") == "none" else settings["proxycommand"],
     )
 
 
@@ -139,10 +159,10 @@ def through(settings: dict[str, str], arguments: Sequence[str], hostname: str, p
         user, _, place = last.rpartition("@")
         target = f"[{hostname}]:{port}" if ":" in hostname else f"{hostname}:{port}"
         # As ssh does it itself: its other arguments are not handed on, but for the file of settings.
-        command = ["ssh", *_settings_file(arguments), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+        command = ["ssh", *settings_file(arguments), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
         command += ["-J", ",".join(before)] if before else []
         command += ["-l", user] if user else []
-        place, jump_port = _split_port(place)
+        place, jump_port = split_port(place)
         command += ["-p", jump_port] if jump_port else []
         return (*command, "-W", target, place)
     command_line = settings.get("proxycommand", "none")
@@ -154,7 +174,7 @@ def through(settings: dict[str, str], arguments: Sequence[str], hostname: str, p
     return ()
 
 
-def _settings_file(arguments: Sequence[str]) -> list[str]:
+def settings_file(arguments: Sequence[str]) -> list[str]:
     for place, argument in enumerate(arguments):
         if argument == "-F":
             return ["-F", arguments[place + 1]]
@@ -163,7 +183,7 @@ def _settings_file(arguments: Sequence[str]) -> list[str]:
     return []
 
 
-def _split_port(place: str) -> tuple[str, str]:
+def split_port(place: str) -> tuple[str, str]:
     if place.startswith("["):
         host, _, port = place[1:].partition("]")
         return host, port.removeprefix(":")

@@ -56,6 +56,14 @@ def _file(value: Any, folders: tuple[Path, ...]) -> Path | None:
     return path if path is not None and any(path.is_relative_to(folder) for folder in folders) else None
 
 
+def written_at(value: Any) -> str:
+    """The file and the line that this was read from, as "job.yml line 3"; "" where it was read from none."""
+    origin = Origin.get_tag(value) if Origin is not None else None
+    if origin is None or not origin.path:
+        return ""
+    return f"{short(origin.path)} line {origin.line_num}" if origin.line_num else short(origin.path)
+
+
 def _is_vault(path: Path) -> bool:
     try:
         with path.open("rb") as stream:

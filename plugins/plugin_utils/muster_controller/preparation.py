@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import caches, launchers, manager, preflight
+from muster.launch import caches, data, launchers, manager, preflight
 from muster.launch import plan as planning
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def prepare(
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
         if answer is None or answer.data is None:
-            prepared.findings.append(unanswered(name, answer))
+            prepared.findings.append(unanswered(name, answer, readers.get(name)))
             continue
         try:
             prepared.findings += preflight.judge(entry, answer.data, requested)
@@ -90,6 +90,10 @@ def prepare(
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
             prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
+    requested_data = plan.get("data", [])
+    if requested_data:
+        reports = {name: facts.get("data") for name, facts in seen.items()}
+        prepared.findings += data.judge(requested_data, reports, plan["user"])
     if not prepared.refused:
         completed = [planning.complete(entry, seen[entry["node"]], plan["backend"]) for entry in plan["nodes"]]
         prepared.plan = {**plan, "nodes": completed}
@@ -112,7 +116,7 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     return {
         "user": plan["user"],
         "executable": entry["argv"][0],
-        "script": None if settings.script_name else entry["script"],
+        "script": None if settings.script_name or planning.in_project(entry) else entry["script"],
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
         "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
@@ -123,12 +127,15 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "path": entry["env"]["PATH"],
         "environment": entry["environment"],
         "caches": caches.to_look_at(entry),
+        "data": plan.get("data", []),
     }
 
 
-def unanswered(name: str, answer: Answer | None) -> Finding:
+def unanswered(name: str, answer: Answer | None, reader: Identity | None = None) -> Finding:
+    """reader: who logs in there, where that is known."""
     why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
-    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable)
+    user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
+    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
 def too_late(_answer: Answer) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .project import Project
 
 
 @dataclass(frozen=True)
 class Settings:
     """Times in seconds. Meanings: roles/launch/meta/argument_specs.yml. begun_here: launches with a plan here.
 
+    probe: whether the participants call each other before the start.
     earlier: attempts of the same launch, which must have ended on a node before it starts.
     """
 
@@ -32,3 +37,5 @@ class Settings:
     earlier: tuple[str, ...] = ()
     run_as: str = "cluster_user"
     failure_timeout: int = 5
+    probe: bool = False
+    project: Project | None = None

@@ -28,10 +28,12 @@ from .elsewhere import packed
 from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
+from .link_probe import probe_links
 from .node_reports import NodeReports
 from .preparation import Prepared, identities, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
+from .sending import COPY_TIMEOUT, Sending
 from .stopping import Stopping
 from .watching import Watching
 
@@ -72,6 +74,7 @@ class Supervisor:
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.sending = Sending(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
         self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
@@ -113,9 +116,13 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            lambda: self.sending.after(
+                prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            )
         )
         self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
@@ -189,7 +196,8 @@ class Supervisor:
             request = {**self.start_request(entry), "plan": kept}
             self.messages.ask(entry["node"], "start", request, privileged=True)
         nodes = list(self.reports.by_node)
-        answers = self.messages.gather("start", nodes, START_TIMEOUT, self.reports.late)
+        timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
+        answers = self.messages.gather("start", nodes, timeout, self.reports.late)
         if self.interruption.came:
             return self.interruption.decision()
         for name in nodes:
@@ -198,6 +206,8 @@ class Supervisor:
                 error = answer.error if answer else "no answer"
             elif not answer.data["started"]:
                 error = answer.data["error"]
+            elif changed := self.sending.changed(answer.data):
+                error = changed
             else:
                 continue
             return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
@@ -237,6 +247,7 @@ class Supervisor:
             "plan": "",
             "cache_root": entry["cache_root"],
             "peers": self.peers(entry) if settings.detached else None,
+            "project": self.sending.request,
         }
 
     def peers(self, entry: dict[str, Any]) -> PeersRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from answering_nodes import SETTINGS, AnsweringNodes
@@ -101,3 +102,71 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
         assert prepared.refused
         assert prepared.reached == {"node1"}
         assert f"{prepared.findings[1].id}: {prepared.findings[1].summary}".startswith(said)
+
+
+def test_who_may_not_use_sudo_is_told_of_launch_users() -> None:
+    prepared = prepare(PLAN, SETTINGS, nodes(prepare=["sudo: a password is required"]), never)
+    assert prepared.findings[1].fix["text"] == (
+        "Fix that, or have the administrator name admin in launch_users, then run again"
+    )
+
+
+# ---------------------------------------------------------------- somebody's own launch
+
+ADA = {"uid": 1003, "gid": 1003, "name": "ada", "launch_user": True}
+OWN_FACTS = {
+    **FACTS,
+    "uid": 1003,
+    "disk": {**FACTS["disk"], "path": "/var/lib/muster/users/ada"},
+    "own": {
+        "manager_why": "",
+        "lingers": True,
+        "group_is_new": False,
+        "seats": ["cpu"],
+        "limits": {},
+        "not_held": ["memory"],
+    },
+}
+
+
+def own_plan(user: str) -> dict[str, Any]:
+    runs = {"run_dir": f"/var/lib/muster/users/{user}/launches/x", "work_dir": f"/var/lib/muster/users/{user}/work/x"}
+    return {**PLAN, "user": user, "manager": "user", "nodes": [{**entry, **runs} for entry in PLAN["nodes"]]}
+
+
+def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
+    good = {"identity": [ADA], "prepare": [OWN_FACTS]}
+    table = {("node1", verb): list(given) for verb, given in good.items()}
+    return AnsweringNodes({**table, **{("node2", verb): given for verb, given in {**good, **of_node2}.items()}})
+
+
+AUTO = replace(SETTINGS, run_as="auto")
+
+
+def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
+    asked = of_ada()
+    prepared = prepare(PLAN, AUTO, asked, never, own_plan)
+    assert [one.status for one in prepared.findings] == ["pass", "pass"]
+    assert (asked.own, prepared.plan["user"], prepared.plan["manager"]) == (True, "ada", "user")
+    request = next(payload for _, verb, payload in asked.asked if verb == "prepare")
+    assert (request["user"], request["run_root"]) == ("ada", "/var/lib/muster/users/ada/launches")
+    assert prepared.notes == [
+        "node1, node2: the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)"
+    ]
+
+
+def test_on_request_it_is_an_administrators_all_the_same() -> None:
+    asked = of_ada(prepare=[FACTS])
+    prepare(PLAN, SETTINGS, asked, never, own_plan)
+    assert not asked.own
+
+
+def test_who_is_not_let_in_everywhere_is_told_before_anything_is_looked_at() -> None:
+    asked = of_ada(identity=[{**ADA, "launch_user": False}])
+    prepared = prepare(PLAN, AUTO, asked, never, own_plan)
+    assert prepared.refused
+    assert [one.id for one in prepared.findings] == ["launch.who"]
+    assert {verb for _, verb, _ in asked.asked} == {"identity"}
+    gone = prepare(PLAN, replace(SETTINGS, run_as="self"), of_ada(identity=["no route to host"]), never, own_plan)
+    assert gone.refused
+    assert [f"{one.node} {one.id}" for one in gone.findings] == ["node1 launch.preflight", "node2 launch.look"]

@@ -6,7 +6,7 @@ import os
 import pwd
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import messages, reservation
+from muster.launch import data, messages, reservation
 from muster_node.launch import facts, looking, seats
 from muster_node.tools import process
 
@@ -37,6 +37,7 @@ def test_prepare(tmp_path: Path) -> None:
         "path": "/usr/bin:/bin",
         "environment": str(tmp_path),
         "caches": {"cluster_run_root": str(tmp_path)},
+        "data": [str(tmp_path)],
     }
     seen = facts.prepare({**request})
     assert set(seen) == keys(messages.Facts)
@@ -46,6 +47,7 @@ def test_prepare(tmp_path: Path) -> None:
     assert set(seen["disk"]) == keys(messages.DiskFacts)
     assert set(seen["port"]) == keys(messages.PortFacts)
     assert set(process.who(os.getpid())) == keys(messages.ProcessFacts)
+    assert set(seen["data"][0]) == keys(data.DataFacts)
     assert set(seen["occupied"]) == keys(reservation.Occupied)
     assert set(seats.holder(os.getpid())) == set(seats.NOT_SEEN) == keys(reservation.Holder)
 

@@ -71,3 +71,16 @@ def test_several_reasons_stand_below_each_other_with_what_proves_them() -> None:
         "stderr:",
         "oh",
     ]
+
+
+def test_as_whom_it_runs_is_said() -> None:
+    own: Any = {"user": "ada", "manager": "user", "nodes": [{"run_dir": "/users/ada/launches/x"}]}
+    assert text.whose(own) == "It is ada's own launch, without root: logs on the nodes go to /users/ada/launches"
+    other = {**own, "user": "muster", "manager": "system"}
+    assert text.whose(other).startswith("It runs as muster, started by root (an administrator's launch): ")
+
+
+def test_before_the_nodes_are_asked_nobody_knows_who_logs_in() -> None:
+    assert "folders below /users/NAME (launch_as)" in text.not_asked_yet("auto", "/users")
+    assert text.not_asked_yet("self", "/users") == "\nNAME stands for the account that logs in.\n"
+    assert text.not_asked_yet("cluster_user", "/users") == ""

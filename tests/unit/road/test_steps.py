@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from muster.road.steps import Step
 
-# A role that belongs to no step: the sandbox is made before there is a cluster.
-OF_NO_STEP = {"comparison", "sandbox"}
+# Of no step: a sandbox is made before there is a cluster, and launches are looked at whenever there are any.
+OF_NO_STEP = {"comparison", "jobs", "sandbox"}
 
 
 def test_site_yml_takes_the_steps_in_their_order() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# What a launch asks for before it starts (launch_min_free_mb), and what logs and a checkpoint or two soon need.
+# What a launch asks for before it starts, and what logs and a checkpoint or two soon need.
 LEAST_FREE = 64_000_000
 LITTLE_FREE = 500_000_000
 FEW_INODES = 1000

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..packages import unencrypted
-from . import addresses, controller, firewall, gpu_parts, names, secrets, sources, values
+from . import addresses, controller, firewall, gpu_parts, job, launch_users, names, secrets, sources, values
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 
@@ -26,6 +26,7 @@ __all__ = [
     "Problem",
     "Secret",
     "controller",
+    "job",
     "problems",
     "warnings",
 ]
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     controller.there_are_nodes,
     values.unreadable_values,
     values.misspelt_options,
+    *job.RULES,
     secrets.none_in_clear_text,
     names.names_can_be_hosts,
     names.names_are_used_once,
@@ -71,6 +73,9 @@ RULES: tuple[Rule, ...] = (
     gpu_parts.nccl_conf_is_a_mapping,
     gpu_parts.fabric_options_can_be_had,
     gpu_parts.nccl_tests_can_be_built,
+    launch_users.users_are_accounts,
+    launch_users.limits_can_be_set,
+    launch_users.users_root_is_a_path,
 )
 
 
@@ -79,7 +84,9 @@ def problems(inventory: Inventory) -> list[Problem]:
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for rule in RULES:
         for problem in rule(inventory):
-            places[problem.what, problem.fix].append(problem.place)
+            where = places[problem.what, problem.fix]
+            if problem.place not in where:
+                where.append(problem.place)
     every_node = [node.name for node in inventory.nodes]
     return [Problem(join(where, every_node), what, fix) for (what, fix), where in places.items()]
 

@@ -81,6 +81,10 @@ class Inventory:
 
     options: every option of every role. connects: whether the play is going to connect to the nodes. files: what is in
     the controller's files that options name; None for one that cannot be read.
+
+    given: what was given to this run with -e, and where, as "job.yml line 3"; not_options: names of it that are no
+    options and still right. unassigned: words behind -e that set nothing. launches: whether the play launches
+    something. unusable: options of a launch whose file on the controller cannot be used, and why.
     """
 
     nodes: tuple[Node, ...]
@@ -91,6 +95,11 @@ class Inventory:
     connects: bool = True
     secrets: tuple[Secret, ...] = ()
     files: Mapping[str, str | None] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    not_options: tuple[str, ...] = ()
+    unassigned: tuple[str, ...] = ()
+    launches: bool = False
+    unusable: tuple[tuple[str, str], ...] = ()
 
     def participants(self) -> list[Node]:
         chosen = self.launch_nodes()

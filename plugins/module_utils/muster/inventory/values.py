@@ -39,13 +39,13 @@ _PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-
 def unreadable_values(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for name, error in node.errors.items():
-            yield Problem(node.name, f"{name} {error}", f"Correct {name}")
+            yield Problem(inventory.given.get(name, node.name), f"{name} {error}", f"Correct {name}")
 
 
 def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
     prefixes = tuple({option.split("_")[0] + "_" for option in inventory.options})
     meant: dict[str, str] = {}
-    for name in dict.fromkeys(name for node in inventory.nodes for name in node.unknown):
+    for name in dict.fromkeys(name for node in inventory.nodes for name in node.unknown if name not in inventory.given):
         # A site has names of its own. Only what is nearly an option is taken for one.
         cutoff = 0.85 if name.startswith(prefixes) else 0.9
         meant.update((name, option) for option in difflib.get_close_matches(name, inventory.options, 1, cutoff))

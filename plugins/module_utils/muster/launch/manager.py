@@ -94,11 +94,6 @@ def not_theirs(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> list[Fi
     ]
 
 
-def status_of(plan: Mapping[str, Any], unit: str) -> str:
-    """What shows the unit of a launch on a node to whoever launches."""
-    return f"systemctl {'--user ' if plan.get('manager') == USER else ''}status {unit}"
-
-
 def as_own(request: LaunchRequest, user: str, users_root: str) -> LaunchRequest:
     """The same launch as this user's own: as that user, in folders that are theirs."""
     home = f"{users_root}/{user}"

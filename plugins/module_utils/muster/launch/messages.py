@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    from .data import DataFacts
     from .reservation import Holder, Occupied, Reserved
 
 
@@ -27,7 +28,7 @@ class PrepareRequest(TypedDict):
     """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
     uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
     of which the path is wanted that no link leads to. caches: folders, by who chose them. beat_port: of the head node
-    of a detached launch alone."""
+    of a detached launch alone. data: paths that are compared."""
 
     user: str
     executable: str
@@ -42,6 +43,7 @@ class PrepareRequest(TypedDict):
     environment: str
     caches: dict[str, str]
     beat_port: int | None
+    data: list[str]
 
 
 class UserFacts(TypedDict):
@@ -132,9 +134,17 @@ class Facts(TypedDict):
     environment: str
     caches: dict[str, CacheFacts]
     beat_port: PortFacts | None
+    data: list[DataFacts]
 
 
 # ---------------------------------------------------------------- start
+
+
+class ProjectRequest(TypedDict):
+    """store: the folder that holds what was distributed. digest: of the project."""
+
+    store: str
+    digest: str
 
 
 class StartRequest(TypedDict):
@@ -147,7 +157,8 @@ class StartRequest(TypedDict):
     of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
     node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
-    the others of a detached launch, by which it ends everywhere when it does so somewhere.
+    the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
+    gets its own copy, None without one.
     """
 
     launch_id: str
@@ -173,6 +184,7 @@ class StartRequest(TypedDict):
     plan: str
     cache_root: str
     peers: PeersRequest | None
+    project: ProjectRequest | None
 
 
 class PeersRequest(TypedDict):
@@ -191,7 +203,7 @@ class PeersRequest(TypedDict):
 
 class Started(TypedDict):
     """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
-    whose logs were removed, and their bytes."""
+    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one."""
 
     started: bool
     error: str
@@ -199,6 +211,7 @@ class Started(TypedDict):
     reserved: Reserved | None
     pruned: list[str]
     bytes: int
+    project: str
 
 
 # ---------------------------------------------------------------- look, logs, stop

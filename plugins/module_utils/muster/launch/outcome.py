@@ -12,7 +12,7 @@ from ..verdict.words import few, plural
 from . import fetched, launchers, standstill
 from .endings import Ending, never
 from .failure import Failure, NodeReport, first_failure
-from .manager import USER, status_of
+from .manager import USER
 from .occupied import describe_process
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def left_behind(record: Record) -> list[Finding]:
             node,
             "does not answer, so what is left of the launch is unknown; its lease ends it there",
             fix="Look with",
-            command=on_node(node, status_of(record.plan, units[node])),
+            command=on_node(node, f"systemctl {'--user ' if own else ''}status {units[node]}"),
         )
         for node in record.unseen
     ]

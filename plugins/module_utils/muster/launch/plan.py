@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
-from . import caches, fetched, launchers
+from . import caches, data, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
+PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
 PORTS = 50  # attempts take their ports in turn from as many
 FIRST_PORT = 1024  # that is not root's alone
@@ -98,6 +99,8 @@ class LaunchRequest:
     attempt: int = 1
     work_id: str = ""
     checkpoint: str = ""
+    project: dict[str, Any] | None = None  # {source, digest, files, bytes}
+    data: list[str] = field(default_factory=list)
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
@@ -145,6 +148,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
 
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir,
     script, environment, cache_root}. script: its path, or None. environment: the folder that torchrun is of.
+
+    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
     """
     problems = problems_of(request)
     if problems:
@@ -193,6 +198,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "given": {name: source_of(request, name) for name in sorted(request.env)},
         "nodes": entries,
         "attempt": request.attempt,
+        "project": request.project,
+        "data": request.data,
         **request.more,
     }
 
@@ -227,7 +234,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
         problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
     problems += launchers.problems_of(request.command, script=script, chdir=bool(request.chdir))
     problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
-    return problems
+    return [*problems, *data.problems_of(request.data)]
 
 
 def source_of(request: LaunchRequest, name: str) -> str:
@@ -251,7 +258,15 @@ def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_
 
 def script_path(request: LaunchRequest, run_dir: str) -> str:
     """Where the script is on every node; "" for none."""
-    return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}" if request.script_is_sent else request.script
+    if request.script_is_sent:
+        return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
+    of_project = request.project is not None and request.script and not request.script.startswith("/")
+    return f"{run_dir}/{PROJECT}/{request.script}" if of_project else request.script
+
+
+def in_project(entry: dict[str, Any]) -> bool:
+    """Whether a node's script comes with the project, so that it is not there before."""
+    return (entry["script"] or "").startswith(f"{entry['run_dir']}/{PROJECT}/")
 
 
 def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.Place) -> list[str]:
@@ -303,6 +318,9 @@ def environment(
     from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
     from_node.update(dict.fromkeys(caches.FOLDERS, f"folder of the environment in {cache_root(request)}"))
     env.update(request.env)
+    if request.project is not None:
+        env["MUSTER_PROJECT"] = f"{request.run_root}/{request.launch_id}/{PROJECT}"
+        env["PYTHONPATH"] = ":".join(filter(None, (env["MUSTER_PROJECT"], request.env.get("PYTHONPATH"))))
     return {"env": env, "from_node": {name: how for name, how in from_node.items() if name not in request.env}}
 
 

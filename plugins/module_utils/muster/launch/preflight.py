@@ -140,6 +140,14 @@ LOOK = Check(
     fix="Fix what it says, and run again",
 )
 
+PROJECT = Check(
+    "launch.project",
+    seen="sandbox",
+    reads="the files of launch_project on each participant, by their sha256, and the way from node to node",
+    fires="a node does not get all of it (fail)",
+    fix="Fix that, then launch again: what has come stays, and only the rest is sent",
+)
+
 PYTHON_WANTED = (3, 10)
 LAST_PORT = 65535
 
@@ -186,10 +194,11 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
     return [*found, READY.passed(entry["node"], "ready to launch")]
 
 
-def not_looked_at(node: str, why: str, *, reachable: bool) -> Finding:
-    """Nothing is known of the node, which may not start then."""
+def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Finding:
+    """Nothing is known of the node, which may not start then. user: who logs in there, and is no launch user."""
     if reachable:
-        return LOOK.fail(node, f"could not be looked at: {why}", fix="Fix that, then run again")
+        fix = f"Fix that, or have the administrator name {user} in launch_users" if user else "Fix that"
+        return LOOK.fail(node, f"could not be looked at: {why}", fix=f"{fix}, then run again")
     return UNREACHABLE.fail(
         node,
         f"cannot be reached: {why}",

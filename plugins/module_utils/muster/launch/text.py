@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import Finding, as_lines
 from ..verdict.words import few, gigabytes, plural
-from .manager import USER
+from .manager import AUTO, SELF, USER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Verdict
 
 NODES_SHOWN = 8  # in one line
+NAME = "NAME"  # of the account that logs in, in a plan that is shown before the nodes are asked
 
 
 def headline(plan: dict[str, Any]) -> str:
@@ -66,6 +67,16 @@ def describe(plan: dict[str, Any]) -> str:
         lines += [f"  {name}=<{how}> \\" for name, how in sorted({**entry["from_node"], **given}.items())]
         lines.append("  " + " \\\n    ".join(shlex.quote(word) for word in entry["argv"]))
     return "\n".join(lines) + "\n"
+
+
+def not_asked_yet(requested: str, users_root: str) -> str:
+    """What the nodes alone can say of whose launch it is, before they are asked. requested: launch_as."""
+    if requested == AUTO:
+        return (
+            f"\nWhere the account that logs in is a launch user, it is that account's own launch: {NAME} for the user,"
+            f" and folders below {users_root}/{NAME} (launch_as).\n"
+        )
+    return f"\n{NAME} stands for the account that logs in.\n" if requested == SELF else ""
 
 
 def failure_text(verdict: Verdict) -> str:

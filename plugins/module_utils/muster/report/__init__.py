@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import few
-from . import accepted, checks, comparison, links, measured, past, training, transports, versions, words
+from . import accepted, checks, comparison, launched, links, measured, past, training, transports, versions, words
 from .artifacts import Artifacts
 from .pipelines import suite
 
@@ -20,10 +20,12 @@ __all__ = ["Artifacts", "outcome", "page", "suite"]
 
 
 def outcome(kept: Artifacts) -> dict[str, Any]:
-    """What came of the run, for run.json: the pages of later runs tell it from there."""
+    """What came of the run, for run.json: the pages of later runs tell it from there, and scripts."""
     head = words.headline(kept.run, kept.verdict)
     sentence = f"{few(head['nodes'])}: {head['sentence']}" if head["nodes"] else head["sentence"]
-    return {"status": head["status"], "sentence": sentence, "figures": past.figures(kept)}
+    launch = launched.word(kept)
+    said = {"launch": launch} if launch else {}
+    return {"status": head["status"], "sentence": sentence, **said, "figures": past.figures(kept)}
 
 
 def page(kept: Artifacts) -> dict[str, Any]:

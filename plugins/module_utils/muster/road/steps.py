@@ -79,7 +79,7 @@ STEPS = (
         "pytorch",
         "one PyTorch environment, the same on every node to the last wheel, downloaded once "
         "([docs/wheels.md](docs/wheels.md))",
-        ("pytorch",),
+        ("pytorch", "launch_users"),
     ),
     Step(
         "Health",

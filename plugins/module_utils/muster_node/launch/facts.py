@@ -15,6 +15,7 @@ from ..tools.as_user import SilentError, as_user
 from . import mounts
 from .addresses import interface_of
 from .computing import computing
+from .data import data_facts
 from .own import is_launch_user, own_facts
 from .ports import port_facts
 from .seats import held
@@ -65,6 +66,7 @@ def prepare(request: Json) -> Json:
         "own": own_facts(),
         "environment": mounts.real_path(request.get("environment", "")),
         "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
+        "data": data_facts(request.get("data", []), user_entry(request["user"])),
     }
 
 
@@ -74,10 +76,16 @@ def foreign_folders(request: Json) -> list[str]:
     return [f"{path}: {why}" for path in roots if (why := trust.foreign_writer(path))]
 
 
-def user_facts(name: str) -> Json | None:
+def user_entry(name: str) -> pwd.struct_passwd | None:
     try:
-        entry = pwd.getpwnam(name)
+        return pwd.getpwnam(name)
     except KeyError:
+        return None
+
+
+def user_facts(name: str) -> Json | None:
+    entry = user_entry(name)
+    if entry is None:
         return None
     return {"uid": entry.pw_uid, "gid": entry.pw_gid, "home": entry.pw_dir}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from ..tools.program import own_text
-from . import state
+from . import project, state
 from .kept import keep_plan
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
         files.make_folder(f"{run_dir}/script", mode=0o755)
         body = base64.b64decode(spec.pop("script_body"))
         files.replace(f"{run_dir}/script/{spec['script_name']}", body, mode=0o600, owner=own)
+    if spec.get("project"):
+        project.place(spec, user)
     if spec["work_dir"]:
         make_kept(spec["work_dir"], own)
     if spec.get("cache_root"):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 from ..tools.run import run
-from . import foreign, kept, state
-from .logs import log_files, log_folder
+from . import foreign, kept, state, written
+from .logs import log_files, log_folder, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,6 @@ MOST_NAME = 200
 TAIL = 8192  # bytes of a log, of which the last lines are taken
 SMI_SECONDS = 12.0
 SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
-SYSTEM_STATE = "/run/muster/launches"
-OWN_STATE = "/run/user/{}/muster/launches"
 
 
 class Root(NamedTuple):
@@ -92,11 +90,37 @@ def plan(request: Json) -> Json:
     return {"plan": "", "run_dir": "", "user": "", "manager": "", "reader": None}
 
 
+def follow(request: Json) -> Json:
+    """{logs, over}: what was logged behind the offsets, or from `tail` bytes before the ends on; waits for news.
+
+    It renews nothing: whoever only reads keeps no launch alive.
+    request: {launch_id, run_dir, offsets, tail, limit, wait}
+    """
+    if not request["offsets"]:
+        request["offsets"] = {"": 0, **_ends(request)}
+    over = all(launch_id != request["launch_id"] for _, launch_id in in_units())
+    if not over:
+        written.wait_for_news(request)
+    return {"logs": written.read_logs(request), "over": over, "offsets": request["offsets"]}
+
+
+def _ends(request: Json) -> dict[str, int]:
+    def sizes_there() -> dict[str, int]:
+        with log_folder(request["run_dir"]) as (logs, _):
+            return sizes(logs)
+
+    try:
+        there: dict[str, int] = written.in_its_name(request, sizes_there)
+    except SilentError:
+        return {}
+    return {key: max(0, size - request["tail"]) for key, size in there.items()}
+
+
 # ---------------------------------------------------------------- which there are
 
 
 def roots(request: Json) -> list[Root]:
-    found = [Root(request["run_root"], SYSTEM_STATE, None)]
+    found = [Root(request["run_root"], state.STATE_ROOT, None)]
     try:
         names = files.names(request["users_root"], links=True, most=MOST_USERS)
     except OSError:
@@ -106,7 +130,7 @@ def roots(request: Json) -> list[Root]:
         with suppress(OSError, KeyError):
             user = pwd.getpwnam(name)
             if os.stat(folder, follow_symlinks=False).st_uid == user.pw_uid:
-                found.append(Root(f"{folder}/launches", OWN_STATE.format(user.pw_uid), user))
+                found.append(Root(f"{folder}/launches", state.OWN_ROOT.format(user.pw_uid), user))
     return found
 
 
@@ -125,22 +149,17 @@ def launches(request: Json) -> Iterator[Launch]:
         if owner not in known:
             with suppress(KeyError):
                 user = pwd.getpwuid(owner or 0)
-                yield Launch(Root("", OWN_STATE.format(owner), user), launch_id, pids)
+                yield Launch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
 
 
 def in_units() -> dict[tuple[int | None, str], list[int]]:
     """By (uid of a user's own manager, or None; id), the processes in the units of launches."""
     found: dict[tuple[int | None, str], list[int]] = {}
     for pid in process.ids():
-        seen = unit_of(pid)
-        if seen:
-            found.setdefault(seen, []).append(pid)
+        launch = process.launch_at(pid)
+        if launch:
+            found.setdefault((launch.uid, launch.id), []).append(pid)
     return {one: sorted(pids, key=_started) for one, pids in found.items()}
-
-
-def unit_of(pid: int) -> tuple[int | None, str] | None:
-    seen = process.launch_at(pid)
-    return (seen.uid, seen.id) if seen else None
 
 
 def _started(pid: int) -> int:

@@ -68,7 +68,7 @@ def keep_end(request: Json, result: Mapping[str, Any] | None) -> None:
 
 def keep_ends(run_root: str) -> None:
     """Note the ends of launches that nobody has ended, before their state is cleared away."""
-    for launch_id in launches(state.STATE_ROOT):
+    for launch_id in launches(state.root()):
         request = {"launch_id": launch_id, "run_dir": f"{run_root}/{launch_id}"}
         if os.path.isdir(request["run_dir"]) and state.is_over(launch_id):
             keep_end(request, written.read_all({**request, "offsets": {}, "limit": 0})["result"])

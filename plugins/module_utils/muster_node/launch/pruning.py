@@ -17,6 +17,7 @@ MEASURED = 2.0  # seconds, before that, for the sizes; what is not counted by th
 OF_A_RUN = {
     "logs",
     "script",
+    "project",
     PLAN,
     ENDED,
 }  # where there is anything else, an earlier version of Muster had the job write there

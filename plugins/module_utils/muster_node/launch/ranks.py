@@ -94,7 +94,7 @@ class Ranks:
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
         """Whether it is a rank's own: one that is above it says that it is a rank, too. Whose parents are gone says
-        nothing of that any more; the first one of a local rank is the rank."""
+        nothing of that any more: of this launch, the first one of a local rank is the rank."""
         parent = pid
         for _ in range(MOST_DEPTH):
             seen = process.status(parent)
@@ -105,7 +105,10 @@ class Ranks:
                 break
             if parent in self.table or rank_facts(parent) is not None:
                 return True
-        return any(rank["local_rank"] == local_rank for rank in self.table.values())
+        if any(rank["local_rank"] == local_rank for rank in self.table.values()):
+            return True
+        # Where this process sees no control group of its own, but a wider one, others' ranks are in it as well.
+        return process.environment(pid).get(process.LAUNCH_MARK) != os.environ.get(process.LAUNCH_MARK)
 
 
 def control_group() -> str:

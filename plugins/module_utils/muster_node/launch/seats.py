@@ -187,11 +187,12 @@ def _holder(pid: int) -> Json:
 
 
 def launch_facts(pid: int) -> Json:
-    """Return {launch_id, manager_of, detached}; of others' own launches it is not seen whether they are detached."""
+    """Return {launch_id, manager_of, detached}; of others' own launches it is not known whether they are detached."""
     launch = process.launch_at(pid)
     if launch is None:
         return {"launch_id": "", "manager_of": None, "detached": False}
-    detached = state.lease(state.dir_of(launch))[0] == float("inf")
+    readable = launch.uid in {None, os.geteuid()}  # root reads nothing that a user may have put there
+    detached = readable and state.lease(state.dir_of(launch))[0] == float("inf")
     return {"launch_id": launch.id, "manager_of": launch.uid, "detached": detached}
 
 

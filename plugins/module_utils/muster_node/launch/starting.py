@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ..tools import files, process, trust
-from . import state
+from . import project, state
 from .folders import make_folders
 from .kept import keep_ends
 from .pruning import prune
@@ -38,7 +38,9 @@ def start(spec: Json) -> Json:
         except OSError as problem:  # a full disk, above all
             error = f"{problem.filename or spec['run_dir']}: {problem.strerror}"
     taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
-    return {"started": not error, "error": error, "time": time.time(), "reserved": taken, **pruned}
+    # Read once more, behind all that could still have changed it: nothing begins before all nodes have said the same.
+    there = project.digest_there(spec["run_dir"]) if spec.get("project") and not error else ""
+    return {"started": not error, "error": error, "time": time.time(), "reserved": taken, **pruned, "project": there}
 
 
 def still_there(*launches: str) -> str:

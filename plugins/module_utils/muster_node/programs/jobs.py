@@ -5,20 +5,47 @@ It is no part of the program that launch, because that one is sent with every lo
     identity  user   says who looks
     jobs      root   the launches of this node; a user without root sees their own, and that there are others
     plan      root   what this node keeps of one launch, so that any controller can attach to it or end it
+    follow    root   what was logged since the last time; renews no lease
     fetchable root   names and sizes of what a launch left in its working directory
     fetched   root   bytes of it
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ..launch import state
 from ..launch.facts import identity
 from ..launch.fetching import fetchable, fetched
-from ..launch.jobs import jobs, plan
+from ..launch.jobs import follow, jobs, plan
 from ..tools.program import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Json = dict[str, Any]
 
 
 def main() -> None:
-    answer({"identity": identity, "jobs": jobs, "plan": plan, "fetchable": fetchable, "fetched": fetched})
+    verbs = {
+        "identity": identity,
+        "jobs": jobs,
+        "plan": plan,
+        "follow": follow,
+        "fetchable": fetchable,
+        "fetched": fetched,
+    }
+    answer({verb: in_its_manager(work) for verb, work in verbs.items()})
+
+
+def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """Every request says whether it is about somebody's own launch."""
+
+    def done(request: Json) -> Json:
+        state.use(own=request.get("own") is True)
+        return work(request)
+
+    return done
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. Neither needs root.
 
     probe   calls all other nodes at once: ports, round trips, clocks, packet sizes, losses, and how names resolve
+    links   the same without names: what a launch needs that is about to start
     pair    sends as much as it can for a moment, to one node after the other
 """
 
@@ -54,7 +55,7 @@ def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    answer({"probe": probe, "pair": pair})
+    answer({"probe": probe, "links": only_links, "pair": pair})
     # Threads may still wait for a name server that never answers.
     os._exit(0)
 
@@ -64,9 +65,7 @@ def main() -> None:
 
 def probe(request: Json) -> Json:
     """Call every peer. request: {token, address, packets, peers: [{node, address, names, ports}]}."""
-    results: dict[str, Json] = {}
     names: Json = {}
-    turns = threading.Semaphore(AT_ONCE)
     wanted = sorted({socket.gethostname(), *(name for peer in request["peers"] for name in peer["names"])})
     namer = threading.Thread(target=resolve_all, args=(wanted, names), daemon=True)
     namer.start()
@@ -74,6 +73,16 @@ def probe(request: Json) -> Json:
     asker = threading.Thread(target=lambda: servers.update(resolvers.ask_all(request["address"])), daemon=True)
     asker.start()
     began = time.monotonic()
+    found = only_links(request)
+    namer.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
+    asker.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
+    return {**found, "names": dict(names), "asked": wanted, "resolvers": dict(servers)}
+
+
+def only_links(request: Json) -> Json:
+    """Call every peer. request: {token, packets, peers: [{node, address, ports}]}; packets: 0 counts no losses."""
+    results: dict[str, Json] = {}
+    turns = threading.Semaphore(AT_ONCE)
 
     def look(peer: Json) -> None:
         with turns:
@@ -84,9 +93,7 @@ def probe(request: Json) -> Json:
         thread.start()
     for thread in threads:
         thread.join()
-    namer.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
-    asker.join(max(0.0, began + NAMES_TIMEOUT - time.monotonic()))
-    return {"links": results, "names": dict(names), "asked": wanted, "resolvers": dict(servers)}
+    return {"links": results}
 
 
 def resolve_all(names: list[str], found: Json) -> None:
@@ -198,10 +205,11 @@ class Link:
                 return {**result, "again": entry}
             with connected:
                 stream = Stream(connected, self.token)
-                if stream.greeting() == self.node:
+                if self.packets and stream.greeting() == self.node:
                     result.update(stream.losses(self.packets))
             return result
-        result.update(stream.losses(self.packets))
+        if self.packets:
+            result.update(stream.losses(self.packets))
         return result
 
     def ladder(self, port: int, mss: int, pmtu: int) -> list[Json]:

@@ -36,6 +36,7 @@ PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later p
 FIRST_CALL = 45.0  # seconds that the listening process waits for its first call, while other nodes still begin
 LIFETIME = 900.0  # after which it ends in any case
 PATIENCE = 3.0  # seconds for an answer to go out
+ENDING = 2.0  # seconds that the end of the listening process is waited for: then its ports are free
 CHUNK = 256 * 1024
 # What a caller may ask for: far more than the other side does, and nothing without end.
 LONGEST_BULK = 10.0  # seconds
@@ -55,13 +56,15 @@ def main() -> None:
 def serve(request: Json) -> Json:
     """Listen on the master port and on some of the ports that the kernel hands out.
 
-    request: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}.
+    request: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}. port: None
+    where only the others are needed. first_call: seconds for the first one, where it is to be sooner than usual.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node calls several times
-    master, holder = patient_listener(request["port"], request["idle"] + 2)
+    wanted = request["port"]
+    master, holder = patient_listener(wanted, request["idle"] + 2) if wanted else (None, "")
     ephemeral = list(sampled(low, high, request["samples"]))
     every = [*([master] if master else []), *ephemeral]
     pid = leave_behind(request, every) if every else 0
@@ -200,7 +203,7 @@ class Server:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.room = min(MOST_CALLERS, soft - 2 * len(listeners) - 32)
         self.ends = time.monotonic() + LIFETIME
-        self.until = time.monotonic() + FIRST_CALL
+        self.until = time.monotonic() + min(FIRST_CALL, request.get("first_call", FIRST_CALL))
         for entry in listeners:
             entry.setblocking(False)
             self.selector.register(entry, selectors.EVENT_READ, None)
@@ -352,7 +355,10 @@ def end(request: Json) -> Json:
     """End the process that `serve` left behind, and only that one. request: {pid, started}."""
     if process.runs(request["pid"], request["started"]):
         os.kill(request["pid"], signal.SIGTERM)
-    return {"ended": True}
+    until = time.monotonic() + ENDING
+    while (runs := process.runs(request["pid"], request["started"])) and time.monotonic() < until:
+        time.sleep(0.01)
+    return {"ended": not runs}
 
 
 if __name__ == "__main__":

@@ -32,18 +32,24 @@ class SilentError(OSError):
 
 
 def as_user(
-    user: pwd.struct_passwd | None, work: Callable[[], Any], *, seconds: float = SECONDS, most: int = MOST
+    user: pwd.struct_passwd | None,
+    work: Callable[[], Any],
+    *,
+    seconds: float = SECONDS,
+    most: int = MOST,
+    writes: int = 0,
 ) -> Any:
     """Return what `work` returned, as JSON carries it. Raises SilentError; also where `work` raised anything.
 
     user: who is to do it, which takes root; where this process is not root's, or without one, it is done as this user.
+    writes: bytes that a file may have which it writes, for one that was opened beforehand.
     """
     source, target = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(source)
-            _become(user, seconds)
+            _become(user, seconds, writes)
             _send(target, work)
         finally:
             os._exit(1)
@@ -61,10 +67,10 @@ def as_user(
         raise SilentError(0, f"it ended with {code} before it had answered") from None
 
 
-def _become(user: pwd.struct_passwd | None, seconds: float) -> None:
+def _become(user: pwd.struct_passwd | None, seconds: float, writes: int) -> None:
     limits = {
         resource.RLIMIT_CPU: int(seconds) + 1,
-        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_FSIZE: writes,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_AS: int(_pages() * resource.getpagesize()) + MEMORY,
     }

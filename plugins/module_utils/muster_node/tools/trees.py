@@ -76,6 +76,8 @@ def _emptied(handle: int, top: int, deadline: float) -> set[str]:
     there: set[str] = set()
     if os.fstat(handle).st_dev != device:
         return there
+    with suppress(OSError):
+        os.fchmod(handle, 0o700)  # its owner may have made it read-only
     with os.scandir(handle) as entries:
         for entry in entries:
             if time.monotonic() > deadline:
@@ -86,5 +88,23 @@ def _emptied(handle: int, top: int, deadline: float) -> set[str]:
                 elif handle == top:
                     there.add(entry.name)
                 else:
-                    os.rename(entry.name, f".{os.urandom(8).hex()}", src_dir_fd=handle, dst_dir_fd=top)
+                    _move_up(entry.name, handle, top)
     return there
+
+
+def _move_up(name: str, handle: int, top: int) -> None:
+    new = f".{os.urandom(8).hex()}"
+    try:
+        os.rename(name, new, src_dir_fd=handle, dst_dir_fd=top)
+    except PermissionError:
+        # Only root may move a folder that is read-only: its ".." is written.
+        _let_write(name, handle)
+        os.rename(name, new, src_dir_fd=handle, dst_dir_fd=top)
+
+
+def _let_write(name: str, within: int) -> None:
+    handle = os.open(name, HERE, dir_fd=within)
+    try:
+        os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)

@@ -63,3 +63,19 @@ def test_files_are_asked_for_as_the_training_user(tmp_path: Path) -> None:
 def test_users() -> None:
     assert facts.user_facts("root") == {"uid": 0, "gid": 0, "home": "/root"}
     assert facts.user_facts("no-such-user") is None
+
+
+def test_a_program_without_a_path_is_the_first_that_may_be_executed(tmp_path: Path) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "folder"
+    for each in (first, second, folder / "tool"):
+        each.mkdir(parents=True)
+    for place in (first, second):
+        (place / "tool").write_text("#!/bin/sh\n")
+    (second / "tool").chmod(0o755)
+    path = f"relative:{folder}:{first}:{second}"
+    assert facts.program_facts("tool", me, path) == {"path": str(second / "tool"), "exists": True, "usable": True}
+    found = facts.program_facts("tool", me, str(first))
+    assert found == {"path": str(first / "tool"), "exists": True, "usable": False}
+    assert facts.program_facts("tool", me, str(folder)) == {"path": "tool", "exists": False, "usable": False}
+    assert facts.program_facts("/bin/sh", me, "")["usable"] is True

@@ -116,6 +116,16 @@ def test_a_rank_that_went_into_the_background(monkeypatch: pytest.MonkeyPatch) -
         assert pids(found) == {background: (0, 0)}
 
 
+def test_another_launchs_rank_in_a_wider_group_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "control_group", str)
+    with process("sleep", "60") as agent, process("sleep", "60", MUSTER_LAUNCH_ID="other", **RANK_5) as other:
+        monkeypatch.setattr(Ranks, "members", lambda _self: {agent.pid, other.pid})
+        found = Ranks(agent.pid)
+        until(lambda: ranks.rank_facts(other.pid))
+        assert found.look() is False
+        assert found.table == {}
+
+
 def session(pid: int) -> int:
     return int(processes.read(pid, "stat").rpartition(")")[2].split()[3])
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cases import load_cases
 from muster.health.kernel_log import LINK_LOST, LOADED, NFS_LINE, SIGNS
 from muster.health.xids import SXID_LINE, XID_LINE
-from muster_node.looks import code, jobs, kernel_log, ras
+from muster_node.looks import code, jobs, kernel_log, ras, stack
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
 from muster_node.tools import process
@@ -313,3 +313,16 @@ def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path
     broken = ask("load")
     assert broken["error"] == "OSError: libcudart.so.13: cannot open shared object file"
     assert broken["torch"]["nccl"]["version"] == "2.29.7"
+
+
+def test_launches_in_users_own_managers_are_seen_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, system = process.Launch("20260101-120000-abcd", 0), process.Launch("20260101-130000-abcd")
+    at = {11: own, 12: own, 13: system}
+    monkeypatch.setattr(process, "ids", lambda: [*at, 14])
+    monkeypatch.setattr(process, "launch_at", at.get)
+    monkeypatch.setattr(
+        stack, "run", lambda *_argv, **_how: Answer("muster-launch-20260101-130000-abcd.service loaded active")
+    )
+    units = stack.look()
+    assert units["own_launches"] == ["muster-launch-20260101-120000-abcd.service of root"]
+    assert "muster-launch-20260101-130000-abcd" in units["launches"]

@@ -25,7 +25,7 @@ from waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROGRAMS = {"serve": listener, "end": listener, "probe": caller, "pair": caller}
+PROGRAMS = {"serve": listener, "end": listener, "probe": caller, "links": caller, "pair": caller}
 KNOWN = "0123456789abcdef"
 
 
@@ -92,6 +92,28 @@ def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address:
     assert 0 < seen["rtt_us"] < 100_000
     assert len(seen["clock"]) == caller.EXCHANGES
     assert "127.0.0.1" in answer["names"]["localhost"]["addresses"]
+
+
+def test_a_launch_asks_for_links_alone_and_has_its_ports_back_at_once() -> None:
+    port = free_port()
+    request = {"token": KNOWN, "node": "node2", "samples": 2, "idle": 20, "first_call": 15}
+    head = ask("serve", {**request, "port": port})
+    other = ask("serve", {**request, "port": None})
+    assert (other["port"], other["holder"], len(other["ephemeral"])) == (None, "", 2)
+    peers = [peer(head, names=[]), peer(other, node="node3", ports=other["ephemeral"], names=[])]
+    answer = ask("links", {"token": KNOWN, "packets": 0, "peers": peers})
+    assert list(answer) == ["links"]
+    assert [entry["greeting"] for entry in answer["links"]["node2"]["ports"].values()] == ["node2"] * 3
+    assert answer["links"]["node2"]["full_size"]
+    assert "lost" not in answer["links"]["node2"]
+    for one in (head, other):
+        assert ask("end", {"pid": one["pid"], "started": one["started"]}) == {"ended": True}
+    socket.create_server(("", port)).close()
+
+
+def test_without_a_first_call_it_ends_when_it_is_told_to() -> None:
+    one = ask("serve", {"token": KNOWN, "node": "x", "port": None, "samples": 1, "idle": 20, "first_call": 0.5})
+    until(lambda: not running(one["pid"]))
 
 
 def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:

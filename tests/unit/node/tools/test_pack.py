@@ -21,6 +21,7 @@ SSHD = "muster_node.programs.sshd"
 TOOLS = {
     "claim": {"files"},
     "collective_ranks": {"files"},
+    "distribution": {"as_user", "files", "sockets", "trust"},
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
@@ -36,7 +37,10 @@ TOOLS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_holds_what_it_imports_and_no_more(name: str) -> None:
-    own = {f"launch.{path.stem}" for path in (ROOM / "launch").glob("[a-z]*.py")} if name == "launch" else set()
+    rooms = {"launch": ["launch"], "distribution": ["distribution"]}.get(name, [])
+    own = {f"{room}.{path.stem}" for room in rooms for path in (ROOM / room).glob("[a-z]*.py")}
+    if name == "launch":
+        own |= {"distribution.manifest", "distribution.store"}  # a launch copies its project from there
     held = set(re.findall(r"^'muster_node\.([\w.]+)': \($", pack(f"muster_node.programs.{name}"), re.MULTILINE))
     assert held == {f"programs.{name}", "tools.program", *own, *(f"tools.{tool}" for tool in TOOLS[name])}
 

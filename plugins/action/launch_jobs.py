@@ -1,0 +1,66 @@
+"""The launches of a cluster, as its nodes know them; documented in library/launch_jobs.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.launch.jobs import merge, table
+from muster.launch.plan import PlanError
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.elsewhere import Heard, ask, find, opened, roots
+from muster_controller.following import Following
+from muster_controller.interruption import Interruption
+from muster_controller.progress import Progress
+from muster_controller.variables import node_variables
+
+MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
+        if not nodes:
+            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+        cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
+        messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
+        progress = Progress(Display(), show_rank=None)
+        if self.options["logs"]:
+            try:
+                found = find(messages, nodes, self.options["logs"], cluster)
+            except PlanError as exc:
+                raise AnsibleActionFail(" ".join(exc.problems)) from exc
+            with (interruption := Interruption()):
+                following = Following(found.plan, messages, progress.say, self.options["rank"])
+                over = following.follow(lambda: interruption.came)
+            progress.finish()
+            return {"over": over}
+        request = {
+            **roots(cluster),
+            "ended": self.options["newest"] if self.options["history"] else 0,
+            "lines": self.options["lines"],
+        }
+        heard = ask(messages, nodes, "jobs", request)
+        jobs = merge(heard.said)
+        for line in [*table(jobs, heard.said), *silent(heard)]:
+            progress.say(line)
+        progress.finish()
+        if not heard.said:
+            raise AnsibleActionFail("No node said which launches it has. " + " ".join(silent(heard)))
+        shown = [
+            {"id": job.launch_id, "state": job.state, "user": job.user, "own": job.own, "nodes": list(job.here)}
+            for job in jobs
+        ]
+        return {"jobs": shown, "silent": heard.silent}
+
+
+def silent(heard: Heard) -> list[str]:
+    return [f"{name} did not say which launches it has: {why}" for name, why in heard.silent.items()]

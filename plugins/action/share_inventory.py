@@ -1,0 +1,79 @@
+"""Writing the folder that people launch with; documented in library/share_inventory.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+
+from muster.share import HEAD, NAMES, Shared, inventory, known_hosts_text, problems, readme, warnings
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.first_contact import read, road_to
+from muster_controller.sharing import shared
+from muster_controller.variables import node_variables, project_root
+from muster_node.tools import files
+
+
+class ActionModule(ControllerAction):
+    """Reads the inventory and the administrator's ssh settings, and contacts no node."""
+
+    def work(self) -> dict[str, Any]:
+        if not self.options["folder"].strip():
+            raise AnsibleActionFail("No folder was named: add -e share_to=FOLDER.")
+        folder = (project_root() / Path(self.options["folder"]).expanduser()).resolve()
+        nodes = [self._node(name) for name in self.task_vars["groups"]["gpu_nodes"]]
+        found = [*problems(nodes), *in_the_way(folder)]
+        if found:
+            raise AnsibleActionFail("Nothing was written. " + "\n".join(found))
+        texts = {
+            "hosts.yml": hosts_text(nodes),
+            "known_hosts": known_hosts_text(nodes),
+            "README.md": readme(nodes, folder.name),
+        }
+        return {**self._written(folder, texts), "folder": str(folder), "warnings": warnings(nodes)}
+
+    def _node(self, name: str) -> Shared:
+        values = node_variables(self.task_vars, self._templar, self._loader, name)
+        node = connect(self, name, self.task_vars)
+        own = self.task_vars["hostvars"].raw_get(name)
+        if "ansible_python_interpreter" in own:
+            values["ansible_python_interpreter"] = node.interpreter
+        project = str(Path(self.options["known_hosts"]).resolve())
+        return shared(road_to(name, node.connection), values, project)
+
+    def _written(self, folder: Path, texts: dict[str, str]) -> dict[str, Any]:
+        before = {name: read(str(folder / name)) for name in texts}
+        changed = [name for name in texts if texts[name] != before[name]]
+        if self._task.check_mode:
+            for name, text in texts.items():
+                Display().display(f"{folder / name}:\n{text}")
+        elif changed:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in changed:
+                files.replace(str(folder / name), texts[name].encode(), mode=0o644)
+        shown = [
+            {"before": before[name], "after": texts[name], "before_header": name, "after_header": name}
+            for name in changed
+        ]
+        return {"changed": bool(changed), "diff": shown}
+
+
+def hosts_text(nodes: list[Shared]) -> str:
+    plain = json.loads(json.dumps(inventory(nodes)))  # without what Ansible notes on values
+    return HEAD + str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))
+
+
+def in_the_way(folder: Path) -> list[str]:
+    """What is in the folder already, and was not written by us."""
+    if folder.exists() and not folder.is_dir():
+        return [f"{folder} is no folder: name another with -e share_to=FOLDER."]
+    others = [name for name in NAMES[:2] if (folder / name).exists() and not read(str(folder / name)).startswith(HEAD)]
+    return [f"{folder} has {name}, which is not of this playbook: name another folder." for name in others]

@@ -1,0 +1,170 @@
+"""What is given to one run, with -e or in a job file: its names, and what of a launch goes together.
+
+A name that nobody knows is harmless in an inventory, where a site has names of its own; in a job it is a mistake, and
+the launch runs without what it was to say.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from ..launch.plan import ENV_NAME, FORBIDDEN_ENV
+from .model import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .model import Inventory, Node
+
+LAUNCH = "the launch"
+# Whatever begins so is meant for Muster. The rest of a job may be the site's own.
+OURS = ("launch_", "cluster_", "jobs_")
+# What a launch runs: exactly one of these, as far as this release has them.
+RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
+# A launch that runs already is asked for by these.
+RUNNING = ("launch_attach", "launch_stop")
+# The only number of a launch that has a meaning below 0 (no rank).
+MAY_BE_NEGATIVE = ("launch_show_rank",)
+EXAMPLE = "examples/job.yml lists what there is"
+# How much of a name must be that of an option (difflib's ratio).
+NEAR = 0.7
+NEAR_OTHERS = 0.85
+
+
+def forgotten_at(inventory: Inventory) -> Iterator[Problem]:
+    """A file behind -e without its @ is taken by Ansible for words that set nothing."""
+    for word in inventory.unassigned:
+        fix = f"Write -e @{word} for a file, or NAME=value"
+        yield Problem("the command line", f"-e {word} sets no variable", fix)
+
+
+def given_names_are_options(inventory: Inventory) -> Iterator[Problem]:
+    for name, where in inventory.given.items():
+        if name in inventory.options or name in inventory.not_options:
+            continue
+        what, meant = f"{name} is no option of Muster", nearest(inventory, name)
+        if meant:
+            yield Problem(where, f"{what} (did you mean {meant}?)", "Correct it, or take it out")
+        elif name.startswith(OURS):
+            yield Problem(where, what, f"Take it out; {EXAMPLE}")
+
+
+def nearest(inventory: Inventory, name: str) -> str:
+    """The option that was probably meant, or "". What options have in common at their beginning tells nothing."""
+    if not name.startswith(OURS):
+        return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
+    subject, _, rest = name.partition("_")
+    ours = [option for option in inventory.options if option.startswith(OURS)]
+    ours.sort(
+        key=lambda option: option.startswith(f"{subject}_")
+    )  # of two that have the same rest, the last one counts
+    rests = {option.partition("_")[2]: option for option in ours}
+    near = [rests[one] for one in difflib.get_close_matches(rest, rests, 1, NEAR)]
+    return next(iter([*near, *(option for option in reversed(ours) if option.endswith(f"_{rest}"))]), "")
+
+
+def unusable_files(inventory: Inventory) -> Iterator[Problem]:
+    for option, why in inventory.unusable:
+        yield Problem(place(inventory, option), why.rstrip("."), f"Correct {option}")
+
+
+def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes[:1]:
+        known = [name for name in RUNS if name in inventory.options]
+        requested = chosen(node, known)
+        if len(requested) > 1:
+            what = f"{listed(requested)} are set, and a launch runs one thing"
+            yield Problem(place(inventory, *requested), what, "Keep one of them")
+        running = chosen(node, RUNNING)
+        if len(running) > 1:
+            what = f"{listed(running)} are set, and a launch is either followed or ended"
+            yield Problem(place(inventory, *running), what, "Keep one of them")
+        # One that is misspelt or of another type is a problem already.
+        meant = {nearest(inventory, name) for name in inventory.given if name not in inventory.options}
+        said = [name for name in (*known, *RUNNING) if name in node.errors or name in meant]
+        if inventory.launches and not requested and not running and not said:
+            yield Problem(LAUNCH, "nothing says what is to run", f"Set launch_script; {EXAMPLE}")
+
+
+def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes[:1]:
+        detached = node.variables.get("launch_detached") is True and "launch_time_limit" not in node.errors
+        if detached and not chosen(node, RUNNING) and (node.number("launch_time_limit") or 0) <= 0:
+            yield Problem(
+                place(inventory, "launch_detached"),
+                "launch_detached lets it go on without anybody who watches, and nothing says for how long",
+                "Set launch_time_limit, in seconds",
+            )
+
+
+def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        for name, value in node.variables.items():
+            if not name.startswith(("launch_", "jobs_")) or isinstance(value, bool):
+                continue
+            least = -1 if name in MAY_BE_NEGATIVE else 0
+            if isinstance(value, (int, float)) and not value >= least:
+                where = inventory.given.get(name, node.name)
+                yield Problem(where, f"{name} is {value}, and cannot be less than {least}", f"Correct {name}")
+
+
+def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
+    """The script gets each entry as one argument, and its parser then knows no option "--epochs 3"."""
+    for node in inventory.nodes[:1]:
+        for number, entry in enumerate(entries(node, "launch_args"), 1):
+            word, space, _rest = entry.partition(" ")
+            if space and word.startswith("-") and "=" not in word:
+                # The rest may be a secret, and is shown to nobody.
+                yield Problem(
+                    place(inventory, "launch_args"),
+                    f"entry {number} of launch_args is {word} and more behind a space, and the script gets one word",
+                    f'Make each word an entry of its own, as in launch_args: ["{word}", "..."]',
+                )
+
+
+def variables_are_the_users(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes[:1]:
+        given = node.variables.get("launch_env")
+        for name in map(str, given if isinstance(given, dict) else ()):
+            where = place(inventory, "launch_env")
+            if not ENV_NAME.match(name):
+                what = f"launch_env has {name!r:.60}, which is no name of an environment variable"
+                yield Problem(where, what, "Use letters, digits and _, beginning with a letter")
+            elif FORBIDDEN_ENV.match(name):
+                yield Problem(where, f"launch_env sets {name}, which is the launcher's own", f"Take {name} out")
+
+
+RULES = (
+    forgotten_at,
+    given_names_are_options,
+    unusable_files,
+    one_thing_is_launched,
+    detached_has_a_limit,
+    numbers_are_possible,
+    arguments_are_words,
+    variables_are_the_users,
+)
+
+
+def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:
+    """Whether what was given to the run is wrong, and not the inventory."""
+    return problem.place in {LAUNCH, "the command line", *inventory.given.values()}
+
+
+def chosen(node: Node, names: tuple[str, ...] | list[str]) -> list[str]:
+    return [name for name in names if node.variables.get(name)]
+
+
+def entries(node: Node, name: str) -> list[str]:
+    value: Any = node.variables.get(name)
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def place(inventory: Inventory, *names: str) -> str:
+    """Where the first of these was given to the run; else it is of the launch as a whole."""
+    return next((inventory.given[name] for name in names if name in inventory.given), LAUNCH)
+
+
+def listed(names: list[str]) -> str:
+    return f"both {names[0]} and {names[1]}" if len(names) == 2 else f"{', '.join(names[:-1])} and {names[-1]}"

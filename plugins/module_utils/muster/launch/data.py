@@ -1,0 +1,147 @@
+"""Data that somebody names for a launch (launch_data): the same on all participants, or findings that say where not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ..verdict.check import Check
+from ..verdict.majority import vote
+from ..verdict.words import few, gigabytes, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..verdict.finding import Finding
+
+MOST_TEXT = 600
+MOST_NAMES = 1000
+
+
+class DataFacts(TypedDict):
+    """What a node sees at a path. kind: folder, file, or "" where error says why not. bytes, count: of all in it.
+
+    digest: of names and sizes, or of a file's content; "" where it is not known. names: [[name, size], ...] of a small
+    folder. cut: there is more than what was counted.
+    """
+
+    path: str
+    kind: str
+    count: int
+    bytes: int
+    digest: str
+    names: list[list[Any]]
+    cut: bool
+    error: str
+
+
+DATA = Check(
+    "launch.data",
+    seen="sandbox",
+    reads="each path of launch_data on every participant, as the launch's user: names and sizes of all that is in a"
+    " folder, the content of a file of up to 64 MB, the size of a larger one",
+    fires="it is not there, may not be read, or is not the same as on the others (fail); there is too much of it to be"
+    " compared in twelve seconds (warn)",
+    fix="Bring the same data to all nodes, or leave the path out of launch_data",
+)
+MANIFEST = "Name a file that lists its digests (SHA256SUMS) instead of the folder"
+
+
+def problems_of(paths: Sequence[Any]) -> list[str]:
+    """What is wrong with the option itself."""
+    return [
+        f"launch_data names {path!r}, which is no absolute path on the nodes."
+        for path in paths
+        if not isinstance(path, str) or not path.startswith("/") or "\0" in path
+    ]
+
+
+def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Finding]:
+    """seen: what each node reports of all paths, in their order, as it came."""
+    found: list[Finding] = []
+    for number, path in enumerate(paths):
+        reports = {node: shaped(path, given, number) for node, given in seen.items()}
+        found += _of_one(path, reports, user)
+    return found
+
+
+def shaped(path: str, given: Any, number: int) -> DataFacts:
+    """Return one report as far as it has its shape."""
+    one = given[number] if isinstance(given, list) and len(given) > number else None
+    one = one if isinstance(one, dict) and one.get("path") == path else {"error": "it reports nothing of use"}
+    count, size, names = (one.get(name) for name in ("count", "bytes", "names"))
+    return {
+        "path": path,
+        "kind": _text(one.get("kind")),
+        "count": count if isinstance(count, int) else 0,
+        "bytes": size if isinstance(size, int) else 0,
+        "digest": _text(one.get("digest")),
+        "names": [
+            entry
+            for entry in (names if isinstance(names, list) else [])[:MOST_NAMES]
+            if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], int)
+        ],
+        "cut": one.get("cut") is True,
+        "error": _text(one.get("error")),
+    }
+
+
+def _of_one(path: str, reports: Mapping[str, DataFacts], user: str) -> list[Finding]:
+    found = [
+        DATA.fail(node, f"{path} {one['error']} (as {user})")
+        for node, one in reports.items()
+        if one["error"] and not one["cut"]
+    ]
+    late = [node for node, one in reports.items() if not one["digest"] and (one["cut"] or not one["error"])]
+    found += [DATA.warn(node, f"{path} could not be compared in time", fix=MANIFEST) for node in late]
+    known = {node: one for node, one in reports.items() if one["digest"]}
+    result = vote({node: _key(one) for node, one in known.items()})
+    if result.agree:
+        return found
+    # Without a majority, the first node is what the others are compared with: it is the head.
+    usual = next(one for one in known.values() if result.usual in {None, _key(one)})
+    alike = [node for node, one in known.items() if _key(one) == _key(usual)]
+    for node, one in known.items():
+        if node in alike:
+            continue
+        found.append(
+            DATA.fail(
+                node,
+                f"{path} is not what it is on {few(alike)}: {_difference(one, usual)}",
+                observed=_size(one),
+                expected=_size(usual),
+            )
+        )
+    return found
+
+
+def _key(one: DataFacts) -> tuple[str, str, int, int]:
+    return one["kind"], one["digest"], one["count"], one["bytes"]
+
+
+def _difference(one: DataFacts, usual: DataFacts) -> str:
+    """Say what is different, by name where both have few files."""
+    if one["kind"] != usual["kind"]:
+        return f"a {one['kind']}, there a {usual['kind']}"
+    if one["kind"] == "file":
+        return "another content" if one["bytes"] == usual["bytes"] else f"{_size(one)}, there {_size(usual)}"
+    here, there = (dict(map(tuple, each["names"])) for each in (one, usual))
+    if here and there:
+        lacks = sorted(set(there) - set(here))
+        more = sorted(set(here) - set(there))
+        other = sorted(name for name in set(here) & set(there) if here[name] != there[name])
+        parts = [("lacks", lacks), ("has besides", more), ("has another size of", other)]
+        said = [f"{verb} {few(names)}" for verb, names in parts if names]
+        if said:
+            return "it " + ", ".join(said)
+    if _size(one) != _size(usual):
+        return f"{_size(one)}, there {_size(usual)}"
+    return "as many files and bytes, but other names or sizes"
+
+
+def _size(one: DataFacts) -> str:
+    files = f"{plural(one['count'], 'file')}, " if one["kind"] == "folder" else ""
+    return f"{files}{gigabytes(one['bytes'])}"
+
+
+def _text(value: Any) -> str:
+    return value[:MOST_TEXT] if isinstance(value, str) else ""

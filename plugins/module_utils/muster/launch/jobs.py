@@ -1,0 +1,231 @@
+"""The launches of a cluster as its nodes show them, put together into a list; and plans that nodes have kept.
+
+What a node says of a launch, that launch's user may have written: only what has its shape is taken, and shortened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.words import age, few, plural
+from .endings import ASKED, EXIT, NODE_WORDS
+from .fetched import problems_of
+from .unit import LAUNCH_UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MOST = 100  # launches of one node
+MOST_NODES = 1024
+MOST_TEXT = 200
+STATES = ("running", "ending", "waiting", "starting", "ended", "gone")
+GIB = 1024
+
+
+@dataclass
+class Job:
+    """One launch. here: by node, what that node says of it."""
+
+    launch_id: str
+    user: str
+    own: bool
+    here: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def first(self, name: str, kind: type) -> Any:
+        """What the first node that knows it says."""
+        return next((one[name] for one in self.here.values() if isinstance(one.get(name), kind) and one[name]), None)
+
+    @property
+    def over(self) -> bool:
+        return all(one.get("over") is True for one in self.here.values())
+
+    @property
+    def state(self) -> str:
+        """In one or a few words."""
+        if self.over:
+            return self.end
+        said = {str(one.get("state")) for one in self.here.values() if one.get("over") is not True}
+        state = next((word for word in STATES if word in said), "running")
+        ended = [node for node, one in self.here.items() if one.get("over") is True]
+        return f"{state}, but over on {few(ended)}" if ended else state
+
+    @property
+    def end(self) -> str:
+        why = str(self.first("why", str) or "")
+        results = [one["result"] for one in self.here.values() if isinstance(one.get("result"), dict)]
+        reasons = {str(one.get("reason")) for one in results}
+        if why.startswith("finished") or (
+            results and all((one.get("reason"), one.get("code")) == (EXIT, 0) for one in results)
+        ):
+            return "finished"
+        if ASKED in reasons or why.startswith("interrupted"):
+            return "ended by hand"
+        if "limit" in reasons:
+            return "ended by its time limit"
+        if "lease" in reasons:
+            return f"failed: {NODE_WORDS['lease'].summary}"
+        if why or results:
+            return f"failed{why.removeprefix('failed') if why.startswith('failed') else ''}"[:MOST_TEXT]
+        return "gone, with no word on how it ended"
+
+
+def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
+    """The newest last. answers: of each node, as its program gives it."""
+    found: dict[tuple[str, bool, str], Job] = {}
+    for node, answer in answers.items():
+        given = answer.get("launches")
+        for one in given[:MOST] if isinstance(given, list) else []:
+            if isinstance(one, dict) and isinstance(one.get("launch_id"), str):
+                user, own = str(one.get("user") or "")[:MOST_TEXT], one.get("manager") == "user"
+                key = (one["launch_id"][:MOST_TEXT], own, user)
+                found.setdefault(key, Job(key[0], user, own)).here[node] = one
+    return [found[key] for key in sorted(found)]
+
+
+def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Lines for people: of each launch one, and its last lines below it."""
+    lines = []
+    for job in jobs:
+        parts = [job.launch_id, job.state, who(job), where(job), gpus(job, answers), since(job, answers)]
+        lines.append("  ".join(part for part in parts if part))
+        lines += last_lines(job)
+    left_out = sum(one["left_out"] for one in answers.values() if isinstance(one.get("left_out"), int))
+    if left_out:
+        lines.append(f"... and {left_out} more, which took too long to look at")
+    return lines or ["No launch."]
+
+
+def who(job: Job) -> str:
+    by = job.first("by", str)
+    own = f"{job.user}'s own" if job.own else job.user or "?"
+    return f"{own} (by {by[:MOST_TEXT]})" if by else own
+
+
+def where(job: Job) -> str:
+    nodes = job.first("nodes", list) or list(job.here)
+    ranks = job.first("world_size", int)
+    what = job.first("what", str)
+    text = few([str(node)[:MOST_TEXT] for node in nodes[:MOST_NODES]])
+    return f"{what[:MOST_TEXT] + ' ' if what else ''}on {text}" + (f" ({plural(ranks, 'rank')})" if ranks else "")
+
+
+def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """How busy its GPUs are together, and how full the fullest of them is."""
+    if job.over:
+        return ""
+    seen, count, why = [], 0, ""
+    for node, one in job.here.items():
+        known = answers[node].get("gpus")
+        known = known if isinstance(known, dict) else {}
+        why = why or str(known.get("why") or "")
+        seats = one.get("seats")
+        numbers = (
+            [seat[4:] for seat in seats if isinstance(seat, str) and seat[:4] == "gpu-"]
+            if isinstance(seats, list)
+            else []
+        )
+        count += len(numbers)
+        seen += [known[number] for number in numbers if isinstance(known.get(number), dict)]
+    if not count:
+        return "no GPUs"
+    busy = [one["busy"] for one in seen if isinstance(one.get("busy"), int)]
+    full = [
+        (one["used"], one["total"])
+        for one in seen
+        if isinstance(one.get("used"), int) and isinstance(one.get("total"), int)
+    ]
+    text = plural(count, "GPU")
+    if busy:
+        text += f" {sum(busy) / len(busy):.0f} % busy"
+    if full:
+        used, total = max(full)
+        text += f", {used / GIB:.0f} of {total / GIB:.0f} GiB"
+    return text if busy or full else f"{text} ({why[:MOST_TEXT] or 'not known how busy'})"
+
+
+def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """How long it has run; of one that is over, how long ago that was, by the clock of a node that saw it."""
+    running = [one["seconds"] for one in job.here.values() if isinstance(one.get("seconds"), (int, float))]
+    if running:
+        return f"for {age(max(running))}"
+    ended = [
+        answers[node]["clock"] - one["ended_at"]
+        for node, one in job.here.items()
+        if isinstance(one.get("ended_at"), (int, float)) and isinstance(answers[node].get("clock"), (int, float))
+    ]
+    return f"{age(max(0.0, min(ended)))} ago" if ended else ""
+
+
+def last_lines(job: Job) -> list[str]:
+    """Of the node that has any, in the order of the plan: it is the head node's, where rank 0 is."""
+    order = [str(node) for node in job.first("nodes", list) or []]
+    for node in sorted(job.here, key=lambda name: order.index(name) if name in order else len(order)):
+        lines, log = job.here[node].get("lines"), job.here[node].get("log")
+        if isinstance(lines, list) and lines:
+            return [f"    {node} {str(log)[:20]}: {str(line)[:MOST_TEXT]}" for line in lines[:20]]
+    return []
+
+
+# ---------------------------------------------------------------- plans that nodes have kept
+
+
+def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str]) -> str:
+    """Why a plan that a node has kept cannot be followed; "" where it can. run_dir: where it was found. nodes: those of
+    the inventory."""
+    entries = plan.get("nodes") if isinstance(plan, dict) else None
+    if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
+        return "it is no plan"
+    if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
+        return "it is another launch's"
+    texts = [plan.get(name) for name in ("cluster", "user", "backend", "master_addr")]
+    numbers = [plan.get(name) for name in ("master_port", "world_size")]
+    if not all(map(_is_text, texts)) or not all(map(_is_number, numbers)) or not _is_table(plan.get("given")):
+        return "it is not whole"
+    if not all(_is_entry(entry, launch_id, run_dir) for entry in entries):
+        return "what it says of a node has no such shape"
+    missing = [entry["node"] for entry in entries if entry["node"] not in nodes]
+    if missing:
+        return f"{few(missing)} took part, and is not in gpu_nodes"
+    fetch = plan.get("fetch")
+    if fetch is not None and not (
+        isinstance(fetch, dict)
+        and isinstance(fetch.get("patterns"), list)
+        and all(map(_is_text, fetch["patterns"]))
+        and not problems_of(fetch["patterns"])
+        and _is_number(fetch.get("most"))
+        and isinstance(fetch.get("folder"), str)
+    ):
+        return "what it fetches makes no sense"
+    return ""
+
+
+def _is_entry(entry: Any, launch_id: str, run_dir: str) -> bool:
+    if not isinstance(entry, dict) or not all(map(_is_text, (entry.get("node"), entry.get("work_dir")))):
+        return False
+    ranks, argv = entry.get("ranks"), entry.get("argv")
+    return (
+        "/" not in entry["node"]
+        and entry.get("run_dir") == run_dir
+        and entry.get("unit") == LAUNCH_UNIT.format(launch_id)
+        and isinstance(ranks, list)
+        and 0 < len(ranks) <= MOST_NODES
+        and all(map(_is_number, ranks))
+        and ranks == list(range(ranks[0], ranks[0] + len(ranks)))
+        and entry.get("nproc") == len(ranks)
+        and isinstance(argv, list)
+        and all(isinstance(word, str) for word in argv)
+        and _is_table(entry.get("env"))
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 4096 and value.isprintable()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for pair in value.items() for one in pair)

@@ -1,0 +1,116 @@
+"""The files that a node has for people who launch as themselves."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from .model import GROUP, NO_LIMIT, SEATS, Record, Recorded, User
+from .request import numbers, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TMPFILES = "/etc/tmpfiles.d/muster-launch.conf"
+PROFILE = "/etc/profile.d/muster-launch.sh"
+LIMITS = "/etc/security/limits.d/91-muster-launch.conf"
+USER_CONF = "/etc/systemd/user.conf.d/90-muster.conf"
+MANAGER = "/etc/systemd/system/user@{}.service.d/90-muster.conf"
+SLICE = "/etc/systemd/system/user-{}.slice.d/90-muster.conf"
+FOLDER = "/usr/local/lib/muster/bin"
+LINK = f"{FOLDER}/torchrun"
+HEAD = "# Written by Muster (role launch_users), which overwrites changes in here.\n"
+
+
+def seats_of(gpus: int) -> list[str]:
+    """Names of all seats of a node."""
+    return ["cpu", *(f"gpu-{number}" for number in range(gpus))]
+
+
+def tmpfiles_text(seats: Iterable[str]) -> str:
+    """Made at each boot, before anybody can log in: who launches as themselves cannot make a seat."""
+    lines = [
+        "d /run/muster 0755 root root -",
+        f"d {SEATS} 0750 root {GROUP} -",
+        *(f"f {SEATS}/{seat} 0644 root root -" for seat in seats),
+    ]
+    return HEAD + "".join(f"{line}\n" for line in lines)
+
+
+def profile_text() -> str:
+    """torchrun alone: the environment's other programs (its python above all) must not stand before the system's."""
+    return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{shlex.quote(FOLDER)}" ;;\nesac\n')
+
+
+def limits_text(users: Iterable[User]) -> str:
+    """For logins, and for user managers: PAM sets these after what systemd has set (systemd-user, pam_limits)."""
+    lines = []
+    for user in users:
+        memlock = size(user.memlock)
+        soft, hard = numbers(user.nofile)
+        locked = "unlimited" if memlock == NO_LIMIT else f"{memlock / 1024:.0f}"
+        lines += [f"{user.name} {kind} memlock {locked}" for kind in ("soft", "hard")]
+        lines += [f"{user.name} soft nofile {soft:.0f}", f"{user.name} hard nofile {hard:.0f}"]
+    return HEAD + "".join(f"{line}\n" for line in lines)
+
+
+def user_conf_text(users: Iterable[User]) -> str:
+    """What user managers give to their units: of open files they have 1024, whatever they may have themselves, and the
+    file holds for all of them (systemd-user.conf)."""
+    limits = [numbers(user.nofile) for user in users]
+    soft, hard = (max(one[place] for one in limits) for place in (0, 1))
+    return HEAD + f"[Manager]\nDefaultLimitNOFILE={soft:.0f}:{hard:.0f}\n"
+
+
+def manager_text(user: User) -> str:
+    return HEAD + f"[Service]\nLimitMEMLOCK={user.memlock}\nLimitNOFILE={user.nofile}\n"
+
+
+def slice_text(user: User) -> str:
+    return HEAD + f"[Slice]\nTasksMax={user.tasks}\n"
+
+
+def of_users(users: Mapping[int, User]) -> dict[str, str]:
+    """The files of each account alone, by uid."""
+    texts = {}
+    for uid, user in users.items():
+        texts[MANAGER.format(uid)] = manager_text(user)
+        texts[SLICE.format(uid)] = slice_text(user)
+    return texts
+
+
+# ---------------------------------------------------------------- what is ours
+
+
+def record_text(record: Record) -> str:
+    users = {
+        name: {
+            "uid": entry.uid,
+            "member": entry.member,
+            "linger": entry.linger,
+            "memlock": entry.user.memlock,
+            "nofile": entry.user.nofile,
+            "tasks": entry.user.tasks,
+        }
+        for name, entry in sorted(record.users.items())
+    }
+    return json.dumps({"group": record.group, "users": users}, indent=1) + "\n"
+
+
+def record_of(text: str) -> Record:
+    """Raises ValueError where it is not what record_text has written."""
+    try:
+        given: dict[str, Any] = json.loads(text) if text else {}
+        users = {
+            name: Recorded(
+                User(name, entry["memlock"], entry["nofile"], entry["tasks"]),
+                int(entry["uid"]),
+                bool(entry["member"]),
+                bool(entry["linger"]),
+            )
+            for name, entry in given.get("users", {}).items()
+        }
+        return Record(users, bool(given.get("group")))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError("what Muster noted there cannot be read") from error

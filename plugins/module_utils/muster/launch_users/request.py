@@ -1,0 +1,96 @@
+"""Reading launch_users as the inventory has it, and what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from .model import NO_LIMIT, User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .model import Limit
+
+KEYS = ("name", "memlock", "nofile", "tasks")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_SIZE = re.compile(r"(\d{1,15})([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_PATTERNS = {
+    "memlock": (r"infinity|\d{1,15}[KMGT]?", 'Write infinity, or bytes such as "64G"'),
+    "nofile": (r"\d{1,10}(:\d{1,10})?", 'Write a number, or the soft and the hard limit such as "65536:1048576"'),
+    "tasks": (r"infinity|\d{1,9}|([1-9]\d?|100)%", 'Write a number, a share such as "50%", or infinity'),
+}
+
+
+def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[User, ...]:
+    """Return who is in launch_users; entries that faults() names are left out. limits: for who has none."""
+    found = {}
+    for entry in entries if isinstance(entries, (list, tuple)) else ():
+        given = {"name": entry} if isinstance(entry, str) else entry
+        if not any(_entry_faults(given)):
+            found[given["name"]] = User(**{**limits, **{key: str(value) for key, value in given.items()}})
+    return tuple(found.values())
+
+
+def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with launch_users, each with its fix."""
+    names: list[str] = []
+    for number, entry in enumerate(entries if isinstance(entries, (list, tuple)) else (), 1):
+        given = {"name": entry} if isinstance(entry, str) else entry
+        where = f"entry {number} of launch_users"
+        for what, fix in _entry_faults(given):
+            yield f"{where} {what}", fix
+        name = given.get("name") if isinstance(given, dict) else None
+        if name in names:
+            yield f"{where} is {name} once more", "Name each account once"
+        elif name == cluster_user:
+            yield (
+                f"{where} is {name}, the account of the administrator's launches (cluster_user)",
+                "Name the accounts of people",
+            )
+        elif isinstance(name, str):
+            names.append(name)
+
+
+def limit_faults(limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with limits, by their names in KEYS."""
+    for key, (pattern, fix) in _PATTERNS.items():
+        value = limits.get(key)
+        if value is None:
+            continue
+        if isinstance(value, (bool, float, dict, list)) or not re.fullmatch(pattern, str(value), re.ASCII):
+            yield f"{key} {str(value)[:40]!r}", fix
+        elif key == "nofile" and numbers(str(value))[0] > numbers(str(value))[1]:
+            yield f"{key} {value!r}, with the soft limit above the hard one,", fix
+
+
+def _entry_faults(given: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(given, dict):
+        yield "is neither a name nor a mapping", "Write the name of an account, or {name: anna, memlock: 64G}"
+        return
+    for key in given:
+        if key not in KEYS:
+            meant = difflib.get_close_matches(str(key), KEYS, 1)
+            hint = f"Write {meant[0]}" if meant else f"An entry has {', '.join(KEYS)}"
+            yield f"has {str(key)[:40]!r}, which means nothing there", hint
+    name = given.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield f"has the name {str(name)[:40]!r}, which is none of an account", "Write the name that the account has"
+    elif name == "root":
+        yield "is root", "Nobody trains as root: name the accounts of people"
+    for what, fix in limit_faults(given):
+        yield f"has the {what}", fix
+
+
+def size(text: str) -> float:
+    """Bytes of a memlock."""
+    found = _SIZE.fullmatch(text)
+    return float(int(found[1]) * _UNITS[found[2]]) if found else NO_LIMIT
+
+
+def numbers(text: str) -> Limit:
+    """The soft and the hard limit of a nofile."""
+    soft, _, hard = text.partition(":")
+    return float(soft), float(hard or soft)

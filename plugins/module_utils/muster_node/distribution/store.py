@@ -1,0 +1,199 @@
+"""Where a node keeps content: under the sha256 of each file, in a folder that is this user's alone.
+
+    STORE/manifests/DIGEST   the list of files that somebody brought; read again by whoever needs one of them
+    STORE/objects/SHA256     a file's content
+    STORE/parts              what is still coming
+
+Nothing in it is believed: whatever is used is read, and compared with its name, each time.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ..tools import files, trust
+from . import manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from .manifest import File
+
+FOLDERS = ("objects", "manifests", "parts")
+LEFT_FREE = 200_000_000  # bytes of the disk that are left to others
+KEPT = 10  # manifests; what only older ones list is removed
+UNUSED = 86400.0  # seconds for which whatever may still be on its way stays
+TIDY_SECONDS = 2.0
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Yield the store's folder, made where it is missing. Raises ForeignError where others may change it."""
+    trust.make_folder(path.rpartition("/")[0])
+    with suppress(FileExistsError):
+        files.make_folder(path, mode=0o700)
+    with files.folder(path, owner=os.geteuid()) as store:
+        if stat.S_IMODE(os.fstat(store).st_mode) & 0o077:
+            os.fchmod(store, 0o700)
+        for name in FOLDERS:
+            with suppress(FileExistsError):
+                files.make_folder(name, mode=0o700, within=store)
+        yield store
+
+
+def keep_manifest(store: int, text: bytes) -> list[File]:
+    """Keep a manifest under its digest; it is the newest from now on. Raises ValueError."""
+    found = manifest.parse(text)
+    files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=store)
+    return found
+
+
+def read_manifest(store: int, digest: str) -> list[File]:
+    """Return the files of a manifest that was kept. Raises OSError."""
+    path = f"manifests/{_name(digest)}"
+    text = files.read(path, most=manifest.MOST_TEXT, within=store, owner=os.geteuid())
+    if manifest.digest_of(text) != digest:
+        raise files.RefusedError(errno.EBADMSG, "is not what was sent", path)
+    try:
+        return manifest.parse(text)
+    except ValueError as problem:
+        raise files.RefusedError(errno.EBADMSG, str(problem), path) from None
+
+
+def missing(store: int, wanted: Iterable[File]) -> list[File]:
+    """Return the files whose content is not there, or is another, each content once."""
+    once = {each.sha256: each for each in wanted}
+    return [each for each in once.values() if not is_there(store, each)]
+
+
+def is_there(store: int, file: File) -> bool:
+    try:
+        copy(store, file, lambda _chunk: None)
+    except OSError:
+        return False
+    return True
+
+
+def copy(store: int, file: File, write: Callable[[bytes], object]) -> None:
+    """Hand on the content, piece by piece. Raises RefusedError behind it where it is not what its name says."""
+    path = f"objects/{_name(file.sha256)}"
+    digest, left = hashlib.sha256(), file.size
+    with files.opened(path, within=store, owner=os.geteuid()) as handle:
+        while left > 0 and (chunk := os.read(handle, min(left, files.CHUNK))):
+            digest.update(chunk)
+            write(chunk)
+            left -= len(chunk)
+        longer = os.read(handle, 1)
+    if left or longer or digest.hexdigest() != file.sha256:
+        raise files.RefusedError(errno.EBADMSG, "is not what was sent: its content was changed on this node", file.path)
+
+
+def take(store: int, file: File, source: int, begin: int) -> bool:
+    """Keep the content that an open file has from `begin` on; return whether it is what it should be."""
+    name = f".{file.sha256}.{os.urandom(6).hex()}{files.NEW}"
+    digest, at, end = hashlib.sha256(), begin, begin + file.size
+    with files.folder("objects", within=store) as objects:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE, 0o600, dir_fd=objects)
+        try:
+            while at < end and (chunk := os.pread(source, min(files.CHUNK, end - at), at)):
+                digest.update(chunk)
+                write_all(handle, chunk)
+                at += len(chunk)
+            right = at == end and digest.hexdigest() == file.sha256
+            if right:
+                os.rename(name, file.sha256, src_dir_fd=objects, dst_dir_fd=objects)
+        except BaseException:
+            os.unlink(name, dir_fd=objects)
+            raise
+        finally:
+            os.close(handle)
+        if not right:
+            os.unlink(name, dir_fd=objects)
+    return right
+
+
+def add_part(store: int, name: str, file: File, begin: int, data: bytes) -> str:
+    """Keep a part of a file that comes in several; once all of it is there, as its content. Return what is wrong."""
+    with files.folder("parts", within=store) as parts:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
+        handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=parts)
+        try:
+            if os.fstat(handle).st_size != begin or begin + len(data) > file.size:
+                return f"{file.path} came in parts that do not fit together"
+            write_all(handle, data)
+            if begin + len(data) < file.size:
+                return ""
+            right = take(store, file, handle, 0)
+        finally:
+            os.close(handle)
+        os.unlink(f"{name}-{file.sha256}", dir_fd=parts)
+    return "" if right else f"{file.path} was changed while it was read"
+
+
+@contextmanager
+def scratch(store: int) -> Iterator[int]:
+    """Yield a file without a name, which is gone with whoever has it open."""
+    name = os.urandom(16).hex()
+    with files.folder("parts", within=store) as parts:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
+        handle = os.open(name, flags, 0o600, dir_fd=parts)
+        os.unlink(name, dir_fd=parts)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def room(store: int) -> int:
+    """Return the bytes that may still be written."""
+    disk = os.fstatvfs(store)
+    return max(0, disk.f_bavail * disk.f_frsize - LEFT_FREE)
+
+
+def tidy(store: int) -> None:
+    """Remove what none of the newest manifests lists, unless it was used within a day."""
+    deadline, old = time.monotonic() + TIDY_SECONDS, time.time() - UNUSED
+    ages = {name: _changed(store, f"manifests/{name}") for name in files.names("manifests", within=store)}
+    newest = sorted(ages, key=lambda name: ages[name], reverse=True)
+    kept = [name for place, name in enumerate(newest) if place < KEPT or ages[name] > old]
+    used: set[str] = set()
+    for name in kept:
+        with suppress(OSError):
+            used |= {each.sha256 for each in read_manifest(store, name)}
+    gone = [f"manifests/{name}" for name in newest if name not in kept]
+    for folder in ("objects", "parts"):
+        for name in files.names(folder, within=store):
+            if time.monotonic() > deadline:
+                break
+            path = f"{folder}/{name}"
+            if name not in used and _changed(store, path) < old:
+                gone.append(path)
+    for path in gone:
+        with suppress(OSError):
+            files.remove(path, within=store)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _changed(store: int, path: str) -> float:
+    try:
+        return os.stat(path, dir_fd=store, follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _name(text: str) -> str:
+    """Return a digest as it was given, where it can be nothing else."""
+    if not manifest.DIGEST.match(text):
+        raise files.RefusedError(errno.EINVAL, "is no sha256", text[:100])
+    return text

@@ -1,0 +1,182 @@
+"""The project of a launch on the controller: its files as git knows them, or all that are not left out by name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.launch import project as choosing
+from muster.launch.plan import PlanError
+from muster_node.distribution import manifest
+from muster_node.distribution.manifest import File
+from muster_node.tools import files
+
+GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+GIT_SECONDS = 60
+NO_TREE = "not a git repository"
+NESTED = 5  # trees of git within each other
+MOST_WALKED = 200_000
+MOST_IGNORE = 1_000_000
+MOST_NAMED = 5
+HEAD = 100  # bytes in which a private key says what it is
+NOT_ENTERED = {".git", ".hg", ".svn", ".jj", "__pycache__"}
+
+
+@dataclass(frozen=True)
+class Project:
+    """source: its folder here. manifest: of what is sent; digest: of that. warnings: sentences on what is not."""
+
+    source: str
+    manifest: bytes
+    files: tuple[File, ...]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        return manifest.digest_of(self.manifest)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def in_plan(self) -> dict[str, object]:
+        return {"source": self.source, "digest": self.digest, "files": len(self.files), "bytes": self.size}
+
+    def script_problem(self, script: str) -> str:
+        """Return why a script that is named within the project is not there, as a sentence; or nothing."""
+        if not script or script.startswith("/"):
+            return ""
+        return choosing.script_problem(script, self.source, [file.path for file in self.files])
+
+    def read(self, file: File, begin: int, most: int) -> bytes:
+        """Return a part of a file; it may have been changed since it was listed. Raises OSError."""
+        return files.part(os.path.realpath(f"{self.source}/{file.path}"), begin, most)
+
+
+def read_project(given: str, most_mb: int) -> Project:
+    """Choose and read what is sent. Raises PlanError."""
+    source = Path(given).expanduser().resolve()
+    if not source.is_dir():
+        raise PlanError([f"launch_project {given} is no folder on the controller."])
+    try:
+        ignore = _ignore(source)
+        chosen = choosing.choose(_listed(source), ignore)
+        regular, links = _regular(source, chosen.kept)
+        if problems := _problems(source, regular, most_mb):
+            raise PlanError(problems)
+        keys = [path for path in regular if not choosing.is_included(path, ignore) and _is_key(source / path)]
+        listed = tuple(_file(source, path) for path in regular if path not in keys)
+    except OSError as problem:
+        raise PlanError([f"launch_project: {problem.filename or source}: {problem.strerror}."]) from None
+    warnings = choosing.left_out(str(source), [*chosen.secrets, *keys], links)
+    return Project(str(source), manifest.render(listed), listed, warnings)
+
+
+def _problems(source: Path, paths: list[str], most_mb: int) -> list[str]:
+    odd = [f"launch_project {source}: {path!r}: {why}." for path in paths if (why := manifest.unusable(path))]
+    sizes = {path: (source / path).stat().st_size for path in paths}
+    found = [*odd[:MOST_NAMED], *choosing.too_much(str(source), sizes, most_mb, manifest.MOST_FILES)]
+    if not paths:
+        found.append(
+            f"launch_project {source} has no file to send: git or {choosing.IGNORE_FILE} leaves out all of it."
+        )
+    return found
+
+
+def _listed(source: Path) -> list[str]:
+    """Return the paths of all files: as git knows them where it does, else those in the folder."""
+    known = _in_git(source)
+    return _walked(source) if known is None else known
+
+
+def _in_git(source: Path, depth: int = 0) -> list[str] | None:
+    """Return what is tracked there, or new and not ignored; None where git knows nothing of the folder."""
+    said = _asked(source)
+    if said is None:
+        return None
+    found: list[str] = []
+    for name in dict.fromkeys(said.split("\0")):
+        path = name.rstrip("/")
+        place = source / path
+        if path and place.is_dir() and not place.is_symlink():
+            # A tree of its own within this one, as a submodule is.
+            below = (_in_git(place, depth + 1) if depth < NESTED else None) or []
+            found += [f"{path}/{each}" for each in below]
+        elif path and (place.is_symlink() or place.exists()):
+            found.append(path)
+    return found
+
+
+def _asked(source: Path) -> str | None:
+    is_git = any((folder / ".git").exists() for folder in (source, *source.parents))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    argv = [*GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(
+            argv, cwd=source, env={**environment, "LC_ALL": "C"}, capture_output=True, timeout=GIT_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        if is_git:
+            raise PlanError([f"launch_project {source} is kept in git, and git is not installed here."]) from None
+        return None
+    except subprocess.TimeoutExpired:
+        raise PlanError([f"launch_project {source}: git did not answer within {GIT_SECONDS} s."]) from None
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        if NO_TREE in said and not is_git:  # one that is broken would let go what it has been told to ignore
+            return None
+        raise PlanError([f"launch_project {source}: git says: {said[:300]}."])
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _walked(source: Path) -> list[str]:
+    found: list[str] = []
+    for name, below, names in os.walk(source):
+        folder = Path(name)
+        links = [each for each in below if (folder / each).is_symlink()]
+        below[:] = sorted(set(below) - NOT_ENTERED - set(links))
+        found += [(folder / each).relative_to(source).as_posix() for each in (*names, *links)]
+        if len(found) > MOST_WALKED:
+            raise PlanError(
+                [f"launch_project {source} holds more than {MOST_WALKED} files: name the project's folder."]
+            )
+    return found
+
+
+def _ignore(source: Path) -> str:
+    try:
+        content = files.read(str(source / choosing.IGNORE_FILE), most=MOST_IGNORE, links=True)
+    except FileNotFoundError:
+        return ""
+    return content.decode("utf-8", "replace")
+
+
+def _regular(source: Path, kept: list[str]) -> tuple[list[str], list[str]]:
+    """Return the regular files, with links to them; and what is neither."""
+    plain = {path for path in kept if stat.S_ISREG((source / path).lstat().st_mode)}
+    found: list[str] = []
+    links: list[str] = []
+    for path in kept:
+        leads_to = os.path.relpath(os.path.realpath(source / path), source)
+        (found if path in plain or leads_to in plain else links).append(path)
+    return found, links
+
+
+def _is_key(path: Path) -> bool:
+    """Whether it begins as a private key does, whatever its name."""
+    return bool(choosing.PRIVATE_KEY.search(files.part(os.path.realpath(path), 0, HEAD)))
+
+
+def _file(source: Path, path: str) -> File:
+    digest, size = hashlib.sha256(), 0
+    with files.opened(os.path.realpath(source / path)) as handle:
+        executable = bool(os.fstat(handle).st_mode & stat.S_IXUSR)
+        while chunk := os.read(handle, files.CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return File(path, executable, size, digest.hexdigest())

@@ -1,0 +1,47 @@
+"""A rank that needs no PyTorch and leaves results in its working folder; told to end, it takes time for a last one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--until", type=Path)
+parser.add_argument("--steps", type=int, default=20_000)
+parser.add_argument("--save", type=float, default=0.0, help="seconds that the last checkpoint takes")
+parser.add_argument("--code", type=int, default=0)
+options = parser.parse_args()
+rank = os.environ["RANK"]
+results = Path("results")
+results.mkdir(exist_ok=True)
+
+
+def write(name: str) -> None:
+    (results / f"{name}-{rank}.json").write_text(json.dumps({"launch": os.environ["MUSTER_LAUNCH_ID"], "rank": rank}))
+
+
+def save(*_signal: Any) -> None:
+    print(f"rank {rank} saves", flush=True)
+    time.sleep(options.save)
+    write("last")
+    sys.exit(0)
+
+
+signal.signal(signal.SIGTERM, save)
+write("first")
+if rank == "0":
+    (results / "link").unlink(missing_ok=True)
+    (results / "link").symlink_to("/etc/passwd")
+for step in range(options.steps):
+    if options.until and options.until.exists():
+        break
+    print(f"step {step}", flush=True)
+    time.sleep(0.1)
+write("done")
+sys.exit(options.code)

@@ -1,0 +1,204 @@
+"""What people take home, and launches that others began: found, followed, fetched and ended from another controller.
+
+The nodes have a stand-in of torchrun. Another controller is one with artifacts of its own: of a launch it knows what
+the nodes say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import standin_torchrun
+from drill import Drill, processes
+from launch_users import make_launch_user
+from paths import ARTIFACTS, ROOT
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+pytestmark = pytest.mark.slow
+
+PAYLOAD = ROOT / "tests/integration/payloads/results.py"
+
+
+@pytest.fixture(scope="module")
+def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    machines = node("node1"), node("node2")
+    standin_torchrun.provide(play, *machines)
+    make_launch_user("ada", machines)
+    return machines
+
+
+@pytest.fixture
+def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[..., Drill]]:
+    """Begin a launch; each has a controller of its own unless it is given another's folder."""
+    begun: list[Drill] = []
+
+    def one(*arguments: str, user: str = "", folder: Path | None = None, **variables: Any) -> Drill:
+        given = {"cluster_torchrun": standin_torchrun.TORCHRUN, "launch_script_src": str(PAYLOAD), **variables}
+        at = folder or tmp_path / f"controller{len(begun)}"
+        at.mkdir(exist_ok=True)
+        begun.append(Drill(at, given, user=user))
+        return begun[-1].begin(*arguments)
+
+    yield one
+    for drill in begun:
+        for machine in nodes:
+            if drill.run.is_dir() and drill.runs():
+                drill.systemctl(machine, "stop", drill.unit(), check=False)
+            machine.inside("rm", "--force", drill.gate)
+
+
+@pytest.fixture
+def elsewhere(play: Play, tmp_path: Path) -> Callable[..., Result]:
+    """playbooks/jobs.yml from a controller that has begun nothing."""
+
+    def run(user: str = "", **variables: Any) -> Result:
+        known = {"cluster_artifacts_dir": str(tmp_path / "elsewhere")}
+        return play("playbooks/jobs.yml", extravars={**known, **({"ansible_user": user} if user else {}), **variables})
+
+    return run
+
+
+def kept(tmp_path: Path, drill: Drill) -> Path:
+    return tmp_path / "elsewhere" / ARTIFACTS.name / drill.launch_id
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    return {
+        str(path.relative_to(folder)): json.loads(path.read_text()) for path in folder.rglob("*.json") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
+def test_begun_by_one_controller_and_stopped_by_another(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], tmp_path: Path, user: str
+) -> None:
+    """Its ranks have the time to write a checkpoint, and what they wrote comes to whoever stopped it."""
+    drill = begin("--save=3", user=user, launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
+    drill.wait()
+    launch_id, whose = drill.launch_id, f"{user}'s own" if user else "muster"
+    assert launch_id in processes_of(drill)
+    listed = elsewhere(user)
+    assert listed.rc == 0, listed.stdout
+    line = next(line for line in listed.stdout.splitlines() if line.strip().startswith(launch_id))
+    assert f"running  {whose} (by " in line
+    assert "results.py on node1, node2 (4 ranks)  no GPUs  for " in line
+    assert "step " in listed.stdout
+    assert not kept(tmp_path, drill).exists()
+
+    followed = elsewhere(user, jobs_stop=launch_id)
+    assert "The ranks were told to end (SIGTERM), and have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
+    assert followed.rc == 0, followed.stdout
+    assert not processes(launch_id)
+    home = kept(tmp_path, drill) / "fetched"
+    assert set(contents(home)) == {
+        f"node{1 + rank // 2}/results/{name}-{rank}.json" for rank in range(4) for name in ("first", "last")
+    }
+    assert all(content["launch"] == launch_id for content in contents(home).values())
+    assert not (home / "node1/results/link").is_symlink()
+    assert "results/link: is a link" in followed.stdout
+
+    over = elsewhere(user, jobs_history=True)
+    line = next(line for line in over.stdout.splitlines() if line.strip().startswith(launch_id))
+    assert f"ended by hand  {whose}" in line
+    assert "ago" in line
+    none = elsewhere(user, jobs_stop="20200101-000000-abcd")
+    assert none.rc != 0
+    assert "No launch '20200101-000000-abcd' is known here, or kept on node1, node2" in none.stdout
+
+
+def processes_of(drill: Drill) -> set[str]:
+    return {env["MUSTER_LAUNCH_ID"] for env in processes(drill.launch_id).values()}
+
+
+def test_a_user_sees_that_others_launch_and_ends_nothing_of_theirs(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine]
+) -> None:
+    drill = begin(launch_detached=True, launch_time_limit=1800)
+    drill.wait()
+    seen = elsewhere("ada")
+    assert seen.rc == 0, seen.stdout
+    assert f"{drill.launch_id}  running  muster" in seen.stdout
+    assert "step " not in seen.stdout, "logs are the training user's"
+    refused = elsewhere("ada", jobs_stop=drill.launch_id)
+    assert refused.rc != 0
+    assert drill.runs()
+    for machine in nodes:
+        drill.open_gate(machine)
+    until(lambda: not drill.runs(), PATIENCE, "it ends")
+
+
+def test_results_come_home_after_a_failure(begin: Callable[..., Drill]) -> None:
+    drill = begin("--steps=5", "--code=3", launch_fetch=["results/*.json", "nothing"], launch_fetch_max_mb=1)
+    verdict = drill.end()
+    assert verdict["status"] == "failed"
+    assert "exited with code 3" in verdict["summary"]
+    assert set(contents(drill.run / "fetched")) == {
+        f"node{1 + rank // 2}/results/{name}-{rank}.json" for rank in range(4) for name in ("first", "done")
+    }
+    assert "fetched 8 files" in drill.runner.stdout.read()
+
+
+def test_the_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) -> None:
+    drill = begin("--save=6", launch_time_limit=5, launch_fetch=["results"])
+    verdict = drill.end()
+    assert verdict["status"] == "failed"
+    assert "the launch ran into its time limit (launch_time_limit)" in verdict["summary"]
+    said = drill.runner.stdout.read()
+    assert "The time limit is reached: the ranks were told to end (SIGTERM), and have 30 s until SIGKILL" in said
+    assert {f"node{1 + rank // 2}/results/last-{rank}.json" for rank in range(4)} <= set(
+        contents(drill.run / "fetched")
+    )
+
+
+def test_ranks_that_do_not_end_are_killed_behind_the_time_that_they_have(begin: Callable[..., Drill]) -> None:
+    drill = begin("--save=300", launch_detached=True, launch_time_limit=1800)
+    drill.wait()
+    stop = Drill(drill.folder, {**drill.variables, "launch_stop": drill.launch_id, "launch_stop_timeout": 3})
+    began = time.monotonic()
+    stop.begin().wait()
+    assert time.monotonic() - began > 3
+    assert not processes(drill.launch_id)
+    assert "have 3 s until SIGKILL" in stop.runner.stdout.read()
+
+
+def test_output_is_followed_from_elsewhere_and_left_off(begin: Callable[..., Drill], tmp_path: Path) -> None:
+    drill = begin(launch_detached=True, launch_time_limit=1800)
+    drill.wait()
+    reader = Drill(tmp_path / "reader", {"jobs_logs": drill.launch_id, "jobs_rank": -1}, playbook="playbooks/jobs.yml")
+    (tmp_path / "reader").mkdir()
+    process = reader.begin_in_terminal()
+    until(lambda: all(f"[rank {rank}] step ".encode() in reader.shown for rank in range(4)), PATIENCE, "all ranks")
+    os.write(reader.terminal, b"\x03")
+    assert process.wait(PATIENCE) is not None
+    assert drill.runs()
+    assert drill.pid(0)
+    os.kill(drill.pid(0), signal.SIGKILL)
+    until(lambda: not drill.runs(), PATIENCE, "it ends")
+
+
+def test_a_result_is_there_twelve_launches_later(
+    begin: Callable[..., Drill], nodes: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    """Logs of finished launches go; what a job wrote into its working folder stays until somebody deletes it."""
+    first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
+    assert first.end()["status"] in ("healthy", "degraded")
+    launch_id, run = first.launch_id, first.run
+    for _ in range(12):
+        assert begin("--steps=1", folder=tmp_path / "one").end()["status"] == "healthy"
+    for number, machine in enumerate(nodes):
+        assert machine.inside("test", "-e", f"/var/lib/muster/launches/{launch_id}", check=False).returncode != 0
+        path = f"/var/lib/muster/work/{launch_id}/results/done-{2 * number}.json"
+        assert json.loads(machine.inside("cat", path).stdout)["launch"] == launch_id
+    assert len(contents(run / "fetched")) == 4

@@ -1,0 +1,130 @@
+"""Before a launch its participants call each other: what torchrun finds out after two minutes is said within seconds.
+
+Faults of the network are put in for real. The ranks need no PyTorch; they run as a stand-in of torchrun has them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import net_faults
+from drill import Drill, listening, processes
+from machines import NODES, find_machine
+from paths import ROOT
+from standin_torchrun import TORCHRUN, provide
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play
+
+PORT = net_faults.PORT
+# torchrun waits for 120 s; a call that is dropped is given up after 2.2 s.
+SOON = 60.0
+
+
+@pytest.fixture(scope="module")
+def nodes(play: Play) -> list[Machine]:
+    machines = [find_machine(name) for name in NODES]
+    provide(play, *machines)
+    for machine in machines:
+        # The faults are rules of the packet filter.
+        assert machine.inside("nft", "list", "tables", check=False).returncode == 0
+    return machines
+
+
+@pytest.fixture
+def drill(tmp_path: Path, nodes: list[Machine]) -> Iterator[Drill]:
+    variables = {
+        "cluster_torchrun": TORCHRUN,
+        "launch_script_src": str(ROOT / "tests/integration/payloads/wait_for_gate.py"),
+        "cluster_launch_nodes": list(NODES),
+        "cluster_nproc_per_node": 1,
+    }
+    drill = Drill(tmp_path, variables)
+    yield drill
+    for machine in nodes:
+        drill.open_gate(machine)
+    if drill.thread:
+        drill.wait()
+    for machine in nodes:
+        machine.inside("rm", "--force", drill.gate)
+
+
+def nothing_listens(nodes: list[Machine]) -> bool:
+    return not any(machine.inside("pgrep", "--exact", "muster-probe", check=False).stdout for machine in nodes)
+
+
+def refused(drill: Drill) -> list[str]:
+    """Launch, and see it refused soon and without a trace: what was found, as "status id node" and the peer."""
+    began = time.monotonic()
+    verdict = drill.begin().end()
+    assert time.monotonic() - began < SOON
+    assert verdict["summary"].startswith("not started. "), verdict["summary"]
+    assert drill.runner.rc == 2
+    assert json.loads((drill.run / "run.json").read_text())["launch"] == "refused"
+    assert processes(drill.launch_id) == {}
+    return [named(one) for one in verdict["findings"] if one["status"] != "pass"]
+
+
+def named(finding: dict[str, Any]) -> str:
+    return " ".join(filter(None, (finding["status"], finding["id"], finding["node"], finding.get("peer"))))
+
+
+def test_good_links_are_tried_and_nothing_listens_afterwards(drill: Drill, nodes: list[Machine]) -> None:
+    drill.begin()
+    until(lambda: len(ranks(drill)) == len(nodes), PATIENCE, "all ranks run")
+    assert nothing_listens(nodes)
+    assert not any(PORT in listening(machine.container) for machine in nodes[1:])
+    for machine in nodes:
+        drill.open_gate(machine)
+    verdict = drill.end()
+    assert verdict["status"] == "healthy", verdict
+    assert {one["id"] for one in verdict["findings"]} == {"launch.ended"}
+
+
+def ranks(drill: Drill) -> list[str]:
+    found = processes(drill.launch_id) if drill.run.is_dir() and (drill.run / "plan.json").exists() else {}
+    return [env["RANK"] for env in found.values() if "RANK" in env]
+
+
+def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine]) -> None:
+    with net_faults.shut(nodes[0], nodes[1], PORT, f"{PORT} ip saddr {nodes[1].address}", "drop", refused=False):
+        assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
+        summary = drill.verdict()["summary"]
+        assert f"node1: node2 cannot call it on port {PORT}, though others can" in summary
+        assert "--tags network" in summary
+        assert nothing_listens(nodes)
+
+
+def test_ports_of_the_ranks_that_are_closed(drill: Drill, nodes: list[Machine]) -> None:
+    match = "32768-60999 ct state new"
+    with net_faults.shut(nodes[2], nodes[0], net_faults.EPHEMERAL, match, "reject with tcp reset", refused=True):
+        assert [one.partition(" net.")[0] for one in refused(drill)] == ["fail"]
+        assert "any port that was tried" in drill.verdict()["summary"] or "port" in drill.verdict()["summary"]
+        assert nothing_listens(nodes)
+
+
+def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> None:
+    with net_faults.led_astray(nodes[0], nodes[2]):
+        [found] = refused(drill)
+        assert found.startswith("fail network.peer_other_interface") or "node1 node3" in found
+        summary = drill.verdict()["summary"]
+        assert "its route to node3 leaves by astray0, and its training address is on eth0" in summary
+        assert nothing_listens(nodes)
+
+
+def test_without_the_calls_it_is_the_patience_of_torchrun(drill: Drill, nodes: list[Machine]) -> None:
+    drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
+    with net_faults.led_astray(nodes[0], nodes[2]):
+        verdict = drill.begin().end()
+    assert verdict["status"] == "failed", verdict
+    assert not verdict["summary"].startswith("not started."), verdict["summary"]
+    assert "astray0" not in json.dumps(verdict)
+    assert json.loads((drill.run / "run.json").read_text())["launch"] == "failed"

@@ -1,0 +1,216 @@
+"""People who launch as themselves: what the role gives, looked at by themselves over ssh, and takes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from people import check_out, people
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+    from people import Person
+
+TASK = "launch_users : Have people launch as themselves"
+TORCHRUN = "/usr/local/lib/muster/bin/torchrun"
+# What the role may leave or change; the users' own folders are looked at apart.
+OURS = (
+    "/etc/tmpfiles.d /etc/profile.d /etc/security/limits.d /etc/systemd/system /usr/local/lib /var/lib/systemd/linger"
+)
+SEAT = "/run/muster/reservations/cpu"
+TAKE_A_SEAT = f"flock --nonblock {SEAT} true"
+UNIT = "muster-launch-20261123-101500-ab12"
+RUNTIME = "export XDG_RUNTIME_DIR=/run/user/$(id -u)"
+
+
+@pytest.fixture(scope="module")
+def machine(with_pytorch: None, node: Callable[[str], Machine]) -> Machine:
+    return node("node1")
+
+
+@pytest.fixture
+def anna_and_ben(machine: Machine, play: Play, tmp_path: Path) -> Iterator[tuple[Person, Person]]:
+    with people(tmp_path / "people", [machine], anna=2001, ben=2002) as (anna, ben):
+        try:
+            yield anna, ben
+        finally:
+            for person in (anna, ben):
+                machine.inside("systemctl", "stop", f"user@{person.uid}.service")
+            assert given(play).rc == 0
+
+
+def given(play: Play, *users: str | dict[str, str], check: bool = False, **more: Any) -> Result:
+    variables = {"launch_users": list(users), **more}
+    return play("site.yml", tags="launch_users", limit="node1", extravars=variables, check=check)
+
+
+def state(machine: Machine) -> str:
+    look = f"find {OURS} -path '*multi-user*' -prune -o -type f -print0 | sort -z | xargs -0 sha256sum"
+    look += "; ls -ld /run/muster/reservations; getent group muster-launch; find /usr/local/lib/muster /var/lib/muster"
+    return machine.inside("sh", "-c", f"{look} -maxdepth 1 | grep -v claim | sort; true", check=False).stdout
+
+
+def test_from_nothing_and_back(machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]) -> None:
+    anna, ben = anna_and_ben
+    bare = state(machine)
+    assert anna.ssh(machine, TAKE_A_SEAT, check=False).returncode != 0
+    checked = given(play, "anna", {"name": "ben", "nofile": "4096:8192"}, check=True)
+    assert checked.rc == 0, checked.stdout
+    assert checked.changed == [f"node1: {TASK.partition(' : ')[2]}"]
+    assert "+linger of anna: yes" in checked.stdout
+    assert state(machine) == bare
+
+    made = given(play, "anna", {"name": "ben", "nofile": "4096:8192"})
+    assert made.rc == 0, made.stdout
+    again = given(play, "anna", {"name": "ben", "nofile": "4096:8192"})
+    assert again.rc == 0, again.stdout
+    assert again.changed == []
+    verified = given(play, "anna", {"name": "ben", "nofile": "4096:8192"}, launch_users_mode="verify")
+    assert verified.rc == 0, verified.stdout
+
+    look_as_themselves(machine, anna, ben)
+
+    left = given(play, "ben")
+    assert left.rc == 0, left.stdout
+    assert anna.ssh(machine, TAKE_A_SEAT, check=False).returncode != 0
+    assert ben.ssh(machine, TAKE_A_SEAT).returncode == 0
+    kept = machine.inside("cat", "/var/lib/muster/users/anna/result").stdout
+    assert kept == "hers\n"
+    assert "what anna has in /var/lib/muster/users/anna is left to it" in left.stdout
+
+    none = given(play)
+    assert none.rc == 0, none.stdout
+    after = state(machine).replace("/var/lib/muster/users\n", "")
+    assert after == bare.replace("/var/lib/muster/users\n", "")
+    assert given(play).changed == []
+
+
+def look_as_themselves(machine: Machine, anna: Person, ben: Person) -> None:
+    """What they can do now, and what they still cannot."""
+    assert "muster-launch" in anna.ssh(machine, "id -nG").stdout.split()
+    assert anna.ssh(machine, "bash -lc 'command -v torchrun'").stdout.strip() == TORCHRUN
+    assert "usage: torchrun" in anna.ssh(machine, "bash -lc 'torchrun --help'").stdout
+    # The environment's own python is not before the system's.
+    assert anna.ssh(machine, "bash -lc 'command -v python3'").stdout.strip() == "/usr/bin/python3"
+    assert "torchrun" not in machine.inside("su", "--login", "muster", "-c", "command -v torchrun", check=False).stdout
+    assert anna.ssh(machine, TAKE_A_SEAT).returncode == 0
+    refused = (
+        *("touch /run/muster/reservations/mine", f"rm -f {SEAT}", f"sh -c 'echo x >> {SEAT}'"),
+        *("ls /var/lib/muster/users/ben", "touch /var/lib/muster/users/mine", "sudo -n true"),
+    )
+    for command in refused:
+        assert anna.ssh(machine, command, check=False).returncode != 0, command
+    anna.ssh(machine, "echo hers > /var/lib/muster/users/anna/result")
+    assert machine.inside("stat", "--format=%U %a", "/var/lib/muster/users/anna").stdout == "anna 700\n"
+    # Units of their own, with the limits and the group, that outlive the login.
+    unit = f"{RUNTIME}; systemd-run --user --quiet --unit=mine"
+    look = "id -nG > /var/lib/muster/users/ben/groups; cat /proc/self/limits > /var/lib/muster/users/ben/limits"
+    ben.ssh(machine, f"{unit} sh -c '{look}; exec sleep 4711'")
+    folder = "/var/lib/muster/users/ben"
+    until(lambda: machine.inside("pgrep", "-fx", "sleep 4711", check=False).stdout, PATIENCE, "the unit runs")
+    limits = machine.inside("cat", f"{folder}/limits").stdout
+    assert next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[4] == "8192"
+    assert next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3] != "1024"
+    assert "muster-launch" in machine.inside("cat", f"{folder}/groups").stdout.split()
+    sessions = "loginctl show-user ben --property=Sessions --value"
+    until(lambda: not machine.inside("sh", "-c", sessions).stdout.strip(), PATIENCE, "ben has logged out")
+    assert machine.inside("pgrep", "-fx", "sleep 4711").stdout
+    ben.ssh(machine, f"{RUNTIME}; systemctl --user stop mine")
+
+
+def test_accounts_that_are_not_there_are_named_and_nothing_is_done(
+    machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
+) -> None:
+    bare = state(machine)
+    refused = given(play, "anna", "nobody-here", "neither-here")
+    assert refused.rc != 0
+    message = refused.results("Have people launch as themselves")["node1"]["msg"]
+    assert "there is no account nobody-here: make it as your site makes accounts" in message
+    assert "there is no account neither-here" in message
+    assert state(machine) == bare
+    verified = given(play, "anna", launch_users_mode="verify")
+    assert verified.rc != 0
+    assert "anna is not in the group muster-launch" in verified.stdout
+    assert state(machine) == bare
+
+
+def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
+    machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
+) -> None:
+    anna, _ = anna_and_ben
+    # Her manager runs from before, with a unit in it: it has neither the group nor the limits.
+    machine.inside("loginctl", "enable-linger", "anna")
+    until(
+        lambda: machine.inside("test", "-e", "/run/user/2001/systemd/private", check=False).returncode == 0,
+        PATIENCE,
+        "the manager",
+    )
+    begin = f"{RUNTIME}; systemd-run --user --quiet --unit={UNIT} sleep 4711"
+    anna.ssh(machine, begin)
+    main = machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout
+    busy = given(play, "anna")
+    assert busy.rc == 0, busy.stdout
+    assert "is not in the group muster-launch, and is not started anew, because sleep (" in " ".join(
+        busy.stdout.split()
+    )
+    assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout == main
+
+    left = given(play)
+    assert left.rc == 0, left.stdout
+    assert "its launch 20261123-101500-ab12 runs: all stays as it is" in " ".join(left.stdout.split())
+    assert left.changed == []
+    assert anna.ssh(machine, TAKE_A_SEAT).returncode == 0
+
+    anna.ssh(machine, f"{RUNTIME}; systemctl --user stop {UNIT}")
+    idle = given(play, "anna")
+    assert idle.rc == 0, idle.stdout
+    assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout != main
+    left = given(play)
+    assert left.rc == 0, left.stdout
+    # Linger was hers before.
+    assert machine.inside("ls", "/var/lib/systemd/linger").stdout.split() == ["anna"]
+
+
+def test_the_shared_folder_works_from_another_checkout_and_another_person(
+    machine: Machine, play: Play, anna_and_ben: tuple[Person, Person], tmp_path: Path
+) -> None:
+    anna, _ = anna_and_ben
+    folder = tmp_path / "people" / "anna" / "lab"
+    shown = play("playbooks/share.yml", extravars={"share_to": str(folder)}, check=True)
+    assert shown.rc == 0, shown.stdout
+    assert not folder.exists()
+    assert "ansible_host: " + machine.address in shown.stdout
+    shared = play("playbooks/share.yml", extravars={"share_to": str(folder)})
+    assert shared.rc == 0, shared.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "hosts.yml", "known_hosts"]
+    text = "".join(path.read_text() for path in folder.iterdir())
+    assert not [
+        word for word in ("id_ed25519", "ansible_user", "become", str(machine.folder), "admin:") if word in text
+    ]
+    assert play("playbooks/share.yml", extravars={"share_to": str(folder)}).changed == []
+
+    check_out(anna)
+    pinged = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
+    assert pinged.returncode == 0, pinged.stdout + pinged.stderr
+    planned = anna.types("ansible-playbook", "playbooks/plan.yml", "-i", "../lab", "-e", "launch_script=/srv/train.py")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    # Another machine at node1's address is not talked to.
+    known = folder / "known_hosts"
+    lines = known.read_text().splitlines()
+    swapped = next(line for line in lines if machine.address in line).split()[:1]
+    other = next(line for line in lines if line.endswith("muster:node2")).split()[1:3]
+    known.write_text(" ".join([*swapped, *other]) + "\n")
+    refused = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
+    assert refused.returncode != 0
+    assert "Host key verification failed" in refused.stdout + refused.stderr
+
+    mine = folder / "hosts.yml"
+    mine.write_text("# mine\n")
+    kept = play("playbooks/share.yml", extravars={"share_to": str(folder)})
+    assert kept.rc != 0
+    assert mine.read_text() == "# mine\n"

@@ -1,0 +1,94 @@
+"""What comes home of working folders: names that lead nowhere else, sizes that fit, and what is said of the rest."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch.fetched import Fetched, File, choose, findings, listing_of, parts_of, problems_of, sentence, unsafe
+
+
+@cases(__file__, "fetched")
+def test_fetched(case: dict[str, Any]) -> None:
+    listings = {node: listing_of(answer) for node, answer in case["answers"].items()}
+    fetched = Fetched("/kept/fetched")
+    taken = choose(listings, case["most"], fetched)
+    assert {node: [file.path for file in files] for node, files in taken.items()} == case["taken"]
+    assert fetched.left == case["left"]
+    fetched.came = {node: [(file.path, file.size) for file in files] for node, files in taken.items()}
+    assert sentence(fetched) == case["said"]
+    shown = findings(fetched, {"node1": "/work/1"})
+    assert [(one.status, one.node, one.summary, one.fix["text"]) for one in shown] == [
+        tuple(one) for one in case["findings"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../../x",
+        "a//b",
+        "./a",
+        "a/.",
+        "a\nb",
+        "a\x1b[2J",
+        "x" * 256,
+        "a/" * 600 + "b",
+        "\udc80",
+    ],
+)
+def test_names_that_no_file_here_has(path: str) -> None:
+    assert unsafe(path)
+
+
+@pytest.mark.parametrize("path", ["a", "a/b.pt", "..a/b..", "Größe/ergebnis 1.json", ".hidden"])
+def test_names_that_one_may_have(path: str) -> None:
+    assert unsafe(path) == ""
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/", ".", "/etc/passwd", "../*", "a/../../b", "**/**/**/**/x", "a\0", "x" * 1001]
+)
+def test_patterns_that_are_refused(pattern: str) -> None:
+    assert len(problems_of([pattern])) == 1
+
+
+def test_patterns_that_are_fine() -> None:
+    assert problems_of(["*.json", "**/*.pt", "results", "results/**/last.*"]) == []
+    assert problems_of(["x"] * 51) == ["launch_fetch has more than 50 patterns."]
+
+
+def part(path: str, offset: int, data: bytes, **more: Any) -> dict[str, Any]:
+    return {"path": path, "offset": offset, "data": base64.b64encode(data).decode(), "size": 9, "changed": 1, **more}
+
+
+def test_only_parts_that_were_asked_for_are_taken() -> None:
+    given = [
+        part("a", 4, b"xyz"),
+        part("../a", 0, b"x"),
+        part("b", 1, b"x"),
+        part("b", 0, b"x", size="9"),
+        {**part("b", 0, b"x"), "data": "?"},
+        {"path": "c", "why": "Permission denied"},
+        7,
+    ]
+    found = parts_of({"parts": given}, {"a": 4, "b": 0, "c": 0})
+    assert [(one.path, one.offset, one.data, one.why) for one in found] == [
+        ("a", 4, b"xyz", ""),
+        ("c", 0, b"", "Permission denied"),
+    ]
+    assert parts_of({"parts": 7}, {"a": 0}) == []
+
+
+def test_listings_of_other_shapes() -> None:
+    given = {
+        "files": [{"path": "a", "size": 1, "changed": 2}, {"path": 7}, {"path": "b", "size": -1, "changed": 0}, [], "x"]
+    }
+    assert listing_of(given).files == [File("a", 1, 2)]
+    assert listing_of({"files": 7, "left": [7], "why": ["x"]}).files == []

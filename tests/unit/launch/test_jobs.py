@@ -1,0 +1,118 @@
+"""The list of launches, and plans that nodes have kept: both from answers that users may have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch.jobs import merge, table, usable
+
+LAUNCH_ID = "20260101-120000-abcd"
+RUN_DIR = f"/var/lib/muster/launches/{LAUNCH_ID}"
+PLAN: dict[str, Any] = {
+    "schema": 1,
+    "launch_id": LAUNCH_ID,
+    "cluster": "lab",
+    "user": "muster",
+    "manager": "system",
+    "backend": "gloo",
+    "master_addr": "10.0.0.1",
+    "master_port": 29500,
+    "world_size": 4,
+    "given": {"HF_TOKEN": "launch_env_file"},
+    "fetch": {"patterns": ["results/*"], "most": 1000, "folder": ""},
+    "nodes": [
+        {
+            "node": name,
+            "ranks": [2 * number, 2 * number + 1],
+            "nproc": 2,
+            "run_dir": RUN_DIR,
+            "work_dir": f"/var/lib/muster/work/{LAUNCH_ID}",
+            "unit": f"muster-launch-{LAUNCH_ID}.service",
+            "argv": ["torchrun", "train.py"],
+            "env": {"MUSTER_NODE": name},
+        }
+        for number, name in enumerate(("node1", "node2"))
+    ],
+}
+
+
+@cases(__file__, "jobs")
+def test_jobs(case: dict[str, Any]) -> None:
+    assert table(merge(case["answers"]), case["answers"]) == case["lines"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"launches": 7},
+        {"launches": [7, None, {"launch_id": 7}, {"launch_id": LAUNCH_ID}]},
+        {
+            "launches": [{"launch_id": LAUNCH_ID, "nodes": 7, "lines": {}, "seats": 7, "result": [], "ended_at": "x"}],
+            "gpus": 7,
+        },
+        {
+            "launches": [{"launch_id": LAUNCH_ID, "seats": ["gpu-0", 7, "cpu"], "nodes": [7]}],
+            "gpus": {"0": {"busy": "x"}},
+        },
+        {"launches": [], "left_out": "x"},
+        {},
+    ],
+)
+def test_answers_of_other_shapes(answer: dict[str, Any]) -> None:
+    assert table(merge({"node1": answer}), {"node1": answer})
+
+
+def test_a_plan_that_a_node_has_kept() -> None:
+    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1", "node2", "node3"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"nodes": []}, "it is no plan"),
+        ({"nodes": 7}, "it is no plan"),
+        ({"launch_id": "20260101-120000-0000"}, "it is another launch's"),
+        ({"manager": "mine"}, "it is another launch's"),
+        ({"user": ""}, "it is not whole"),
+        ({"master_port": "29500"}, "it is not whole"),
+        ({"given": []}, "it is not whole"),
+        ({"fetch": {"patterns": ["/etc/*"], "most": 1, "folder": ""}}, "what it fetches makes no sense"),
+        ({"fetch": {"patterns": ["*"], "most": "1", "folder": ""}}, "what it fetches makes no sense"),
+        ({"fetch": 7}, "what it fetches makes no sense"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed(change: dict[str, Any], why: str) -> None:
+    assert usable({**PLAN, **change}, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == why
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": "../x"},
+        {"node": 7},
+        {"run_dir": "/root"},
+        {"unit": "sshd.service"},
+        {"ranks": [0, 2]},
+        {"ranks": []},
+        {"ranks": [True, 2]},
+        {"nproc": 3},
+        {"argv": "x"},
+        {"env": {"A": 1}},
+        {"work_dir": None},
+    ],
+)
+def test_what_a_plan_says_of_a_node(change: dict[str, Any]) -> None:
+    plan = {**PLAN, "nodes": [{**PLAN["nodes"][0], **change}, PLAN["nodes"][1]]}
+    assert usable(plan, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == "what it says of a node has no such shape"
+
+
+@pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
+def test_what_is_no_plan(plan: Any) -> None:
+    assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "it is no plan"
+
+
+def test_a_node_that_left_the_inventory() -> None:
+    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "node2 took part, and is not in gpu_nodes"

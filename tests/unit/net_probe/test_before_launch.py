@@ -1,0 +1,166 @@
+"""What participants of a launch say of their links is foreign input, and comes to findings with both ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.net_probe import before_launch
+from muster.verdict.finding import with_fix
+
+PORT = 29500
+PLAN: dict[str, Any] = {
+    "master_port": PORT,
+    "nodes": [
+        {"node": f"node{number}", "node_rank": number - 1, "address": f"10.0.0.{number}", "interface": "eth0"}
+        for number in (1, 2, 3)
+    ],
+}
+NAMES = [entry["node"] for entry in PLAN["nodes"]]
+OPEN = {"error": "", "seconds": 0.001}
+SHUT = {"error": "ETIMEDOUT", "seconds": 2.2}
+
+
+def served(number: int, **changes: Any) -> dict[str, Any]:
+    answer = {
+        "pid": 100 + number,
+        "started": 5,
+        "port": PORT if number == 1 else None,
+        "holder": "",
+        "ephemeral": [32768, 60999],
+        "range": [32768, 60999],
+        "hostname": f"node{number}",
+        "interfaces": {"eth0": {"addresses": [f"10.0.0.{number}"], "mtu": 1500, "state": "UP", "speed": None}},
+        "physical": ["eth0"],
+    }
+    return before_launch.read_served({**answer, **changes})
+
+
+SERVED = {f"node{number}": served(number) for number in (1, 2, 3)}
+
+
+def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
+    """What a node answers of good links, with changes in those to some."""
+    request = before_launch.call_request(PLAN, PLAN["nodes"][NAMES.index(origin)], "token", SERVED)
+    answer = {}
+    for peer in request["peers"]:
+        name = peer["node"]
+        ports = {str(port): {**OPEN, "greeting": name} for port in peer["ports"]}
+        good = {"ports": ports, "source": "10.0.0.9", "way": "eth0", "route_error": "", "neighbour": "known"}
+        answer[name] = {**good, "full_size": True, "pmtu": 1500, "mss": 1448, "clock": [], **changes.get(name, {})}
+    return before_launch.read_called({"links": answer}, {peer["node"]: peer["ports"] for peer in request["peers"]})
+
+
+def said(**changes: dict[str, dict[str, Any]]) -> list[str]:
+    """The findings where some nodes saw some links otherwise."""
+    links = {name: called(name, **changes.get(name, {})) for name in NAMES}
+    return [f"{one.status} {one.id} {with_fix(one)}" for one in before_launch.judge(PLAN, SERVED, links, {})]
+
+
+def ports(shut: list[int], *, name: str, head: bool = False) -> dict[str, Any]:
+    every = [*([PORT] if head else []), 32768, 60999]
+    return {"ports": {str(port): SHUT if port in shut else {**OPEN, "greeting": name} for port in every}}
+
+
+def test_the_port_of_the_launch_is_called_on_the_head_node_alone() -> None:
+    requests = [before_launch.serve_request(PLAN, entry, "token") for entry in PLAN["nodes"]]
+    assert [request["port"] for request in requests] == [PORT, None, None]
+    request = before_launch.call_request(PLAN, PLAN["nodes"][1], "token", SERVED)
+    assert {peer["node"]: peer["ports"] for peer in request["peers"]} == {
+        "node1": [PORT, 32768, 60999],
+        "node3": [32768, 60999],
+    }
+
+
+def test_good_links_say_nothing() -> None:
+    assert said() == []
+
+
+def test_a_closed_port_of_the_head_node() -> None:
+    [found] = said(node2={"node1": ports([PORT], name="node1", head=True)})
+    assert found.startswith(
+        "fail net.master_port.dropped node1: node2 cannot call it on port 29500, though others can: a call gets no"
+    )
+
+
+def test_closed_ports_of_ranks() -> None:
+    shut = ports([32768, 60999], name="node3")
+    [found] = said(node1={"node3": shut}, node2={"node3": shut})
+    assert found.startswith(
+        "fail net.peer.dropped node3: node1, node2 cannot call it on port 32768, 60999: a call gets"
+    )
+
+
+def test_a_route_by_another_interface_is_no_firewall() -> None:
+    astray = {**ports([32768, 60999], name="node3"), "way": "eth1"}
+    back = ports([PORT, 32768, 60999], name="node1", head=True)
+    [found] = said(node1={"node3": astray}, node3={"node1": back})
+    assert "node1: its route to node3 leaves by eth1, and its training address is on eth0" in found
+    assert found.startswith("fail ")
+
+
+def test_packets_that_vanish_by_their_size() -> None:
+    sizes = [{"mtu": size, "passes": size <= 1400} for size in (576, 1000, 1400, 1401, 1500)]
+    hole = {"full_size": False, "sizes": sizes}
+    found = said(node1={"node2": hole}, node2={"node1": hole})
+    assert any(one.startswith("fail net.path_mtu.black_hole") for one in found)
+    assert "packets of more than 1400 bytes vanish" in found[0]
+
+
+def test_a_node_that_could_not_be_asked_is_said_and_stops_nothing() -> None:
+    two = {name: one for name, one in SERVED.items() if name != "node3"}
+    why = {"node3": "no answer within 15 s"}
+    links = {"node1": called("node1"), "node2": called("node2")}
+    [found] = before_launch.judge(PLAN, two, links, why)
+    assert (found.status, found.id, found.node) == ("warn", "launch.links", "node3")
+    assert found.summary == "its links were not tried: no answer within 15 s"
+
+
+def test_another_probe_on_the_port_stops_nothing() -> None:
+    busy = {**SERVED, "node1": served(1, port=None, holder="muster-probe")}
+    [found] = before_launch.judge(PLAN, busy, {}, {})
+    assert (found.status, found.id, found.node) == ("warn", "launch.links", "node1")
+
+
+def test_somebody_who_took_the_port_meanwhile_is_named() -> None:
+    busy = {**SERVED, "node1": served(1, port=None, holder="Address already in use")}
+    [found] = before_launch.judge(PLAN, busy, {}, {})
+    assert (found.status, found.id, found.node) == ("fail", "net.master_port.foreign", "node1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {},
+        {"pid": "7"},
+        {"pid": -1, "started": 1, "ephemeral": []},
+        {"pid": 1, "started": True, "ephemeral": []},
+    ],
+)
+def test_an_answer_that_says_not_what_listens_is_of_no_use(answer: Any) -> None:
+    with pytest.raises(ValueError, match="what listens"):
+        before_launch.read_served(answer)
+
+
+def test_only_what_was_asked_for_is_taken_from_an_answer() -> None:
+    seen = served(2, ephemeral=["1", 70000, 40000], port=True, holder=["x"], interfaces={"e" * 900: {"addresses": [7]}})
+    assert seen["ephemeral"] == []
+    assert (seen["port"], seen["holder"]) == (None, "")
+    assert seen["interfaces"] == {"e" * 200: {"addresses": [""], "mtu": None}}
+    answer = {
+        "links": {
+            "node1": {"ports": {"1": OPEN, "22": OPEN, "23": 7}, "way": "w" * 900, "sizes": [{"mtu": "x"}, 3]},
+            "node9": {"ports": {"1": OPEN}},
+            "node2": "no link",
+        }
+    }
+    found = before_launch.read_called(answer, {"node1": [1, 23], "node2": [1]})
+    assert list(found["links"]) == ["node1"]
+    link = found["links"]["node1"]
+    assert link["ports"] == {"1": {"error": "", "seconds": 0.001, "greeting": None}}
+    assert (link["way"], link["sizes"]) == ("w" * 200, [])
+    with pytest.raises(ValueError, match="calls"):
+        before_launch.read_called({"links": 3}, {})

@@ -1,0 +1,147 @@
+"""The launches of a node, from folders of this machine and processes that are none of a launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.launch import jobs, kept, state
+from muster_node.tools import process
+from muster_node.tools.run import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IDS = [f"20260101-12000{number}-abcd" for number in range(4)]
+PLAN: dict[str, Any] = {
+    "launch_id": IDS[0],
+    "world_size": 2,
+    "what": "train.py",
+    "begun": {"by": "ada@laptop", "at": 5.0},
+    "nodes": [{"node": "node1", "seats": ["gpu-0"]}, {"node": "node2", "seats": ["gpu-1"]}],
+}
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
+    monkeypatch.setattr(jobs, "in_units", dict)
+    monkeypatch.setattr(jobs, "gpu_facts", lambda: {"0": {"busy": 1}})
+    (tmp_path / "state").mkdir()
+    (tmp_path / "runs").mkdir()
+    roots = {"run_root": str(tmp_path / "runs"), "users_root": str(tmp_path / "users")}
+    return {**roots, "node": "node2", "ended": 2, "lines": 2}
+
+
+def make(tmp_path: Path, launch_id: str, plan: dict[str, Any] = PLAN) -> Path:
+    run = tmp_path / "runs" / launch_id
+    (run / "logs/torchrun/job/attempt_0/0").mkdir(parents=True)
+    (run / "logs/agent.log").write_text("agent\n")
+    log = run / "logs/torchrun/job/attempt_0/0/stdout.log"
+    log.write_text("step 1\nstep 2\r\n\nstep 3")
+    os.utime(log, (time.time() + 5, time.time() + 5))
+    (run / "plan.json").write_text(json.dumps(plan))
+    return run
+
+
+def test_what_is_over_is_shown_as_far_as_that_is_wanted(tmp_path: Path, asked: dict[str, Any]) -> None:
+    for launch_id in IDS:
+        make(tmp_path, launch_id)
+    end = {"result": {"reason": "exit", "code": 0, "ended_at": 6.0}, "why": "finished: all ranks ended", "at": 7.0}
+    (tmp_path / "runs" / IDS[3] / "ended.json").write_text(json.dumps(end))
+    found = jobs.jobs(asked)
+    assert [one["launch_id"] for one in found["launches"]] == [IDS[3], IDS[2]]
+    newest = found["launches"][0]
+    me = pwd.getpwuid(os.getuid()).pw_name
+    assert (newest["user"], newest["manager"], newest["over"], newest["state"]) == (me, "system", True, "ended")
+    assert (newest["result"]["code"], newest["why"], newest["ended_at"]) == (0, "finished: all ranks ended", 7.0)
+    assert (newest["nodes"], newest["seats"], newest["by"]) == (["node1", "node2"], ["gpu-1"], "ada@laptop")
+    assert (newest["log"], newest["lines"]) == ("0/stdout", ["step 2", "step 3"])
+    assert found["launches"][1]["state"] == "gone"
+    assert found["gpus"] == {}, "nobody uses them"
+    assert jobs.jobs({**asked, "ended": 0})["launches"] == []
+
+
+@pytest.mark.parametrize(
+    ("table", "word", "said"),
+    [
+        ({"ranks": []}, state.TAKE, "waiting"),
+        ({"ranks": []}, state.BEGIN, "starting"),
+        ({"ranks": [{"rank": 0, "local_rank": 0, "pid": 7, "started": 1, "gone_at": None}]}, state.BEGIN, "running"),
+        ({"ending": {"reason": "asked", "until": 5.0, "seconds": 30.0}}, "end", "ending"),
+    ],
+)
+def test_what_runs(
+    tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], word: str, said: str
+) -> None:
+    make(tmp_path, IDS[0])
+    (tmp_path / "state" / IDS[0] / "unit").mkdir(parents=True)
+    (tmp_path / "state" / IDS[0] / "unit/ranks.json").write_text(json.dumps(table))
+    (tmp_path / "state" / IDS[0] / "lease").write_bytes(state.new_lease(60.0, word))
+    monkeypatch.setattr(jobs, "in_units", lambda: {(None, IDS[0]): [os.getpid()]})
+    found = jobs.jobs(asked)
+    assert [(one["state"], one["over"], one["detached"]) for one in found["launches"]] == [(said, False, False)]
+    assert found["launches"][0]["seconds"] == pytest.approx(process.age(os.getpid()), abs=5)
+    assert found["gpus"] == {"0": {"busy": 1}}
+
+
+def test_own_launches_of_users(tmp_path: Path, asked: dict[str, Any]) -> None:
+    me = pwd.getpwuid(os.getuid())
+    run = make(tmp_path, IDS[0])
+    (tmp_path / "users" / me.pw_name).mkdir(parents=True)
+    (tmp_path / "users" / "nobody-of-this-name").mkdir()
+    run.parent.rename(tmp_path / "users" / me.pw_name / "launches")
+    found = jobs.jobs(asked)["launches"]
+    assert [(one["manager"], one["user"], one["what"]) for one in found] == [("user", me.pw_name, "train.py")]
+    kept_there = jobs.plan({**asked, "launch_id": IDS[0]})
+    assert (kept_there["manager"], kept_there["user"]) == ("user", me.pw_name)
+    assert json.loads(kept.unpacked(kept_there["plan"])) == PLAN
+    assert jobs.plan({**asked, "launch_id": IDS[1]})["plan"] == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"nodes": 7}', '{"nodes": [7, {}], "begun": 7, "what": [1]}'])
+def test_plans_that_a_user_has_spoiled(tmp_path: Path, asked: dict[str, Any], text: str) -> None:
+    (make(tmp_path, IDS[0]) / "plan.json").write_text(text)
+    found = jobs.jobs(asked)["launches"]
+    assert [(one["launch_id"], one["seats"]) for one in found] == [(IDS[0], [])]
+
+
+def test_the_end_is_noted_once(tmp_path: Path, asked: dict[str, Any]) -> None:
+    run = make(tmp_path, IDS[0])
+    request = {"launch_id": IDS[0], "run_dir": str(run), "why": "failed: the launch ended on node2"}
+    kept.keep_end(request, {"reason": "exit", "code": 1, "ended_at": 2.0})
+    kept.keep_end({**request, "why": "interrupted: later"}, None)
+    end = kept.read_end(str(run)) or {}
+    assert (end["why"], end["result"]) == (
+        "failed: the launch ended on node2",
+        {"reason": "exit", "code": 1, "ended_at": 2.0},
+    )
+    assert jobs.jobs(asked)["launches"][0]["state"] == "ended"
+
+
+def test_output_from_near_its_end_on(tmp_path: Path, asked: dict[str, Any]) -> None:
+    run = make(tmp_path, IDS[0])
+    request = {"launch_id": IDS[0], "run_dir": str(run), "offsets": {}, "tail": 6, "limit": 1000, "wait": 0.0}
+    first = jobs.follow(request)
+    assert {key: part["text"] for key, part in first["logs"].items()} == {"agent": "agent\n", "0/stdout": "step 3"}
+    assert first["over"] is True
+    known = {**first["offsets"], **{key: part["offset"] for key, part in first["logs"].items()}}
+    assert jobs.follow({**request, "offsets": known})["logs"] == {}
+
+
+def test_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho '0, 97, 61234, 143771'\necho '1, [N/A], 5, 143771'\n")
+    smi.chmod(0o755)
+    monkeypatch.setattr(jobs, "run", lambda _program, *words, **more: run(str(smi), *words, **more))
+    assert jobs.gpu_facts() == {
+        "0": {"busy": 97, "used": 61234, "total": 143771},
+        "1": {"busy": None, "used": 5, "total": 143771},
+    }
+    smi.write_text("#!/bin/sh\necho 'no driver' >&2\nexit 9\n")
+    assert "no driver" in jobs.gpu_facts()["why"]

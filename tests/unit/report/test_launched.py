@@ -1,0 +1,71 @@
+"""Scripts read from one word how a launch ended, whatever ansible-playbook ends with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.launch.endings import Ending
+from muster.report import Artifacts, launched, outcome
+
+PLAN: dict[str, Any] = {"nodes": [{"node": "node1"}]}
+FAILURE = {"node": "cluster", "task": "Judge the inventory", "why": "two problems", "unreachable": False}
+
+
+def finding(name: str, status: str = "fail") -> dict[str, Any]:
+    return {"id": name, "status": status, "node": "node1", "summary": "x"}
+
+
+def of(*findings: dict[str, Any], status: str = "failed", **run: Any) -> str:
+    """The word in run.json of a run of launch.yml."""
+    verdict = {"status": status, "summary": "x", "findings": list(findings)} if findings else {}
+    kept = Artifacts(run={"playbook": "launch.yml", **run}, verdict=verdict, plan=PLAN if findings else {})
+    found: str = outcome(kept).get("launch", "")
+    return found
+
+
+def test_every_ending_has_a_word() -> None:
+    assert set(launched.WORDS) == set(Ending)
+    for ending, word in launched.WORDS.items():
+        assert of(finding(ending.check.id)) == word
+    assert set(launched.WORDS.values()) | {launched.GIVEN_UP} == set(launched.ORDER)
+
+
+@pytest.mark.parametrize(
+    ("findings", "status", "word"),
+    [
+        ([finding("launch.ended", "pass"), finding("launch.gpus", "warn")], "degraded", "finished"),
+        ([finding("launch.preflight", "pass"), finding("launch.script")], "failed", "refused"),
+        ([finding("launch.preflight", "pass"), finding("net.master_port.dropped")], "failed", "refused"),
+        ([finding("launch.taken")], "failed", "refused"),
+        ([finding("launch.exception"), finding("launch.leftover")], "failed", "failed"),
+        ([finding("launch.node"), finding("launch.leftover", "unknown")], "failed", "lost"),
+        ([finding("launch.exception"), finding("launch.given_up")], "failed", "given_up"),
+        ([finding("launch.interrupted", "unknown")], "unknown", "stopped"),
+        ([finding("launch.detached", "unknown")], "unknown", "detached"),
+    ],
+)
+def test_of_findings(findings: list[dict[str, Any]], status: str, word: str) -> None:
+    assert of(*findings, status=status) == word
+
+
+def test_a_launch_that_did_not_come_to_a_verdict_was_refused() -> None:
+    assert of(failures=[FAILURE]) == "refused"
+    assert of(failures=[FAILURE], playbook="site.yml, launch.yml") == "refused"
+
+
+def test_an_acceptance_test_is_refused_before_it_computes_and_not_afterwards() -> None:
+    verdict = {"status": "failed", "summary": "x", "findings": [finding("smoke.loss")]}
+    run = {"playbook": "ddp_smoke.yml"}
+    assert "launch" not in outcome(Artifacts(run=run, verdict=verdict, plan=PLAN, smoke={"verdict": {}}))
+    verdict["findings"] = [finding("launch.disk")]
+    assert outcome(Artifacts(run=run, verdict=verdict, plan=PLAN))["launch"] == "refused"
+
+
+def test_what_launched_nothing_has_no_word() -> None:
+    assert of(failures=[FAILURE], playbook="health.yml") == ""
+    assert of(check=True) == ""
+    assert of() == ""
+    verdict = {"status": "failed", "summary": "x", "findings": [finding("gpu.lost")]}
+    assert "launch" not in outcome(Artifacts(run={"playbook": "site.yml"}, verdict=verdict))

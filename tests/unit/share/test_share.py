@@ -1,0 +1,76 @@
+"""What of an inventory others get, and what stays with the administrator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster import share
+from muster.network.known_hosts import Key
+from muster.share import Hop, Shared
+
+KEY = Key("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
+COMMON: dict[str, Any] = {"cluster_name": "lab", "cluster_user": "muster", "cluster_gpus": 8}
+
+
+def node(name: str, **more: Any) -> Shared:
+    values = {**COMMON, "cluster_address": f"10.1.0.{name[-1]}", **more.pop("values", {})}
+    return Shared(**{"name": name, "host": f"10.0.0.{name[-1]}", "values": values, "keys": (KEY,), **more})
+
+
+def test_what_all_nodes_have_is_written_once() -> None:
+    written = share.inventory([node("node1"), node("node2", values={"cluster_gpus": 4})])["gpu_nodes"]
+    assert written["vars"] == {
+        "cluster_name": "lab",
+        "cluster_user": "muster",
+        "ansible_ssh_extra_args": share.TRUSTED,
+    }
+    assert written["hosts"] == {
+        "node1": {"ansible_host": "10.0.0.1", "cluster_address": "10.1.0.1", "cluster_gpus": 8},
+        "node2": {"ansible_host": "10.0.0.2", "cluster_address": "10.1.0.2", "cluster_gpus": 4},
+    }
+
+
+def test_a_cluster_of_one_keeps_its_address_with_the_node() -> None:
+    written = share.inventory([node("node1")])["gpu_nodes"]
+    assert written["hosts"] == {"node1": {"ansible_host": "10.0.0.1"}}
+    assert written["vars"]["cluster_address"] == "10.1.0.1"
+
+
+def test_nothing_else_of_the_inventory_is_in_it() -> None:
+    secret = {
+        "ansible_user": "root",
+        "ansible_become_password": "hunter22",
+        "ansible_ssh_private_key_file": "/home/a/.ssh/id",
+        "cluster_artifacts_dir": "/home/a/artifacts",
+        "cluster_https_proxy": "http://proxy",
+        "site_token": "hunter22",
+    }
+    nodes = [node("node1", values=secret), node("node2", values=secret)]
+    text = f"{share.inventory(nodes)}{share.known_hosts_text(nodes)}{share.readme(nodes, 'lab')}"
+    assert not [word for word in (*secret, *map(str, secret.values())) if word in text and word != "root"]
+
+
+def test_the_way_is_kept_without_the_administrators_name() -> None:
+    hops = (Hop("bastion.lab", 22, (KEY,)), Hop("fd00::1", 2222))
+    nodes = [node("node1", hops=hops, port=2200), node("node2", hops=hops, port=2200)]
+    variables = share.inventory(nodes)["gpu_nodes"]["vars"]
+    assert variables["ansible_ssh_common_args"] == "-J bastion.lab,[fd00::1]:2222"
+    assert variables["ansible_port"] == 2200
+    assert share.known_hosts_text(nodes).splitlines()[1] == f"[10.0.0.1]:2200 {KEY.type} {KEY.text} muster:node1"
+    assert f"- bastion.lab: {KEY.fingerprint}\n- [fd00::1]:2222: ask\n" in share.readme(nodes, "lab")
+
+
+def test_a_node_that_nobody_can_trust_is_refused_by_name() -> None:
+    nodes = [node("node1"), node("node2", keys=()), Shared("node3", error="it is reached by the connection local")]
+    unpinned = "node2: its host key is not pinned, and others would have to trust whoever answers."
+    assert share.problems(nodes) == [
+        f"{unpinned} Run ansible-playbook playbooks/trust.yml first.",
+        "node3: it is reached by the connection local.",
+    ]
+
+
+def test_a_proxy_command_is_left_out_and_said() -> None:
+    nodes = [node("node1", command="corkscrew -a ~/.secret %h %p")]
+    assert "corkscrew" not in str(share.inventory(nodes))
+    assert share.warnings(nodes)[0].startswith("node1: reached through a ProxyCommand")
+    assert share.warnings([node("node1")]) == []
