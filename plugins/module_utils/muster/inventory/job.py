@@ -63,12 +63,12 @@ def nearest(inventory: Inventory, name: str) -> str:
         return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
     subject, _, rest = name.partition("_")
     ours = [option for option in inventory.options if option.startswith(OURS)]
-    ours.sort(
-        key=lambda option: option.startswith(f"{subject}_")
-    )  # of two that have the same rest, the last one counts
+    # Of two that have the same rest, the last one counts.
+    ours.sort(key=lambda option: option.startswith(f"{subject}_"))
     rests = {option.partition("_")[2]: option for option in ours}
     near = [rests[one] for one in difflib.get_close_matches(rest, rests, 1, NEAR)]
-    return next(iter([*near, *(option for option in reversed(ours) if option.endswith(f"_{rest}"))]), "")
+    whole = [option for option in ours if option.endswith(f"_{name}")]
+    return next(iter([*whole, *near, *(option for option in reversed(ours) if option.endswith(f"_{rest}"))]), "")
 
 
 def unusable_files(inventory: Inventory) -> Iterator[Problem]:
