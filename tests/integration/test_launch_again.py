@@ -134,7 +134,7 @@ def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
 
 def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     ranks = set(processes(detached.launch_id))
-    with rules(nodes[0], f"ip saddr {nodes[1].address} drop"):
+    with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
         time.sleep(SILENCE / 2)
     time.sleep(SILENCE * 1.5)  # by then, whatever was to end has ended
     assert set(processes(detached.launch_id)) >= ranks
