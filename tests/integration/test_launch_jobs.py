@@ -108,6 +108,10 @@ def test_begun_by_one_controller_and_stopped_by_another(
     assert all(content["launch"] == launch_id for content in contents(home).values())
     assert not (home / "node1/results/link").is_symlink()
     assert "results/link: is a link" in followed.stdout
+    verdict = json.loads((kept(tmp_path, drill) / "verdict.json").read_text())
+    assert ("launch.fetched", "warn", "node1") in {
+        (one["id"], one["status"], one["node"]) for one in verdict["findings"]
+    }
 
     over = elsewhere(user, jobs_history=True)
     line = next(line for line in over.stdout.splitlines() if line.strip().startswith(launch_id))
