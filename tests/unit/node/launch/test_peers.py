@@ -127,7 +127,7 @@ def test_one_whose_unit_is_being_stopped_says_so_before_it_has_ended(port: int) 
     with running(port) as launch:
         stopped, other = launch.nodes
         stopped.tell("the unit was stopped")
-        until(lambda: stopped.step() and launch.head.step() and other.step(), 5.0, "all others know")
+        until(lambda: launch.step() and launch.head.over and other.over, 5.0, "all others know")
         assert launch.head.over == other.over == "node2: the unit was stopped"
 
 
