@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import Drill, environ, processes, read_proc
+from drill import Drill, processes, read_proc
 from launch_users import GROUP, make_launch_user
 from test_launch_drills import CLEAN, NOTICED
 from waiting import PATIENCE, until
@@ -132,11 +132,9 @@ def test_nobody_but_its_user_comes_to_an_own_launch(
         for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
             looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)
             assert "Permission denied" in looked.stderr, path
-    (pid, *_) = processes(drill.launch_id)
-    inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(pid, "status"), re.MULTILINE)[0])
-    names = {one.name: one for one in nodes}
-    machine = names[environ(pid)["MUSTER_NODE"]]
-    killed = machine.inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
+    # A rank by its number within its node.
+    inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(drill.pid(0), "status"), re.MULTILINE)[0])
+    killed = nodes[0].inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
     assert "Operation not permitted" in killed.stderr
     assert drill.runs()
     done = play("playbooks/launch.yml", extravars={**kept, **drill.whose, "launch_stop": drill.launch_id})

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..launch import attempts
 from ..launch.plan import LaunchRequest, problems_of
 from .model import Problem
 
@@ -62,13 +63,11 @@ def nearest(inventory: Inventory, name: str) -> str:
     if not name.startswith(OURS):
         return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
     subject, _, rest = name.partition("_")
-    ours = [option for option in inventory.options if option.startswith(OURS)]
-    ours.sort(
-        key=lambda option: option.startswith(f"{subject}_")
-    )  # of two that have the same rest, the last one counts
-    rests = {option.partition("_")[2]: option for option in ours}
-    near = [rests[one] for one in difflib.get_close_matches(rest, rests, 1, NEAR)]
-    return next(iter([*near, *(option for option in reversed(ours) if option.endswith(f"_{rest}"))]), "")
+    own = {option.partition("_")[2]: option for option in inventory.options if option.startswith(f"{subject}_")}
+    whole = (option for option in inventory.options if option.endswith(f"_{name}"))  # cluster_launch_nodes
+    near = [own[one] for one in difflib.get_close_matches(rest, own, 1, NEAR)]
+    others = (option for option in inventory.options if option.startswith(OURS) and option.endswith(f"_{rest}"))
+    return next(iter([*whole, *near, *others]), "")
 
 
 def unusable_files(inventory: Inventory) -> Iterator[Problem]:
@@ -110,12 +109,28 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             env={str(name): "" for name in env} if isinstance(env, dict) else {},
             chdir=node.text("launch_chdir"),
             more={"fetch": {"patterns": fetch}} if fetch else {},
+            data=entries(node, "launch_data"),
         )
-        for sentence in problems_of(request):
+        for sentence in (*problems_of(request), *of_attempts(inventory, node)):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
             yield Problem(
                 place(inventory, option), sentence.rstrip("."), f"Correct {option}" if option else "Correct it"
             )
+
+
+def of_attempts(inventory: Inventory, node: Node) -> list[str]:
+    """What is wrong with launch_restarts and what belongs to it."""
+    spares, chosen_nodes = entries(node, "launch_spares"), inventory.launch_nodes()
+    policy = attempts.Policy(
+        restarts=node.number("launch_restarts") or 0,
+        spares=tuple(spares),
+        min_nodes=node.number("launch_min_nodes") or 0,
+        checkpoints=node.text("launch_checkpoints"),
+    )
+    taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
+    usable = [one.name for one in inventory.nodes if not one.quarantined]
+    detached = node.variables.get("launch_detached") is True
+    return attempts.problems(policy, taking_part, usable, detached=detached)
 
 
 def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
