@@ -117,6 +117,11 @@ def running(drill: Drill, nodes: list[Machine]) -> str:
     return shown
 
 
+def so_far(drill: Drill) -> str:
+    """What is shown of one that goes on."""
+    return "".join(path.read_text(errors="replace") for path in drill.folder.glob("artifacts/*/stdout"))
+
+
 def finish(drill: Drill, nodes: list[Machine]) -> None:
     for machine in nodes:
         drill.open_gate(machine)
@@ -193,9 +198,10 @@ def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start
     first = launches(launch_project=str(project))
     running(first, nodes)
     (project / "parts/model.py").write_text("NAME = 'spoilt'\n")
-    waiting = launches(launch_project=str(project), launch_wait=True)
+    waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
     # It has its project everywhere by then, and no part of it has begun.
-    until(lambda: "project: from node1" in waiting.runner.stdout.read(), PATIENCE, "it is distributed")
+    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "it waits")
+    assert "project: from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()
     node2.inside("sh", "-ec", f"echo \"NAME = 'forged'\" > {changed}")

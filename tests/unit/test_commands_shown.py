@@ -63,6 +63,9 @@ UNCHECKED = {
     "PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py 2 4 8 16": (
         "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
     ),
+    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/launch_overhead.py 10 40": (
+        "it launches twenty times on a sandbox; that the file is there is all that is checked"
+    ),
 }
 
 

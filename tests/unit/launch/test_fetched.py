@@ -20,7 +20,7 @@ def test_fetched(case: dict[str, Any]) -> None:
     assert fetched.left == case["left"]
     fetched.came = {node: [(file.path, file.size) for file in files] for node, files in taken.items()}
     assert sentence(fetched) == case["said"]
-    shown = findings(fetched, {"node1": "/work/1"})
+    shown = findings(fetched, {"node1": "/srv/work/1"})
     assert [(one.status, one.node, one.summary, one.fix["text"]) for one in shown] == [
         tuple(one) for one in case["findings"]
     ]

@@ -180,16 +180,20 @@ def sentence(fetched: Fetched) -> str:
     if not files and not fetched.left:
         return "fetched nothing: no file in the working folders matches launch_fetch"
     came = f"fetched {plural(len(files), 'file')} ({gigabytes(sum(files))}) into {fetched.folder}"
-    left = sum(len(paths) for paths in fetched.left.values())
-    return f"{came}; {plural(left, 'thing')} did not come" if left else came
+    left = [f"{node}: {named(path, why)}" for node, paths in fetched.left.items() for path, why in paths.items()]
+    return f"{came}; {plural(len(left), 'thing')} did not come: {few(left, '; ')}" if left else came
+
+
+def named(path: str, why: str) -> str:
+    return f"{path}: {why}" if path else why
 
 
 def findings(fetched: Fetched, work_dirs: Mapping[str, str]) -> list[Finding]:
     """One for each node from which not all came. work_dirs: where it still lies."""
     found = []
     for node, left in fetched.left.items():
-        named = [f"{path}: {why}" if path else why for path, why in left.items()]
-        text = f"of what launch_fetch names, this did not come: {few(named, '; ')}"
+        names = [named(path, why) for path, why in left.items()]
+        text = f"of what launch_fetch names, this did not come: {few(names, '; ')}"
         fix = f"It is kept on {node} in {work_dirs.get(node, 'the working folder')}"
         found.append(FETCHED.warn(node, text, fix))
     return found

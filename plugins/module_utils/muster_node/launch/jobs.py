@@ -188,7 +188,10 @@ def looked_at(launch: Launch, request: Json) -> Json:
         seen = as_user(owner, lambda: _facts(launch, run_dir, request), seconds=SECONDS)
     except SilentError as silent:
         return {**nothing, **known, "hidden": True, "why": f"it could not be looked at: {silent.strerror}"}
-    return {**nothing, **known, "hidden": False, **seen}
+    hidden = os.geteuid() not in {0, owner.pw_uid}
+    if hidden and launch.pids:
+        seen["state"] = "running"  # what its main process notes is its user's
+    return {**nothing, **known, **seen, "hidden": hidden}
 
 
 def _facts(launch: Launch, run_dir: str, request: Json) -> Json:

@@ -90,6 +90,16 @@ def test_what_runs(
     assert found["gpus"] == {"0": {"busy": 1}}
 
 
+def test_of_others_launches_a_user_sees_that_they_run(
+    tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, IDS[0])
+    monkeypatch.setattr(jobs, "in_units", lambda: {(None, IDS[0]): [os.getpid()]})
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    found = jobs.jobs(asked)["launches"]
+    assert [(one["state"], one["hidden"]) for one in found] == [("running", True)]
+
+
 def test_own_launches_of_users(tmp_path: Path, asked: dict[str, Any]) -> None:
     me = pwd.getpwuid(os.getuid())
     run = make(tmp_path, IDS[0])
