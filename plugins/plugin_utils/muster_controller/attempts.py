@@ -146,7 +146,7 @@ class Attempts:
         except PlanError as problem:
             return " ".join(problem.problems)
         begins = f"{said}, from {path}" if path else said
-        self.went_on.append(f"with attempt {number} ({plan['launch_id']}) {begins}")
+        self.went_on.append(f"with attempt {number} ({plan['launch_id']}): {begins}")
         self.say(f"attempt {number} of at most {self.policy.restarts + 1}: {begins}")
         return plan
 

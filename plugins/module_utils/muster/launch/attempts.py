@@ -130,7 +130,15 @@ def ended(record: Record, verdict: Mapping[str, Any], number: int, before: float
     ]
     gone = [*record.leftovers, *record.unseen]
     named = [name for name in nodes if name in {*failed, *gone}]
-    return Attempt(number, plan["launch_id"], nodes, str(verdict["summary"]), named, signature(record), before)
+    return Attempt(number, plan["launch_id"], nodes, why_in_short(verdict), named, signature(record), before)
+
+
+def why_in_short(verdict: Mapping[str, Any]) -> str:
+    """The first that failed, without what to do about it: another attempt is made instead."""
+    for finding in verdict["findings"]:
+        if finding["status"] == "fail":
+            return f"{finding['node']}: {finding['summary']}"
+    return str(verdict["summary"])
 
 
 def final(record: Record, attempt: Attempt) -> bool:

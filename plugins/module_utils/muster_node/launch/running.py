@@ -166,7 +166,7 @@ def open_agent_log(run_dir: str) -> int:
     """The launcher's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
-        return os.open(run_dir + "/logs/agent.log", flags, 0o640)
+        return os.open(run_dir + "/logs/agent.log", flags, 0o644)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
 

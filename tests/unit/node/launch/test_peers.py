@@ -123,6 +123,14 @@ def test_one_that_fails_ends_all_by_its_name(port: int) -> None:
         assert launch.head.step() == other.step() == "node2: torchrun ended with code 1"
 
 
+def test_one_whose_unit_is_being_stopped_says_so_before_it_has_ended(port: int) -> None:
+    with running(port) as launch:
+        stopped, other = launch.nodes
+        stopped.tell("the unit was stopped")
+        until(lambda: launch.step() and launch.head.over and other.over, 5.0, "all others know")
+        assert launch.head.over == other.over == "node2: the unit was stopped"
+
+
 def test_the_head_node_that_fails_ends_all(port: int) -> None:
     with running(port) as launch:
         last = threading.Thread(target=launch.head.see_out, args=(never, FOREVER, "the unit was stopped"))
