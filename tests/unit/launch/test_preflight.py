@@ -65,7 +65,8 @@ def occupied(given: dict[str, Any]) -> dict[str, Any]:
 def test_preflight(case: dict[str, Any]) -> None:
     facts: Any = {**FACTS, **case.get("facts", {})}
     facts["occupied"] = occupied(case.get("occupied", {}))
-    facts["port"] = {**facts["port"], "holders": [{**HOLDER, **one} for one in facts["port"]["holders"]]}
+    for port in {"port", "beat_port"} & set(facts):
+        facts[port] = {**facts[port], "holders": [{**HOLDER, **one} for one in facts[port]["holders"]]}
     requested = Requested(**{**REQUESTED, **case.get("request", {})})
     findings = preflight.judge({**ENTRY, **case.get("entry", {})}, facts, requested)
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]

@@ -184,7 +184,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
         *interface(entry, facts),
         *gpus(entry, facts, request),
         *port(entry, facts, request),
-        *beats(entry, facts),
+        *beats(entry, facts, request),
         *others(entry, facts, request),
         *manager.own(entry, facts, planning.seats(entry, facts, request.backend), request.users_root),
         *caches.judge(entry["node"], facts.get("caches", {})),
@@ -330,10 +330,11 @@ def gpus(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
     return []
 
 
-def beats(entry: dict[str, Any], facts: Facts) -> list[Finding]:
-    """The port on which the head node of a detached launch hears of the others."""
+def beats(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
+    """The port on which the head node of a detached launch hears of the others. One that another launch holds is waited
+    for with what else that launch has."""
     seen = facts.get("beat_port")
-    if seen is None or seen["free"]:
+    if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
     holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that cannot be seen from here"
     text = f"port {seen['port']}, on which the nodes of a detached launch hear of each other, is held by {holders}"
@@ -362,6 +363,7 @@ def port(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findin
 def others(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
     """Whoever has what this launch needs for itself alone. In the port of a launch, a shared one has no part."""
     node, seats = entry["node"], on_seats(planning.seats(entry, facts, request.backend), facts["occupied"])
-    held = seats if request.shared else {**seats, **launches_on(facts["port"])}
+    ports = {**launches_on(facts["port"]), **launches_on(facts.get("beat_port"))}
+    held = seats if request.shared else {**seats, **ports}
     found = taken(node, held, shared=request.shared, begun_here=request.begun_here)
     return [*found, *unknown(node, facts["occupied"])]
