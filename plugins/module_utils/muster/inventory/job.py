@@ -25,7 +25,7 @@ RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 # A launch that runs already is asked for by these.
 RUNNING = ("launch_attach", "launch_stop")
 # The only number of a launch that has a meaning below 0 (no rank).
-MAY_BE_NEGATIVE = ("launch_show_rank",)
+MAY_BE_NEGATIVE = ("jobs_rank", "launch_show_rank")
 EXAMPLE = "examples/job.yml lists what there is"
 # How much of a name must be that of an option (difflib's ratio).
 NEAR = 0.7
