@@ -62,6 +62,8 @@ SPEAKING_ACTIONS = (
     "health_verdict",
     "net_probe",
     "rdma_rails",
+    "launch_users",
+    "share_inventory",
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")

@@ -134,7 +134,7 @@ def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
 
 def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     ranks = set(processes(detached.launch_id))
-    with rules(nodes[0], f"ip saddr {nodes[1].address} drop"):
+    with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
         time.sleep(SILENCE / 2)
     time.sleep(SILENCE * 1.5)  # by then, whatever was to end has ended
     assert set(processes(detached.launch_id)) >= ranks
@@ -216,6 +216,7 @@ def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
     reach(drill, step)
     with switched_off(node("node2")):
         drill.wait(PATIENCE)
+    assert len(runs(drill)) == 2, drill.runner.stdout.read()
     first, second = runs(drill)
     plan = json.loads((second / "plan.json").read_text())
     assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node3"]
@@ -243,6 +244,7 @@ def test_the_rest_goes_on_without_a_node_that_is_switched_off(
     reach(drill, step)
     with switched_off(node("node3")):
         drill.wait(PATIENCE)
+    assert len(runs(drill)) == 2, drill.runner.stdout.read()
     second = runs(drill)[1]
     plan = json.loads((second / "plan.json").read_text())
     assert [entry["node"] for entry in plan["nodes"]] == ["node1", "node2"]

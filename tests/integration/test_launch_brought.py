@@ -136,7 +136,7 @@ def test_a_word_that_changes_the_plan_is_refused_before_a_node_is_asked(drill: D
     drill.begin()
     drill.wait()
     said = drill.runner.stdout.read()
-    assert "launch_command sets --num_processes, which accelerate gets from the plan: leave it out." in said
+    assert "sets --num_processes, which accelerate gets from the plan" in said
     assert not (drill.folder / "kept").exists()
 
 

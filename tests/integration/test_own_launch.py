@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import Drill, environ, processes, read_proc
+from drill import Drill, processes, read_proc
 from launch_users import GROUP, make_launch_user
 from test_launch_drills import CLEAN, NOTICED
 from waiting import PATIENCE, until
@@ -84,18 +84,24 @@ def refused(drill: Drill) -> str:
     return " ".join(one["summary"] for one in verdict["findings"] if one["status"] == "fail")
 
 
+DETACHED = {"launch_detached": True, "launch_time_limit": 3600}  # nothing ends it but its gate, however busy we are
+
+
 def test_of_two_users_the_second_is_refused_by_name_or_waits(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:
-    first = begin("ada").in_step()
-    assert f"launch {first.launch_id} of ada (PID" in refused(begin("bob"))
-    # Whoever is root finds the same.
-    assert f"launch {first.launch_id} of ada (PID" in refused(begin(""))
-    waiting = begin("bob", "--steps=3", launch_wait=True)
+    first = begin("ada", **DETACHED)
+    assert first.end()["status"] == "unknown"
+    for other in ("bob", ""):  # whoever is root finds the same
+        assert refused(begin(other)).count(f"launch {first.launch_id} of ada (PID") == len(nodes)
+    waiting = begin("bob", launch_wait=True, **DETACHED)
     until(lambda: "waits: node1: launch" in so_far(waiting), PATIENCE, "bob waits")
     first.open_gate(nodes[0])
-    assert first.end()["status"] == "healthy"
-    assert waiting.end()["status"] == "healthy"
+    assert waiting.end()["status"] == "unknown"
+    assert waiting.runs()
+    assert not first.runs()
+    waiting.open_gate(nodes[0])
+    until(lambda: not waiting.runs(), PATIENCE, "bob's ranks have ended")
 
 
 def so_far(drill: Drill) -> str:
@@ -105,16 +111,17 @@ def so_far(drill: Drill) -> str:
 def test_an_administrators_launch_keeps_own_ones_out(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:
-    first = begin("").in_step()
-    assert f"launch {first.launch_id} of muster (PID" in refused(begin("ada"))
+    first = begin("", **DETACHED)
+    assert first.end()["status"] == "unknown"
+    assert refused(begin("ada")).count(f"launch {first.launch_id} of muster (PID") == len(nodes)
     first.open_gate(nodes[0])
-    assert first.end()["status"] == "healthy"
+    until(lambda: not first.runs(), PATIENCE, "its ranks have ended")
 
 
 def test_nobody_but_its_user_comes_to_an_own_launch(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine], play: Play
 ) -> None:
-    drill = begin("ada", launch_detached=True, launch_time_limit=300)
+    drill = begin("ada", **DETACHED)
     assert drill.end()["status"] == "unknown"
     kept = {"cluster_artifacts_dir": str(drill.folder / "kept")}
     for option in ("launch_attach", "launch_stop"):
@@ -125,11 +132,9 @@ def test_nobody_but_its_user_comes_to_an_own_launch(
         for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
             looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)
             assert "Permission denied" in looked.stderr, path
-    (pid, *_) = processes(drill.launch_id)
-    inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(pid, "status"), re.MULTILINE)[0])
-    names = {one.name: one for one in nodes}
-    machine = names[environ(pid)["MUSTER_NODE"]]
-    killed = machine.inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
+    # A rank by its number within its node.
+    inside = int(re.findall(r"^NSpid:.*\t(\d+)$", read_proc(drill.pid(0), "status"), re.MULTILINE)[0])
+    killed = nodes[0].inside("su", "bob", "--command", f"kill -9 {inside}", check=False)
     assert "Operation not permitted" in killed.stderr
     assert drill.runs()
     done = play("playbooks/launch.yml", extravars={**kept, **drill.whose, "launch_stop": drill.launch_id})

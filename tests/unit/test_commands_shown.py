@@ -53,6 +53,7 @@ ON_NODES = {
 }
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
+    "share_to": "playbooks/share.yml",
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",
@@ -61,6 +62,9 @@ OF_PLAYBOOKS = {
 UNCHECKED = {
     "PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py 2 4 8 16": (
         "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
+    ),
+    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/launch_overhead.py 10 40": (
+        "it launches twenty times on a sandbox; that the file is there is all that is checked"
     ),
 }
 

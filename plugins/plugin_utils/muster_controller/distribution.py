@@ -33,7 +33,7 @@ TRANSFER = 20.0  # seconds that a transfer may take, and
 SLOWEST = 2_000_000  # bytes a second
 LONGEST = 600.0
 TRIES = 2  # nodes that one node asks
-DYNAMIC = (49152, 60999)  # ports that are in both the kernel's range and IANA's for such a use
+DYNAMIC = (32768, 40959)  # ports that nodes reach on each other, whether the firewall is loose or tight (docs/ports.md)
 
 
 class Content(Protocol):

@@ -71,6 +71,9 @@ def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     script, env_file = values.get("launch_script_src"), values.get("launch_env_file")
     if script and (why := _unsendable(str(script))):
         yield "launch_script_src", why
+    project = values.get("launch_project")
+    if project and not Path(str(project)).is_dir():
+        yield "launch_project", f"{project} is no folder on the controller"
     if env_file:
         try:
             read_environment(str(env_file))

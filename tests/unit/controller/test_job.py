@@ -71,11 +71,17 @@ def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.env"
     tokens.write_text("HF_TOKEN=abc\n")
     tokens.chmod(0o644)
-    values = {"launch_script_src": str(tmp_path / "no.py"), "launch_env_file": str(tokens)}
+    values = {
+        "launch_script_src": str(tmp_path / "no.py"),
+        "launch_env_file": str(tokens),
+        "launch_project": str(tmp_path / "no"),
+    }
     found = dict(job.unusable_files(values))
+    assert found["launch_project"] == f"{tmp_path}/no is no folder on the controller"
     assert found["launch_script_src"].startswith(f"{tmp_path}/no.py is neither a file nor a folder")
     assert found["launch_env_file"].endswith(f"other users may read it. Type: chmod 600 {tokens}")
     assert list(job.unusable_files({**values, "launch_attach": "20261121-093142-1df3"})) == []
     tokens.chmod(0o600)
     (tmp_path / "no.py").write_text("print()\n")
+    (tmp_path / "no").mkdir()
     assert list(job.unusable_files(values)) == []

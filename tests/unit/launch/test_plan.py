@@ -133,3 +133,16 @@ def test_secrets_among_the_arguments_are_covered() -> None:
     plan = planned({"node1": {}}, {"args": args})
     assert planning.masked(plan, Redaction([]))["nodes"][0]["argv"][13:] == ["--api-key=********", "--lr", "0.1"]
     assert plan["nodes"][0]["argv"][13:] == args
+
+
+def test_ranks_find_the_project_before_what_a_user_has_set() -> None:
+    project = {"source": "/p", "digest": "abc", "files": 1, "bytes": 1}
+    copy = "/var/lib/muster/launches/20260101-120000-abcd/project"
+    for given, path in (({}, copy), ({"PYTHONPATH": "/srv/lib"}, f"{copy}:/srv/lib")):
+        plan = planned({"node1": {}}, {"script": "train.py", "project": project, "env": given})
+        (entry,) = plan["nodes"]
+        assert (entry["env"]["MUSTER_PROJECT"], entry["env"]["PYTHONPATH"]) == (copy, path)
+        assert planning.in_project(entry)
+    assert "PYTHONPATH" not in planned({"node1": {}}, {})["nodes"][0]["env"]
+    assert not planning.in_project(planned({"node1": {}}, {})["nodes"][0])
+    assert not planning.in_project(planned({"node1": {}}, {"script": "", "module": "a.b"})["nodes"][0])

@@ -7,9 +7,12 @@ the launch runs without what it was to say.
 from __future__ import annotations
 
 import difflib
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..launch.plan import ENV_NAME, FORBIDDEN_ENV
+from ..launch import attempts
+from ..launch.plan import LaunchRequest, problems_of
 from .model import Problem
 
 if TYPE_CHECKING:
@@ -20,12 +23,17 @@ if TYPE_CHECKING:
 LAUNCH = "the launch"
 # Whatever begins so is meant for Muster. The rest of a job may be the site's own.
 OURS = ("launch_", "cluster_", "jobs_")
-# What a launch runs: exactly one of these, as far as this release has them.
+# What a launch runs: one of these at least.
 RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
+SCRIPTS = RUNS[:2]
 # A launch that runs already is asked for by these.
 RUNNING = ("launch_attach", "launch_stop")
-# The only number of a launch that has a meaning below 0 (no rank).
+# The only numbers that have a meaning below 0 (no rank, or every rank).
 MAY_BE_NEGATIVE = ("jobs_rank", "launch_show_rank")
+# A request of which the problems are not yet known.
+NOTHING = LaunchRequest(
+    cluster="", launch_id="", user="", script="", port=0, run_root="", work_root="", rendezvous_timeout=0
+)
 EXAMPLE = "examples/job.yml lists what there is"
 # How much of a name must be that of an option (difflib's ratio).
 NEAR = 0.7
@@ -55,13 +63,11 @@ def nearest(inventory: Inventory, name: str) -> str:
     if not name.startswith(OURS):
         return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
     subject, _, rest = name.partition("_")
-    ours = [option for option in inventory.options if option.startswith(OURS)]
-    ours.sort(
-        key=lambda option: option.startswith(f"{subject}_")
-    )  # of two that have the same rest, the last one counts
-    rests = {option.partition("_")[2]: option for option in ours}
-    near = [rests[one] for one in difflib.get_close_matches(rest, rests, 1, NEAR)]
-    return next(iter([*near, *(option for option in reversed(ours) if option.endswith(f"_{rest}"))]), "")
+    own = {option.partition("_")[2]: option for option in inventory.options if option.startswith(f"{subject}_")}
+    whole = (option for option in inventory.options if option.endswith(f"_{name}"))  # cluster_launch_nodes
+    near = [own[one] for one in difflib.get_close_matches(rest, own, 1, NEAR)]
+    others = (option for option in inventory.options if option.startswith(OURS) and option.endswith(f"_{rest}"))
+    return next(iter([*whole, *near, *others]), "")
 
 
 def unusable_files(inventory: Inventory) -> Iterator[Problem]:
@@ -71,20 +77,60 @@ def unusable_files(inventory: Inventory) -> Iterator[Problem]:
 
 def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes[:1]:
-        known = [name for name in RUNS if name in inventory.options]
-        requested = chosen(node, known)
-        if len(requested) > 1:
-            what = f"{listed(requested)} are set, and a launch runs one thing"
-            yield Problem(place(inventory, *requested), what, "Keep one of them")
+        requested, scripts = chosen(node, RUNS), chosen(node, SCRIPTS)
+        if len(scripts) > 1:
+            yield Problem(
+                place(inventory, *scripts), f"{listed(scripts)} are set, and a launch has one", "Keep one of them"
+            )
         running = chosen(node, RUNNING)
         if len(running) > 1:
             what = f"{listed(running)} are set, and a launch is either followed or ended"
             yield Problem(place(inventory, *running), what, "Keep one of them")
         # One that is misspelt or of another type is a problem already.
         meant = {nearest(inventory, name) for name in inventory.given if name not in inventory.options}
-        said = [name for name in (*known, *RUNNING) if name in node.errors or name in meant]
+        said = [name for name in (*RUNS, *RUNNING) if name in node.errors or name in meant]
         if inventory.launches and not requested and not running and not said:
             yield Problem(LAUNCH, "nothing says what is to run", f"Set launch_script; {EXAMPLE}")
+
+
+def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
+    """What the plan itself says of the request. Each sentence names the option first."""
+    for node in inventory.nodes[:1]:
+        sent = node.text("launch_script_src")
+        script = node.text("launch_script") or sent
+        env, fetch = node.variables.get("launch_env"), entries(node, "launch_fetch")
+        request = replace(
+            NOTHING,
+            # Where there is nothing to launch, another rule knows more.
+            script=script if chosen(node, RUNS) else "/nothing",
+            script_is_sent=bool(sent),
+            module=node.text("launch_module"),
+            command=entries(node, "launch_command"),
+            env={str(name): "" for name in env} if isinstance(env, dict) else {},
+            chdir=node.text("launch_chdir"),
+            more={"fetch": {"patterns": fetch}} if fetch else {},
+            data=entries(node, "launch_data"),
+        )
+        for sentence in (*problems_of(request), *of_attempts(inventory, node)):
+            option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
+            yield Problem(
+                place(inventory, option), sentence.rstrip("."), f"Correct {option}" if option else "Correct it"
+            )
+
+
+def of_attempts(inventory: Inventory, node: Node) -> list[str]:
+    """What is wrong with launch_restarts and what belongs to it."""
+    spares, chosen_nodes = entries(node, "launch_spares"), inventory.launch_nodes()
+    policy = attempts.Policy(
+        restarts=node.number("launch_restarts") or 0,
+        spares=tuple(spares),
+        min_nodes=node.number("launch_min_nodes") or 0,
+        checkpoints=node.text("launch_checkpoints"),
+    )
+    taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
+    usable = [one.name for one in inventory.nodes if not one.quarantined]
+    detached = node.variables.get("launch_detached") is True
+    return attempts.problems(policy, taking_part, usable, detached=detached)
 
 
 def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
@@ -123,27 +169,15 @@ def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
                 )
 
 
-def variables_are_the_users(inventory: Inventory) -> Iterator[Problem]:
-    for node in inventory.nodes[:1]:
-        given = node.variables.get("launch_env")
-        for name in map(str, given if isinstance(given, dict) else ()):
-            where = place(inventory, "launch_env")
-            if not ENV_NAME.match(name):
-                what = f"launch_env has {name!r:.60}, which is no name of an environment variable"
-                yield Problem(where, what, "Use letters, digits and _, beginning with a letter")
-            elif FORBIDDEN_ENV.match(name):
-                yield Problem(where, f"launch_env sets {name}, which is the launcher's own", f"Take {name} out")
-
-
 RULES = (
     forgotten_at,
     given_names_are_options,
     unusable_files,
     one_thing_is_launched,
+    the_plan_can_be_made,
     detached_has_a_limit,
     numbers_are_possible,
     arguments_are_words,
-    variables_are_the_users,
 )
 
 
@@ -162,7 +196,7 @@ def entries(node: Node, name: str) -> list[str]:
 
 
 def place(inventory: Inventory, *names: str) -> str:
-    """Where the first of these was given to the run; else it is of the launch as a whole."""
+    """Where the first of these that was given to the run stands; else it is of the launch as a whole."""
     return next((inventory.given[name] for name in names if name in inventory.given), LAUNCH)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from .model import GROUP, NO_LIMIT, SEATS, Record, Recorded, User
@@ -40,7 +39,7 @@ def tmpfiles_text(seats: Iterable[str]) -> str:
 
 def profile_text() -> str:
     """torchrun alone: the environment's other programs (its python above all) must not stand before the system's."""
-    return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{shlex.quote(FOLDER)}" ;;\nesac\n')
+    return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{FOLDER}" ;;\nesac\n')
 
 
 def limits_text(users: Iterable[User]) -> str:

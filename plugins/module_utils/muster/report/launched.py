@@ -28,6 +28,7 @@ WORDS = {
     Ending.LIMIT: FAILED,
     Ending.STALLED: FAILED,
     Ending.NODE: LOST,
+    Ending.PEER: LOST,
     Ending.LEASE: LOST,
     Ending.TAKEN: REFUSED,
     Ending.INTERRUPTED: STOPPED,

@@ -121,7 +121,7 @@ def readme(nodes: Sequence[Shared], folder: str) -> str:
     terminal = Terminal(prefix=".venv/bin/", inventories=(f"../{folder}",))
     look = terminal.text(on_node("gpu_nodes", "id -un"))
     example = terminal.text(playbook("playbooks/launch.yml", launch_script_src="examples/cifar10/train.py"))
-    plan = terminal.text(playbook("playbooks/plan.yml", launch_script_src="examples/cifar10/train.py"))
+    jobs = terminal.text(playbook("playbooks/jobs.yml"))
     return f"""# Training on {name}
 
 Nodes: {", ".join(node.name for node in nodes)}.
@@ -136,13 +136,13 @@ Can you log in?
 
     {look}
 
-What does each node run, with which environment? This contacts none of them:
-
-    {plan}
-
 Train, here the example that comes with Muster; `-e launch_script=PATH` takes a script that is on every node:
 
     {example}
+
+What runs, where, and since when:
+
+    {jobs}
 
 docs/launch.md says the rest.
 """

@@ -37,12 +37,18 @@ RUNS, DONE, OVER = "runs", "done", "over"
 class Alone:
     """A launch that a supervisor watches, or that has one node: nobody is asked and nobody is told."""
 
+    told = False  # whether the others have been told that this part ends
+
     def step(self) -> str:
         """Do what there is to do, without waiting: why the launch is to end here, or nothing."""
         return ""
 
     def meet(self, _stopped: Callable[[], bool]) -> str:
         return ""
+
+    def tell(self, _why: str) -> None:
+        """Say that this part ends badly; the others have it with the next step."""
+        self.told = True
 
     def see_out(self, _stopped: Callable[[], bool], _until: float, _why: str = "") -> None:
         return
@@ -66,10 +72,17 @@ class Part(Alone):
             time.sleep(0.05)
         return ""
 
+    def tell(self, why: str) -> None:
+        self.told, self.state, self.why = True, OVER, why[:MOST_WHY]
+        self.news()
+
     def see_out(self, stopped: Callable[[], bool], until: float, why: str = "") -> None:
         """Say how this part ended, and stay until the others know, or need this node no more. why: "" for well."""
-        self.state, self.why = (OVER, why[:MOST_WHY]) if why else (DONE, "")
-        self.news()
+        if why:
+            self.tell(why)
+        elif not self.told:
+            self.state = DONE
+            self.news()
         while not (self.step() or self.settled() or stopped()) and time.monotonic() < until:
             time.sleep(0.05)
         until = time.monotonic() + (HURRY if stopped() else LAST_WORDS)

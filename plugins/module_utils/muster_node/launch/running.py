@@ -25,6 +25,7 @@ from .state import BEGIN, LET_GO, lease
 Json = dict[str, Any]
 
 # How this part ended, as the other nodes hear it.
+STOPPED_HERE = "the unit was stopped"
 HOW = {ASKED: "it was ended on request", LIMIT: "its time limit is over"}
 INNER_MODE = 0o755  # for whoever was let into the run directory above
 
@@ -64,8 +65,8 @@ def run(state: str) -> None:
             seats.let_go()
             see_out(how_it_ended(code, ending.reason, stopped=bool(signalled)))
             return
-        why = peers.step()  # while this part ends in its own time, the others hear that it is there
-        if why and not signalled and not ending.reason:
+        why = follow(state, peers, ending, stopped=bool(signalled))
+        if why:
             write_result(state, "peer", error=why)
             see_out(why)
             return
@@ -116,10 +117,19 @@ def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
         return None
 
 
+def follow(state: str, peers: Alone, ending: Ending, *, stopped: bool) -> str:
+    """What ends this part because of the others; they hear at once when its unit is stopped, which may take long."""
+    if stopped and not ending.reason and not peers.told:
+        write_result(state, "stopped")
+        peers.tell(STOPPED_HERE)
+    why = peers.step()  # while this part ends in its own time, the others hear that it is there
+    return "" if stopped or ending.reason else why
+
+
 def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
     """In the words that the other nodes get of it; nothing where it ended well."""
     if reason or stopped:
-        return HOW.get(reason, "the unit was stopped")
+        return HOW.get(reason, STOPPED_HERE)
     return f"torchrun ended with code {code}" if code else ""
 
 

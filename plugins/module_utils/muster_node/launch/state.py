@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ MOST_LEASE = 100  # bytes
 SYSTEMCTL_SECONDS = 30
 FORGET_SECONDS = 5.0
 TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
+TALK_SECONDS = 5.0
 NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
 
 
@@ -96,13 +98,26 @@ def unit_state(unit: str) -> dict[str, str]:
     names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
     done = systemctl("show", unit, "--property", ",".join(names))
     state = dict.fromkeys(names, "")
-    if done.code != 0 and is_own() and not os.path.exists(f"{runtime_dir()}/{TALKS}"):
+    if done.code != 0 and is_own() and not manager_listens():
         # No manager, no units: the kernel has ended all that was in its control group.
         state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)
     for line in done.text.splitlines():
         name, _, value = line.partition("=")
         state[name] = value
     return state
+
+
+def manager_listens() -> bool:
+    """Whether this user's manager is there; its socket's file may outlive it."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(TALK_SECONDS)
+            sock.connect(f"{runtime_dir()}/{TALKS}")
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError:
+        return True  # it does not answer, which proves nothing
+    return True
 
 
 def forget(launch_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,11 @@ def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: 
     assert state.unit_state("x.service")["Result"] == failure.NO_MANAGER
     assert state.is_over(LAUNCH_ID)
     (tmp_path / "systemd").mkdir()
-    (tmp_path / "systemd/private").touch()
-    assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(tmp_path / "systemd/private"))
+        sock.listen(1)
+        assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
+    assert state.is_over(LAUNCH_ID), "the file of its socket is left"
 
 
 def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
