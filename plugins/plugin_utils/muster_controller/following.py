@@ -36,6 +36,7 @@ class Following:
         self.lines: dict[tuple[str, str], Lines] = {}
         self.failed = dict.fromkeys(self.entries, 0)
         self.own: dict[str, bool] = {}
+        self.over: set[str] = set()
 
     def follow(self, give_up: Callable[[], bool]) -> bool:
         """Until the launch is over on these nodes, which is returned, or somebody has asked to leave off."""
@@ -56,7 +57,7 @@ class Following:
             answer = self.messages.next(0.2)
             if answer is not None and answer.verb == "follow" and answer.node in left and not self.take(answer):
                 left.discard(answer.node)
-        return not left and bool(self.own)
+        return self.over == set(self.entries)
 
     def ask(self, name: str, delay: float = 0.0) -> None:
         request = {
@@ -95,6 +96,7 @@ class Following:
         for key, part in logs.items():
             self.show(name, key, part["text"])
         if data.get("over") is True and not any(part["more"] for part in logs.values()):
+            self.over.add(name)
             return False
         self.ask(name, PAUSE)
         return True

@@ -28,8 +28,8 @@ RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 SCRIPTS = RUNS[:2]
 # A launch that runs already is asked for by these.
 RUNNING = ("launch_attach", "launch_stop")
-# The only number of a launch that has a meaning below 0 (no rank).
-MAY_BE_NEGATIVE = ("launch_show_rank",)
+# The only numbers that have a meaning below 0 (no rank, or every rank).
+MAY_BE_NEGATIVE = ("jobs_rank", "launch_show_rank")
 # A request of which the problems are not yet known.
 NOTHING = LaunchRequest(
     cluster="", launch_id="", user="", script="", port=0, run_root="", work_root="", rendezvous_timeout=0

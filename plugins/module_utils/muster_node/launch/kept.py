@@ -47,8 +47,8 @@ def unpacked(packed: str) -> bytes:
         text = opened.decompress(base64.b64decode(packed, validate=True), MOST_PLAN)
     except (ValueError, binascii.Error, zlib.error) as problem:
         raise files.RefusedError(errno.EINVAL, f"cannot be kept: {problem}", PLAN) from None
-    if opened.unconsumed_tail:
-        raise files.RefusedError(errno.EFBIG, "is too long to be kept", PLAN)
+    if not opened.eof:
+        raise files.RefusedError(errno.EFBIG, "cannot be kept: it is too long, or cut short", PLAN)
     return text
 
 
