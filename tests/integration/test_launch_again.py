@@ -254,7 +254,7 @@ def test_the_rest_goes_on_without_a_node_that_is_switched_off(
     worst = max(abs(one - other) for one, other in zip(found, expected, strict=True))
     size = max(map(abs, expected))
     print(f"largest difference of a parameter: {worst:.2e}, of values up to {size:.2f}")
-    assert worst <= 1e-3 * size
+    assert worst <= 1e-2 * size
 
 
 def test_what_repeats_is_given_up(tmp_path: Path, nodes: tuple[Machine, Machine]) -> None:
