@@ -43,6 +43,7 @@ def run(state: str) -> None:
     if begun is None:
         return
     seats, peers = begun
+    held = lease(state)
     cap = Cap(spec["run_dir"], spec["log_max"])
     agent = started(state, spec)
     if agent is None:
@@ -50,7 +51,6 @@ def run(state: str) -> None:
     ranks = Ranks(agent.pid)
     noted = 0
     ending = Ending()
-    held = lease(state)
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
     see_out = partial(peers.see_out, lambda: bool(signalled), last_moment)
     while True:
