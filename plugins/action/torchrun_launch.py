@@ -35,6 +35,7 @@ from muster_controller.runs import add_verdict, launch_id, open_run, read_json
 from muster_controller.sent_script import sent_body, sent_name, unsendable
 from muster_controller.settings import Settings
 from muster_controller.supervisor import Supervisor
+from muster_controller.terminal import typed
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class ActionModule(ControllerAction):
             lambda request, nodes: self.planned(request, nodes, cluster),
             one,
             lambda name: connect(self, name, task_vars),
-            lambda text: Display().display(redaction.text(text)),
+            lambda text: Display().display(f"  {redaction.text(text)}"),
             options["failure_timeout"],
             options["run_as"],
             options["time_limit"],
@@ -154,6 +155,7 @@ class ActionModule(ControllerAction):
             keeping = Keeping(whole.say)
             keep_verdict(folder, redaction.shape(result["verdict"]), keeping)
             keeping.surely(folder, lambda: point_latest(folder))
+            result["artifacts"] = str(folder)
         if result["failed"]:
             result["msg"] = failure_text(result["verdict"])
         return result
@@ -183,7 +185,7 @@ class ActionModule(ControllerAction):
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
         supervisor = Supervisor(
-            plan, connections, settings, logs, lambda text: progress.say(redaction.text(text)), self.own_plan
+            plan, connections, settings, logs, lambda text: progress.say(typed(redaction.text(text))), self.own_plan
         )
         supervisor.messages.as_root = self.as_root
         if options["stop"]:

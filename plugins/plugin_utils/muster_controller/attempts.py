@@ -148,7 +148,12 @@ class Attempts:
         begins = f"{said}, from {path}" if path else said
         self.went_on.append(f"with attempt {number} ({plan['launch_id']}): {begins}")
         self.say(f"attempt {number} of at most {self.policy.restarts + 1}: {begins}")
+        self.say_where(path, holders, nodes)
         return plan
+
+    def say_where(self, path: str, holders: Sequence[str], nodes: Sequence[str]) -> None:
+        if said := attempts.alone(path, holders, nodes):
+            self.say(said)
 
     def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> dict[str, Any]:
         """Ranks are reckoned in the order of these nodes. Raises PlanError."""
@@ -200,6 +205,7 @@ class Attempts:
             return plan
         self.newest = checkpoint["time"]
         self.say(f"the newest complete checkpoint is {checkpoint['path']}")
+        self.say_where(checkpoint["path"], holders, nodes)
         return self.planned(attempts.led_by(nodes, holders), 1, plan["launch_id"], checkpoint["path"])
 
     def as_whoever_logs_in(self, plan: dict[str, Any], nodes: Sequence[str]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_what_is_not_held_is_said_once_for_all_nodes() -> None:
     assert manager.notes({"node1": one, "node2": other}) == [
         "node1, node2: the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)",
         "node1: the kernel does not hold an own launch to a number of processes (that needs cgroup v2)",
-        f"node1: its ranks may lock 8192 KiB of memory, too little for RDMA; {RAISED}",
+        f"node1: ranks may lock 8192 KiB of memory, too little for RDMA; {RAISED}",
         f"the account has not the same uid everywhere, so that {SEVERAL}: 1000 on node1; 1001 on node2",
     ]
 

@@ -311,6 +311,16 @@ def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
     return [head, *(node for node in nodes if node != head)]
 
 
+def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
+    """What a script has to know of a checkpoint that lies on the disks of some of its nodes; nothing, if on all."""
+    if not path or set(nodes) <= set(holders):
+        return ""
+    return (
+        f"{path} is on {few(holders)} alone: rank 0 finds it there. A script that reads it on every rank needs it"
+        " on all nodes, as in a launch_chdir that they share"
+    )
+
+
 # ---------------------------------------------------------------- what is said in the end
 
 
@@ -331,7 +341,7 @@ def whole_verdict(last: Verdict, history: Sequence[Attempt], went_on: Sequence[s
         findings.append(GIVEN_UP.fail(named(history[-1]), why))
         summary = f"{summary}; {why}"
     elif went_on:
-        summary = f"{summary}; attempt {number}, after {few([one.summary for one in history[: number - 1]], '; ')}"
+        summary = f"{summary}, in attempt {number}"  # why the others failed are findings
     return add_up(findings, summary, last["coverage"]["skipped"], last["coverage"]["ran"])
 
 

@@ -131,13 +131,15 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
     ):
         where = [name for name, facts in seen.items() if facts["own"] and what in facts["own"]["not_held"]]
         found += [f"{few(where)}: {sentence}"] if where else []
+    locked: dict[int, list[str]] = {}
     for name, facts in seen.items():
-        locked = facts["own"]["limits"].get("memlock") if facts["own"] else None
-        if locked is not None:
-            found.append(
-                f"{name}: its ranks may lock {locked // 1024} KiB of memory, too little for RDMA; the administrator"
-                f" raises it (launch_users_memlock) with {USERS}"
-            )
+        if facts["own"] and (most := facts["own"]["limits"].get("memlock")) is not None:
+            locked.setdefault(most, []).append(name)
+    found += [
+        f"{few(names)}: ranks may lock {most // 1024} KiB of memory, too little for RDMA; the administrator raises it"
+        f" (launch_users_memlock) with {USERS}"
+        for most, names in locked.items()
+    ]
     uids: dict[int, list[str]] = {}
     for name, facts in seen.items():
         uids.setdefault(facts["uid"], []).append(name)
