@@ -119,7 +119,7 @@ def test_begun_by_one_controller_and_stopped_by_another(
     assert "ago" in line
     none = elsewhere(user, jobs_stop="20200101-000000-abcd")
     assert none.rc != 0
-    assert "No launch '20200101-000000-abcd' is known here, or kept on node1, node2" in none.stdout
+    assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
 
 
 def processes_of(drill: Drill) -> set[str]:

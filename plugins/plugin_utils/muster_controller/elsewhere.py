@@ -107,9 +107,8 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
         raise PlanError(problems)
     if not plans:
         silent = [f"{name} did not say: {why}" for name, why in heard.silent.items()]
-        raise PlanError(
-            [f"No launch {launch_id!r} is known here, or kept on {few(list(heard.said) or ['any node'])}.", *silent]
-        )
+        asked = [name for name in nodes if name in heard.said] or ["any node"]
+        raise PlanError([f"{launch_id} is not known here, nor kept on {few(asked)}.", *silent])
     readers = {name: answer.get("reader") for name, answer in kept.items() if answer.get("reader") is not None}
     as_root = any(uid != heard.who[name].get("uid") for name, uid in readers.items())
     return Found(plans[0], as_root)

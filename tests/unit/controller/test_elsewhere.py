@@ -69,7 +69,7 @@ def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
 @pytest.mark.parametrize(
     ("plans", "problem"),
     [
-        ((has(None), has(None)), "No launch '20260101-120000-abcd' is known here, or kept on node1, node2."),
+        ((has(None), has(None)), "20260101-120000-abcd is not known here, nor kept on node1, node2."),
         ((has(None), "no route to host"), "node2 did not say: no route to host"),
         ((has(), has({**PLAN, "master_port": 7})), "node1, node2 keep different plans of"),
         (
