@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.occupied import TAKEN
-from muster.launch.preflight import PROJECT
+from muster.launch.preflight import without_project
 
 from .distribution import Distribution, Place
 
@@ -55,9 +55,7 @@ class Sending:
             places, plan["master_port"], self.messages, self.say, lambda: self.interruption.came, privileged=True
         )
         failures = distribution.bring(self.project)
-        prepared.findings += [
-            PROJECT.fail(node, f"it does not have the project: {why}") for node, why in failures.items()
-        ]
+        prepared.findings += without_project(failures)
         self.done = not failures
         return prepared
 

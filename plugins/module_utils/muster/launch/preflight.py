@@ -13,7 +13,7 @@ from . import plan as planning
 from .occupied import describe, launches_on, on_seats, taken, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from ..verdict.finding import Finding
     from .messages import Facts, FileFacts
@@ -205,6 +205,11 @@ def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Fi
         fix="Fix it, or leave it out of cluster_launch_nodes. Look why with",
         command=ping(node),
     )
+
+
+def without_project(failures: Mapping[str, str]) -> list[Finding]:
+    """failures: why a node does not have what was sent, by node."""
+    return [PROJECT.fail(node, f"it does not have the project: {why}") for node, why in failures.items()]
 
 
 def privilege(entry: dict[str, Any], facts: Facts) -> list[Finding]:

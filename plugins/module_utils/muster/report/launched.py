@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..launch import attempts
 from ..launch.endings import Ending
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ WORDS = {
     Ending.INTERRUPTED: STOPPED,
     Ending.DETACHED: DETACHED,
 }
-# Of an attempt after which no other one is made; it comes with the failure itself.
-LAST_ATTEMPT = "launch.given_up"
 # Where a verdict has several, as one of a failure and of what is left of it: the first of these counts.
 ORDER = (GIVEN_UP, FAILED, LOST, REFUSED, STOPPED, DETACHED, FINISHED)
 PLAYBOOK = "launch.yml"
@@ -43,7 +42,8 @@ PLAYBOOK = "launch.yml"
 
 def word(kept: Artifacts) -> str:
     """One of ORDER; "" where the run launched nothing and was not to."""
-    by_id = {ending.check.id: said for ending, said in WORDS.items()} | {LAST_ATTEMPT: GIVEN_UP}
+    # That no other attempt is made comes with the failure itself.
+    by_id = {ending.check.id: said for ending, said in WORDS.items()} | {attempts.GIVEN_UP.id: GIVEN_UP}
     found = {
         by_id[finding["id"]]
         for finding in kept.verdict.get("findings", [])
