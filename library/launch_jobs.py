@@ -4,16 +4,16 @@ DOCUMENTATION = r"""
 module: launch_jobs
 short_description: List the launches of a cluster, or follow the output of one
 description:
-  - Asks every node which launches it has, in the system's manager of units and in users' own ones. So it does not matter
-    from which controller they were begun.
-  - Shows of each its id, its state, whose it is and who began it from where, its nodes, how busy its GPUs are, since when,
-    and the last lines of what the head node's ranks wrote.
+  - Asks every node which launches it has, in the system's manager of units and in users' own ones. So it does not
+    matter from which controller they were begun.
+  - Shows of each its id, its state, whose it is and who began it from where, its nodes, how busy its GPUs are, since
+    when, and the last lines of what the head node's ranks wrote.
   - Who logs in as an administrator sees all of them. A launch user sees their own, and of others that they are there.
   - A node that does not answer is named, and hides nothing of the others. Nothing is changed, and no lease renewed.
   - Contacts every node by the connection that the inventory gives it; use it with C(run_once).
 options:
   history:
-    description: Whether launches that are over are shown as well, as far as nodes keep their logs (C(cluster_run_keep)).
+    description: Whether launches that are over are shown, too, as far as nodes keep their logs (C(cluster_run_keep)).
     type: bool
     default: false
   newest:
@@ -63,7 +63,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 jobs:
-  description: "Of each launch: C(id), C(state) in words, C(user), C(own) (whether it is that user's own), C(nodes) that know it."
+  description: >-
+    Of each launch C(id), C(state) in words, C(user), C(own) (whether it is that user's own), and the C(nodes) that know
+    it.
   returned: when they are listed
   type: list
   elements: dict

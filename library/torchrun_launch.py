@@ -115,14 +115,14 @@ options:
     default: 120
   stop_timeout:
     description: >-
-      Seconds that the ranks have between SIGTERM and SIGKILL when somebody ends the launch, or its time limit does. Only
-      ranks get this SIGTERM, so that what they use (loaders, torchrun) is still there to write a checkpoint.
+      Seconds that the ranks have between SIGTERM and SIGKILL when somebody ends the launch, or its time limit does.
+      Only ranks get this SIGTERM, so that what they use (loaders, torchrun) is still there to write a checkpoint.
     type: int
     default: 30
   failure_timeout:
     description: >-
-      Seconds that everything in the launch's unit has between SIGTERM and SIGKILL after a failure, a lost lease, and behind
-      O(stop_timeout).
+      Seconds that everything in the launch's unit has between SIGTERM and SIGKILL after a failure, a lost lease, and
+      behind O(stop_timeout).
     type: int
     default: 5
   min_free_mb:
@@ -196,8 +196,8 @@ options:
   fetch:
     description:
       - Patterns of files in the working folders, which are brought here when the launch has ended, however it did, into
-        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders, and a
-        folder that matches comes with all that is in it. Links are not followed.
+        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders, and
+        a folder that matches comes with all that is in it. Links are not followed.
       - Whoever attaches to a detached launch fetches what it was begun with.
     type: list
     elements: str

@@ -6,8 +6,8 @@ short_description: Judge the inventory before any node is contacted
 description:
   - Reads what the inventory says of the nodes in the group C(gpu_nodes), with the defaults of the role
     C(cluster) applied, and fails with every problem at once, each with its place and how to fix it.
-  - Judges what was given with C(-e) or in a job file, too. There, every name that begins as those of Muster do must be an
-    option; what is nearest to another one is named.
+  - Judges what was given with C(-e) or in a job file, too. There, every name that begins as those of Muster do must be
+    an option; what is nearest to another one is named.
   - Runs on the controller and contacts no node.
 options:
   connects:
