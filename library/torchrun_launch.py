@@ -196,8 +196,8 @@ options:
   fetch:
     description:
       - Patterns of files in the working folders, which are brought here when the launch has ended, however it did, into
-        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders, and
-        a folder that matches comes with all that is in it. Links are not followed.
+        C(fetched/NODE/) beside its logs. As a shell has them, for each part of a path; C(**) is any number of folders,
+        and a folder that matches comes with all that is in it. Links are not followed.
       - Whoever attaches to a detached launch fetches what it was begun with.
     type: list
     elements: str
