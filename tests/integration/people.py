@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paths import BIN, ENVIRONMENT, ROOT
@@ -14,7 +16,6 @@ from waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from machines import Machine
 
@@ -101,12 +102,16 @@ def check_out(person: Person) -> None:
 
 
 @contextmanager
-def people(folder: Path, machines: Sequence[Machine], **uids: int) -> Iterator[list[Person]]:
-    """People with accounts on these machines, which end with the block."""
-    made = [make_person(folder / name, name, uid, machines) for name, uid in uids.items()]
-    try:
-        yield made
-    finally:
-        for machine in machines:
-            for person in made:
-                remove_person(machine, person.name)
+def people(machines: Sequence[Machine], **uids: int) -> Iterator[list[Person]]:
+    """People with accounts on these machines, which end with the block.
+
+    Their folders have short names: the socket of a shared connection lies in there, and may have 107 characters.
+    """
+    with tempfile.TemporaryDirectory(prefix="people-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        made = [make_person(Path(folder) / name, name, uid, machines) for name, uid in uids.items()]
+        try:
+            yield made
+        finally:
+            for machine in machines:
+                for person in made:
+                    remove_person(machine, person.name)

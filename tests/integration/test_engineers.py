@@ -33,12 +33,9 @@ def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 
 @pytest.fixture(scope="module")
-def engineers(
-    nodes: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Person, Person]]:
+def engineers(nodes: list[Machine], play: Play) -> Iterator[tuple[Person, Person]]:
     """Two people who have an account and a key, a checkout, their script, and the folder that they were given."""
-    folder = tmp_path_factory.mktemp("people")
-    with people(folder, nodes, anna=2001, ben=2002) as (anna, ben):
+    with people(nodes, anna=2001, ben=2002) as (anna, ben):
         made = play("site.yml", tags="launch_users", extravars={"launch_users": ["anna", "ben"]})
         assert made.rc == 0, made.stdout
         shared = play("playbooks/share.yml", extravars={"share_to": str(anna.folder / "lab")})
