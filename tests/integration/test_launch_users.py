@@ -12,7 +12,6 @@ from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from machines import Machine, Play, Result
     from people import Person
@@ -183,10 +182,10 @@ def test_a_launch_that_runs_keeps_all_and_a_busy_manager_is_not_started_anew(
 
 
 def test_the_shared_folder_works_from_another_checkout_and_another_person(
-    machine: Machine, play: Play, anna_and_ben: tuple[Person, Person], tmp_path: Path
+    machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     anna, _ = anna_and_ben
-    folder = tmp_path / "people" / "anna" / "lab"
+    folder = anna.folder / "lab"
     shown = play("playbooks/share.yml", extravars={"share_to": str(folder)}, check=True)
     assert shown.rc == 0, shown.stdout
     assert not folder.exists()
@@ -211,7 +210,8 @@ def test_the_shared_folder_works_from_another_checkout_and_another_person(
     swapped = next(line for line in lines if machine.address in line).split()[:1]
     other = next(line for line in lines if line.endswith("muster:node2")).split()[1:3]
     known.write_text(" ".join([*swapped, *other]) + "\n")
-    refused = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping")
+    anew = "--ssh-common-args=-o ControlPath=none"
+    refused = anna.types("ansible", "node1", "-i", "../lab", "-m", "ansible.builtin.ping", anew)
     assert refused.returncode != 0
     assert "Host key verification failed" in refused.stdout + refused.stderr
 
