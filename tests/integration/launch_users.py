@@ -31,6 +31,23 @@ loginctl enable-linger $1
 uid=$(id -u $1)
 until test -S /run/user/$uid/systemd/private; do sleep 0.1; done
 """
+# Whoever is in the group here was made above.
+FORGET = f"""
+for name in $(getent group {GROUP} | cut -d: -f4 | tr , ' '); do
+    loginctl disable-linger $name
+    loginctl terminate-user $name
+    userdel --force --remove $name
+    rm -rf {USERS}/$name
+done
+rm -rf /etc/tmpfiles.d/muster-test.conf {SEATS}
+groupdel {GROUP}
+true
+"""
+
+
+def forget_launch_users(machine: Machine) -> None:
+    """Whom tests that came before have made; each test that needs one makes it anew."""
+    machine.inside("bash", "-c", FORGET, "forget")
 
 
 def make_launch_user(name: str, machines: Iterable[Machine]) -> None:

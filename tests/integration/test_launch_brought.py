@@ -104,6 +104,7 @@ def known_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> set[tuple[str, 
     return found
 
 
+@pytest.mark.slow
 def test_a_shell_script_that_calls_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     """It gives no option: the plan is in its environment."""
     for machine in nodes:

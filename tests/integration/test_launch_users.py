@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_users import forget_launch_users
 from people import check_out, people
 from waiting import PATIENCE, until
 
@@ -30,6 +31,7 @@ RUNTIME = "export XDG_RUNTIME_DIR=/run/user/$(id -u)"
 
 @pytest.fixture(scope="module")
 def machine(with_pytorch: None, node: Callable[[str], Machine]) -> Machine:
+    forget_launch_users(node("node1"))
     return node("node1")
 
 
