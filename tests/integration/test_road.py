@@ -15,7 +15,7 @@ NODES = ("node1", "node2", "node3")
 # What a run that finds nothing to do may cost: tasks that really run, on one node.
 MOST_TASKS = 22
 # Tasks for all nodes that are the first node's: each of four steps that change nodes claims them; the ssh mesh is put
-# together; health reads the inventory, probes the links, tries RDMA and adds up; the acceptance test runs, and is judged.
+# together; health reads the inventory, probes the links, tries RDMA and adds up; the acceptance test runs, is judged.
 FOR_ALL = 12
 
 
