@@ -16,14 +16,18 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process, trees
 from ..tools.run import CLEAN
 from ..tools.run import run as command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..tools.run import Answer
+
+    Json = dict[str, Any]
 
 STATE_ROOT = "/run/muster/launches"
 OWN_ROOT = "/run/user/{}/muster/launches"
@@ -51,6 +55,16 @@ MANAGER = Manager()
 def use(*, own: bool) -> None:
     """Deal with launches in this user's own manager, or in the system's."""
     MANAGER.uid = os.getuid() if own else None
+
+
+def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """Every request says whether it is about somebody's own launch."""
+
+    def done(request: Json) -> Json:
+        use(own=request.get("own") is True)
+        return work(request)
+
+    return done
 
 
 def is_own() -> bool:

@@ -12,18 +12,11 @@ It is no part of the program that launch, because that one is sent with every lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ..launch import state
 from ..launch.facts import identity
 from ..launch.fetching import fetchable, fetched
 from ..launch.jobs import follow, jobs, plan
 from ..tools.program import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Json = dict[str, Any]
 
 
 def main() -> None:
@@ -35,17 +28,7 @@ def main() -> None:
         "fetchable": fetchable,
         "fetched": fetched,
     }
-    answer({verb: in_its_manager(work) for verb, work in verbs.items()})
-
-
-def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Every request says whether it is about somebody's own launch."""
-
-    def done(request: Json) -> Json:
-        state.use(own=request.get("own") is True)
-        return work(request)
-
-    return done
+    answer({verb: state.in_its_manager(work) for verb, work in verbs.items()})
 
 
 if __name__ == "__main__":

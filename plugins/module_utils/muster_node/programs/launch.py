@@ -20,7 +20,6 @@ In somebody's own launch (`own` in each request) all of it is that user's, and r
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 from ..launch import state
 from ..launch.facts import identity, prepare
@@ -31,11 +30,6 @@ from ..launch.seats import reserve
 from ..launch.starting import start
 from ..launch.stopping import freeze, stop
 from ..tools.program import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Json = dict[str, Any]
 
 
 def main() -> None:
@@ -53,17 +47,7 @@ def main() -> None:
         "freeze": freeze,
         "stop": stop,
     }
-    answer({verb: in_its_manager(work) for verb, work in verbs.items()})
-
-
-def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Every request says whether it is about somebody's own launch."""
-
-    def done(request: Json) -> Json:
-        state.use(own=request.get("own") is True)
-        return work(request)
-
-    return done
+    answer({verb: state.in_its_manager(work) for verb, work in verbs.items()})
 
 
 if __name__ == "__main__":

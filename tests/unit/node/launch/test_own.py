@@ -13,7 +13,6 @@ import pytest
 
 from muster.launch import failure
 from muster_node.launch import own, seats, state
-from muster_node.programs import launch as program
 from muster_node.tools import process
 from muster_node.tools.run import CLEAN, Answer
 
@@ -91,7 +90,7 @@ def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatc
 
     monkeypatch.setattr(state, "command", command)
     uid = os.getuid()
-    verb = program.in_its_manager(lambda _request: {"dir": state.state_dir(LAUNCH_ID), "is": state.launch(LAUNCH_ID)})
+    verb = state.in_its_manager(lambda _request: {"dir": state.state_dir(LAUNCH_ID), "is": state.launch(LAUNCH_ID)})
     assert verb({"own": True}) == {
         "dir": f"/run/user/{uid}/muster/launches/{LAUNCH_ID}",
         "is": process.Launch(LAUNCH_ID, uid),
