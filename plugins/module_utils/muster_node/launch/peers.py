@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ class Alone:
         return
 
 
-class Part(Alone):
+class Part(Alone, ABC):
     """This node's end of it. state, why: how its own part is. over: why the launch is over everywhere."""
 
     def __init__(self, spec: Json) -> None:
@@ -95,14 +96,14 @@ class Part(Alone):
         trouble = f" ({self.trouble})" if self.trouble else ""
         return f"{name} has not been heard of for {seconds:.0f} s on port {self.place[1]}{trouble}"[:MOST_WHY]
 
-    def met(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def met(self) -> bool: ...
 
-    def settled(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def settled(self) -> bool: ...
 
-    def news(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def news(self) -> None: ...
 
 
 @dataclass
