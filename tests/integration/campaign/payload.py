@@ -13,6 +13,8 @@ import signal
 import sys
 import threading
 import time
+import traceback
+import warnings
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,13 +162,43 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds, of each collective")
     parser.add_argument("--pause", type=float, default=0.1, help="seconds between two steps")
     parser.add_argument("--size", type=int, default=2, help="numbers that are summed in each step")
+    parser.add_argument("--late", type=float, default=0.0, help="seconds that the last rank starts after the others")
+    parser.add_argument("--silent", type=float, default=0.0, help="seconds of computing, once, behind the third step")
+    parser.add_argument("--longer", type=int, default=-1, help="a rank that pauses four times as long")
+    parser.add_argument("--load", action="store_true", help="a data loader with workers reads in each fifth step")
+    parser.add_argument("--warn", action="store_true", help="Python warns in each step")
+    parser.add_argument("--catch", action="store_true", help="an exception is caught and printed in each step")
+    parser.add_argument("--hook", action="store_true", help="the script has hooks of its own")
     parser.add_argument("--words", default="", help="are printed in each step")
     loop(parser.parse_args())
+
+
+def sound(options: argparse.Namespace, step: int) -> None:
+    """What is unusual, and nothing that is wrong."""
+    if options.words:
+        print(options.words, file=sys.stderr, flush=True)
+    if options.silent and step == 3:
+        until = time.monotonic() + options.silent
+        while time.monotonic() < until:
+            torch.ones(50, 50).mm(torch.ones(50, 50))
+    if options.load and step % 5 == 0:
+        load()
+    if options.warn:
+        warnings.warn("This DataLoader will create 8 worker processes in total", stacklevel=1)
+    if options.catch:
+        try:
+            broken("")
+        except RuntimeError:
+            traceback.print_exc()
 
 
 def loop(options: argparse.Namespace) -> None:
     rank = int(os.environ["RANK"])
     culprit = options.rank == "all" or rank == int(options.rank)
+    if options.hook:
+        sys.excepthook = lambda *_: None
+    if options.late and rank == int(os.environ["WORLD_SIZE"]) - 1:
+        time.sleep(options.late)
     if options.before and culprit:
         do(options.fault)
     backend = os.environ.get("MUSTER_BACKEND", "gloo")
@@ -178,7 +210,8 @@ def loop(options: argparse.Namespace) -> None:
         value = torch.zeros(options.size)
         value[0] = float(due)
         dist.all_reduce(value)
-        print(f"step {step}{' ' + options.words if options.words else ''}", flush=True)
+        print(f"step {step}", flush=True)
+        sound(options, step)
         if value[0] and not options.fault:
             break
         if value[0] and not options.before:
@@ -186,7 +219,7 @@ def loop(options: argparse.Namespace) -> None:
             if fault:
                 do(fault)
         step += 1
-        time.sleep(options.pause)
+        time.sleep(options.pause * (4 if rank == options.longer else 1))
     dist.destroy_process_group()
 
 

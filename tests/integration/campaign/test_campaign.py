@@ -19,7 +19,7 @@ from rows import ROWS
 from scene import NODES, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from machines import Machine
@@ -30,26 +30,20 @@ USER = "ada"  # in whose own launches there is no root
 
 
 @pytest.fixture(scope="module")
-def machines(with_pytorch: None, node: Callable[[str], Machine]) -> dict[str, Machine]:
-    del with_pytorch
-    return {name: node(name) for name in NODES}
-
-
-@pytest.fixture(scope="module")
-def launch_user(machines: dict[str, Machine]) -> str:
-    make_launch_user(USER, machines.values())
+def launch_user(three_nodes: dict[str, Machine]) -> str:
+    make_launch_user(USER, three_nodes.values())
     return USER
 
 
 @pytest.fixture
-def scene(request: pytest.FixtureRequest, tmp_path: Path, machines: dict[str, Machine]) -> Iterator[Scene]:
+def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str, Machine]) -> Iterator[Scene]:
     row: Row = request.getfixturevalue("row")
     user = request.getfixturevalue("launch_user") if row.own else ""
-    scene = Scene(tmp_path, dict(row.variables), user=user, machines=machines)
+    scene = Scene(tmp_path, dict(row.variables), user=user, machines=three_nodes)
     yield scene
     if row.undo:
         row.undo(scene)
-    for machine in machines.values():
+    for machine in three_nodes.values():
         if scene.run.is_dir() and scene.runs():  # one that failed must not spoil the next one
             scene.systemctl(machine, "stop", scene.unit(), check=False)
         machine.inside("rm", "--force", scene.gate)
@@ -57,7 +51,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, machines: dict[str, Ma
 
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(row, id=row.id, marks=[] if row.in_ci else [pytest.mark.slow]) for row in ROWS],
+    [pytest.param(row, id=row.id, marks=[] if row.in_ci else [pytest.mark.campaign]) for row in ROWS],
 )
 def test_a_fault_is_named(row: Row, scene: Scene, request: pytest.FixtureRequest) -> None:
     path = KEPT / f"{row.id}.json"
