@@ -22,7 +22,7 @@ PERIODS = ("nr_periods", "nr_throttled", "throttled_usec", "usage_usec")
 
 
 def unit_facts(pid: int) -> Json:
-    """Those of the group that a process is in; see Unit in evidence.py. Raises LookupError where it is not to be seen."""
+    """Those of the group that a process is in; see Unit in evidence.py. Raises LookupError where none is to be seen."""
     trees = folders(process.read(pid, "cgroup"))
     if not trees:
         raise LookupError("its control group is not to be seen here")
