@@ -63,6 +63,9 @@ class Stopping:
             self.freeze()
         for entry in self.plan["nodes"]:
             name, run_dir = entry["node"], entry["run_dir"]
+            record: RecordRequest | None = None
+            with self.reports.contained(name):
+                record = self.evidence.request(self.plan, entry) if self.evidence else None
             request: StopRequest = {
                 "launch_id": self.launch_id,
                 "run_dir": run_dir,
@@ -71,7 +74,7 @@ class Stopping:
                 "limit": STOP_BYTES,
                 "seconds": self.by_themselves,
                 "why": why,
-                "record": self.record_of(entry),
+                "record": record,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
         self.began = self.told = time.monotonic()
@@ -101,12 +104,6 @@ class Stopping:
         with self.reports.contained("logs"):
             self.reports.take_last_words()
         return left
-
-    def record_of(self, entry: dict[str, Any]) -> RecordRequest | None:
-        found: RecordRequest | None = None
-        with self.reports.contained(entry["node"]):
-            found = self.evidence.request(self.plan, entry) if self.evidence else None
-        return found
 
     def heed(self) -> bool:
         """Answer whoever interrupts once more, and say what is waited for; never a reason to leave off."""
