@@ -104,10 +104,12 @@ def processes() -> Iterator[Seen]:
 
 def is_launcher(argv: list[str]) -> bool:
     """Whether a command line is that of a launcher: by the program, or by the script or module that Python runs."""
-    words = argv[1:3] if os.path.basename(argv[0]).startswith("python") else argv[:1]
-    if os.path.basename(argv[0]).startswith("python") and "-m" in argv[:6]:
-        return any(word in MODULES for word in argv[1:7])
-    return any(os.path.basename(word) in PROGRAMS or word.endswith(PARTS_OF_PATH) for word in words)
+    what, words = argv[0], iter(argv[1:])
+    if os.path.basename(what).startswith("python"):
+        what = next((word for word in words if word == "-m" or not word.startswith("-")), "")
+        if what == "-m":
+            return next(words, "") in MODULES
+    return os.path.basename(what) in PROGRAMS or what.endswith(PARTS_OF_PATH)
 
 
 def rank_of(each: Seen) -> Json | None:
