@@ -62,13 +62,13 @@ def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
     """Start a process that has a connection to the listener; what a launch notes of a rank."""
     begun = []
 
-    def one(rank: int, local_rank: int, user: int = NOBODY.pw_uid) -> dict[str, Any]:
+    def one(rank: int, local_rank: int, user: pwd.struct_passwd = NOBODY) -> dict[str, Any]:
         child = subprocess.Popen(
             ["/usr/bin/python3", "-S", "-c", TALKS, str(listener.getsockname()[1])],
             env={**os.environ, **MARK, "RANK": str(rank), "LOCAL_RANK": str(local_rank)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            user=user,
+            **({} if user.pw_uid == os.getuid() else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}),
         )
         begun.append(child)
         assert child.stdout is not None
@@ -159,7 +159,7 @@ def test_no_process_but_those_of_the_training_user_is_looked_at(
     launch: Callable[..., dict[str, Any]], start: Callable[..., dict[str, Any]]
 ) -> None:
     ours, gone, reused = start(0, 0), start(1, 1), start(2, 2)
-    roots = start(3, 3, user=0)
+    roots = start(3, 3, user=pwd.getpwuid(0))
     os.kill(gone["pid"], signal.SIGKILL)
     until(lambda: state_of(gone["pid"]) in ("", "Z"), PATIENCE, "it has ended")
     seen = read(snapshot.snapshot(launch([ours, gone, {**reused, "started": 1}, roots])))
@@ -182,7 +182,7 @@ def state_of(pid: int) -> str:
 
 
 def test_netlink_and_the_tables_say_the_same(start: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
-    start(0, 0, user=os.getuid())
+    start(0, 0, user=pwd.getpwuid(os.getuid()))
     port = listener.getsockname()[1]
 
     def of(found: list[sockets.Connection]) -> set[tuple[Any, ...]]:
