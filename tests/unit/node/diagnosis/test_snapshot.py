@@ -63,12 +63,14 @@ def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
     begun = []
 
     def one(rank: int, local_rank: int, user: pwd.struct_passwd = NOBODY) -> dict[str, Any]:
+        ids = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        other: dict[str, Any] = ids if user.pw_uid != os.getuid() else {}
         child = subprocess.Popen(
             ["/usr/bin/python3", "-S", "-c", TALKS, str(listener.getsockname()[1])],
             env={**os.environ, **MARK, "RANK": str(rank), "LOCAL_RANK": str(local_rank)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            **({} if user.pw_uid == os.getuid() else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}),
+            **other,
         )
         begun.append(child)
         assert child.stdout is not None
