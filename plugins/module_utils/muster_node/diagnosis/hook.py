@@ -42,6 +42,7 @@ ALL, NOW = b"a", b"n"  # what can be asked: the flight recorder with what is ove
 NONE, FLIGHT = "\0", "\1"  # what the last line of an answer begins with: why there is no recorder; what it holds
 FRAMES = 32
 SECONDS = 0.5  # for whoever asks to go on
+FORKS_WARN = 0x030C0000  # the first Python that does
 FORK_SECONDS = 0.05  # in which Python has looked for threads
 LONG = 1e6  # seconds
 END_SECONDS = 1.0  # for the thread to end; it waits for nothing but for who asks
@@ -165,7 +166,7 @@ class Answering:
         """Answer again in what has forked: at once, or when garbage is collected."""
         if os.getpid() != self.pid:
             return
-        if sys.version_info < (3, 12) or len(os.listdir("/proc/self/task")) > 1:
+        if sys.hexversion < FORKS_WARN or len(os.listdir("/proc/self/task")) > 1:
             self.begin()
             return
         self.not_before = time.monotonic() + FORK_SECONDS
