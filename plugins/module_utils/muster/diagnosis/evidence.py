@@ -9,9 +9,10 @@ which the controller keeps to itself, can tell whether two nodes agree, and whet
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from ..verdict.finding import FindingShape
+if TYPE_CHECKING:
+    from ..verdict.finding import FindingShape
 
 # ---------------------------------------------------------------- a node at one moment
 
@@ -109,8 +110,8 @@ class Record(TypedDict):
     hard (None: none) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
     counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
     ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed. pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free
-    (bytes). kernel: lines since the record before it, or since a minute ago.
+    conntrack.drop, conntrack.insert_failed. pressure: some avg10 of cpu, memory, io. memory: total, available,
+    swap_free (bytes). kernel: lines since the record before it, or since a minute ago.
     fabric: state and error counters by "device/port".
     """
 

@@ -45,7 +45,8 @@ class NodeReport:
     clock_offset: the node's clock minus the controller's monotonic one, by which all failures of a launch are put in
     order; that is controller time, as in last_answer. ended: what the unit's main process wrote, or None when it could
     not. errors: torch's error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until
-    it was looked at. launcher: what ran the ranks, in a sentence.
+    it was looked at. launcher: what ran the ranks, in a sentence. codes: exit codes by local rank, where they are known
+    from elsewhere than the launcher's log.
     """
 
     node: str
@@ -63,6 +64,7 @@ class NodeReport:
     stderr: dict[str, str] = field(default_factory=dict)
     disk: DiskFacts | None = None
     launcher: str = TORCHRUN.name
+    codes: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_torchrun(self) -> bool:
@@ -140,7 +142,7 @@ def node_failures(report: NodeReport, stop_began: float) -> list[Failure]:
 
 def rank_failures(report: NodeReport) -> list[Failure]:
     failures = []
-    codes = exit_codes(report.agent_log)
+    codes = {**exit_codes(report.agent_log), **report.codes}
     speechless = first_gone_on_full_disk(report)
     gone = {rank["local_rank"]: rank["gone_at"] for rank in report.ranks}
     for local in sorted(set(codes) | {int(key) for key in report.errors} | set(gone)):

@@ -1,1 +1,1 @@
-"""What a node can say of a launch that failed or hangs, without changing it."""
+"""What a node looks at for the diagnosis of a launch; the shapes are those of muster/diagnosis/evidence.py."""

@@ -1,0 +1,156 @@
+"""A case: what is known of one launch, with the words that questions are asked in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..launch import launchers
+from ..launch.failure import NodeReport, first_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..launch.failure import Failure
+    from ..verdict.finding import FindingShape
+    from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
+
+FOUND = ("fail", "warn")
+
+
+@dataclass(frozen=True)
+class Case:
+    seen: CaseShape
+
+    @property
+    def launch(self) -> LaunchFacts:
+        return self.seen["launch"]
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        return [one["node"] for one in self.launch["nodes"]]
+
+    @property
+    def head(self) -> str:
+        return self.nodes[0] if self.nodes else ""
+
+    @cached_property
+    def planned(self) -> dict[str, LaunchNode]:
+        return {one["node"]: one for one in self.launch["nodes"]}
+
+    @cached_property
+    def node_ends(self) -> dict[str, NodeEnd]:
+        return {one["node"]: one for one in self.seen["nodes"]}
+
+    @cached_property
+    def rank_ends(self) -> dict[int, RankEnd]:
+        return {one["rank"]: one for one in self.seen["ranks"]}
+
+    @cached_property
+    def shots(self) -> dict[int, tuple[str, RankShot]]:
+        """The ranks before anything was stopped, with their nodes."""
+        found = {shot["rank"]: (name, shot) for name, one in self.seen["snapshots"].items() for shot in one["ranks"]}
+        agents = ((name, agent) for name, all_of in self.seen["agents"].items() for agent in all_of)
+        return {**{shot["rank"]: (name, shot) for name, agent in agents for shot in agent["ranks"]}, **found}
+
+    def node_of(self, rank: int) -> str:
+        return next((one["node"] for one in self.launch["nodes"] if rank in one["ranks"]), "")
+
+    def ranks_of(self, node: str) -> list[int]:
+        return self.planned[node]["ranks"] if node in self.planned else []
+
+    def node_at(self, address: str) -> str:
+        """The participant that has this address, or this name; "" where none has."""
+        for one in self.launch["nodes"]:
+            known = {one["address"], one["node"]}
+            record = self.record(one["node"])
+            if record:
+                known |= {record["hostname"], *(each for i in record["interfaces"].values() for each in i["addresses"])}
+            if address in known:
+                return one["node"]
+        return ""
+
+    # ------------------------------------------------------------ records
+
+    def record(self, node: str) -> Record | None:
+        """The newest of a node."""
+        return self.seen["end"].get(node) or self.seen["start"].get(node)
+
+    def both(self, node: str) -> tuple[Record, Record] | None:
+        start, end = self.seen["start"].get(node), self.seen["end"].get(node)
+        return (start, end) if start and end else None
+
+    def grown(self, node: str, count: Callable[[Record], int | None]) -> int | None:
+        """By how much a counter grew during the launch; None where it was not looked at both times."""
+        pair = self.both(node)
+        if pair is None or pair[0]["boot_id"] != pair[1]["boot_id"]:
+            return None
+        before, after = count(pair[0]), count(pair[1])
+        return None if before is None or after is None else after - before
+
+    def why_not(self, node: str, what: str) -> str:
+        """Why something of a node's end record is not known."""
+        record = self.seen["end"].get(node)
+        if record is not None:
+            return record["unseen"].get(what, f"{what} was not looked at on {node}")
+        return self.seen["not_looked"].get(node, f"{node} was not looked at after the failure")
+
+    # ------------------------------------------------------------ what probes found
+
+    def findings(self, check: str, node: str = "", peer: str = "") -> Iterator[FindingShape]:
+        """Those of a check that stand against a node, or the link between two, from either side."""
+        for found in self.seen["findings"]:
+            ends = {found["node"], found.get("peer", "")}
+            if found["id"] == check and found["status"] in FOUND and {node, peer} - {""} <= ends:
+                yield found
+
+    def looked_for(self, check: str, node: str) -> bool:
+        return any(check == one or check.startswith(f"{one}.") for one in self.seen["ran"].get(node, ()))
+
+    # ------------------------------------------------------------ how it ended
+
+    @cached_property
+    def reports(self) -> list[NodeReport]:
+        """As launch/failure.py reads them."""
+        found = []
+        launcher = launchers.spoken(self.launch["launcher"])
+        for name in self.nodes:
+            end = self.node_ends.get(name)
+            if end is None:
+                continue
+            ranks = [one for one in self.seen["ranks"] if one["node"] == name]
+            report = NodeReport(
+                name,
+                reached=end["reached"],
+                lost=end["lost"],
+                lost_why=end["lost_why"],
+                last_answer=end["last_answer"],
+                unit={"Result": end["result"], "ActiveState": "inactive", "ExecMainStatus": "0"},
+                first_rank=min(self.ranks_of(name), default=0),
+                agent_log=end["log"],
+                launcher=launcher,
+                errors={str(one["local_rank"]): {"message": one["error"]} for one in ranks if one["error"]},
+                codes={one["local_rank"]: one["code"] for one in ranks if one["code"] is not None},
+                stderr={str(one["local_rank"]): one["stderr"] for one in ranks if one["stderr"]},
+            )
+            if end["reason"]:
+                report.ended = {"reason": end["reason"], "ended_at": end["ended_at"], "error": end["error"]}
+                if end["code"] is not None:
+                    report.ended["code"] = end["code"]
+            report.ranks = [
+                {"rank": one["rank"], "local_rank": one["local_rank"], "pid": 0, "gone_at": one["gone_at"]}
+                for one in ranks
+            ]
+            found.append(report)
+        return found
+
+    @cached_property
+    def failures(self) -> tuple[Failure | None, list[Failure]]:
+        """(what failed first by itself, the others in order of time), as far as ends and last words tell."""
+        return first_failure(self.reports, self.launch["stop_began"] or float("inf"))
+
+    @property
+    def all_failures(self) -> list[Failure]:
+        first, others = self.failures
+        return [first, *others] if first else []

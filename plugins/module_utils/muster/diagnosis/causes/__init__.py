@@ -1,0 +1,7 @@
+"""All causes that are known, by their groups; docs/diagnosis.md lists them."""
+
+from __future__ import annotations
+
+from . import process
+
+CAUSES = (*process.CAUSES,)

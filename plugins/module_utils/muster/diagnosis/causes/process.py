@@ -1,0 +1,323 @@
+"""A process: its own exception or code, a crash, out of memory, killed, stopped, frozen, waiting for a disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...launch.endings import Ending
+from ...verdict.commands import on_node
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..questions import shots_at, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..case import Case
+    from ..evidence import Record
+    from ..model import Answer, Places, Symptom
+
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
+KILLED = ("SIGKILL",)
+OOM_LINE = ("Out of memory: Killed process", "oom-kill:", "Memory cgroup out of memory")
+
+
+# ---------------------------------------------------------------- where
+
+
+def ranks_shown(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Each rank that showed it by itself."""
+    del case
+    return (Place(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and not one.victim)
+
+
+def ranks_by_signal(*signals: str) -> Places:
+    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        del case
+        for one in by:
+            if one.rank is not None and (one.id != "rank.signal" or one.about.get("signal") in signals):
+                yield Place(one.node, rank=one.rank, what=one.about.get("signal", ""))
+
+    return places
+
+
+def alone_with_it(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Each rank with an exception of its own that not all ranks have."""
+    return (place for place in ranks_shown(case, by) if not on_every_rank(case, place.what))
+
+
+def shared_by_all(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    return (Place(what=place.what) for place in ranks_shown(case, by) if on_every_rank(case, place.what))
+
+
+def on_every_rank(case: Case, what: str) -> bool:
+    with_it = {one.rank for one in case.all_failures if one.summary == what and one.rank is not None}
+    return len(with_it) > 1 and len(with_it) == case.launch["world_size"]
+
+
+def every_live_rank(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node, rank=rank) for rank, (node, _) in sorted(case.shots.items()))
+
+
+def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+def nodes_shown(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, what=one.line) for one in by if one.node and not one.victim)
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+def ended_by_itself(case: Case, place: Place) -> Answer:
+    for one in case.all_failures:
+        if one.rank == place.rank and one.node == place.node and not one.cascade:
+            return yes(one.summary, f"last words of {one.where}", one.when)
+    return no("it ended because another one did")
+
+
+def ended_alike(case: Case, place: Place) -> Answer:
+    if on_every_rank(case, place.what):
+        return yes(place.what, f"last words of all {case.launch['world_size']} ranks")
+    return no()
+
+
+def killed_for_memory(case: Case, place: Place) -> Answer:
+    grown = case.grown(place.node, oom_kills)
+    if grown is None:
+        return not_looked(case.why_not(place.node, "unit"))
+    if grown > 0:
+        return yes(f"oom_kill of the launch's control group grew by {grown}", f"memory.events on {place.node}")
+    return no("oom_kill did not grow", f"memory.events on {place.node}")
+
+
+def oom_kills(record: Record) -> int | None:
+    return record["unit"]["memory_events"].get("oom_kill") if record["unit"] else None
+
+
+def limit_was_reached(case: Case, place: Place) -> Answer:
+    """Whether it was the launch's own limit, and not the machine's memory."""
+    record = case.record(place.node)
+    unit = record["unit"] if record else None
+    if unit is None:
+        return not_looked(case.why_not(place.node, "unit"))
+    if unit["memory_max"] is None:
+        return no("the launch has no limit of memory", f"memory.max on {place.node}")
+    grown = case.grown(place.node, oom_kills)
+    return yes(f"memory.max is {unit['memory_max']} bytes", f"control group on {place.node}") if grown else no()
+
+
+def kernel_says_memory(case: Case, place: Place) -> Answer:
+    record = case.seen["end"].get(place.node)
+    if record is None or record["kernel"] is None:
+        return not_looked(case.why_not(place.node, "kernel"))
+    for line in record["kernel"]:
+        if any(words in line["text"] for words in OOM_LINE):
+            return yes(line["text"], f"kernel log of {place.node}", line["at"])
+    return no("no out-of-memory kill", f"kernel log of {place.node}")
+
+
+def killed_by_somebody(case: Case, place: Place) -> Answer:
+    """SIGKILL, when what counts kills for memory was looked at and has not counted."""
+    counted, logged = killed_for_memory(case, place), kernel_says_memory(case, place)
+    words = {counted.word, logged.word}
+    if "yes" in words:
+        return no("it was for memory")
+    if "no" in words:
+        seen = counted if counted.word == "no" else logged
+        return yes(f"SIGKILL, and {seen.text}", seen.source)
+    return not_looked(counted.text)
+
+
+def frozen(case: Case, place: Place) -> Answer:
+    shot = case.seen["snapshots"].get(place.node)
+    if shot is None:
+        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+    if shot["frozen"] is None:
+        return not_looked(shot["unseen"].get("frozen", "the control group was not looked at"))
+    return yes("its control group is frozen", f"cgroup.freeze on {place.node}") if shot["frozen"] else no("not frozen")
+
+
+def agent_was_killed(case: Case, place: Place) -> Answer:
+    for one in case.all_failures:
+        if one.node == place.node and one.rank is None and one.ending in (Ending.AGENT, Ending.UNIT):
+            return yes(one.summary, f"systemd and the launcher's end on {place.node}", one.when)
+    return no()
+
+
+def crashed(case: Case, place: Place) -> Answer:
+    end = case.rank_ends.get(place.rank if place.rank is not None else -1)
+    if end is None or end["code"] is None:
+        return not_looked("how the rank ended is not known")
+    return yes(f"exit code {end['code']} ({place.what})", "the launcher's end of the rank") if end["code"] < 0 else no()
+
+
+def script_exited(case: Case, place: Place) -> Answer:
+    end = case.rank_ends.get(place.rank if place.rank is not None else -1)
+    if end is None or end["code"] is None:
+        return not_looked("how the rank ended is not known")
+    return yes(place.what, "the launcher's end of the rank") if end["code"] > 0 else no()
+
+
+def in_its_stack(case: Case, place: Place) -> Answer:
+    """A D state says where in the kernel; an NFS wait says which kind of disk."""
+    for shot in shots_at(case, place):
+        if shot["state"] == "D" and ("nfs" in shot["wchan"] or "rpc" in shot["wchan"]):
+            return yes(f"rank {shot['rank']} waits in {shot['wchan']}", "/proc before the stop")
+    return no()
+
+
+OWN_END = Question("rank.own_end", "did rank {rank} end by itself, and not because a peer was gone?", ended_by_itself)
+ALIKE = Question("ranks.alike", "did every rank end by the same exception?", ended_alike)
+OOM_KILLS = Question(
+    "memory.oom_kill",
+    "did the kernel end a process of the launch on {node} for want of memory?",
+    killed_for_memory,
+    on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
+)
+OOM_LOGGED = Question(
+    "kernel.oom",
+    "does the kernel log of {node} tell of an out-of-memory kill during the launch?",
+    kernel_says_memory,
+    on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
+)
+OWN_LIMIT = Question(
+    "memory.limit", "was it the launch's own limit of memory that was reached on {node}?", limit_was_reached
+)
+NOT_FOR_MEMORY = Question(
+    "rank.killed", "was rank {rank} killed without a kill for memory being counted on {node}?", killed_by_somebody
+)
+STOPPED = state_of("Tt", "was rank {rank} stopped (state T)?", "rank.stopped")
+DISK_WAIT = state_of("D", "did rank {rank} wait for a disk or a driver (state D)?", "rank.disk_wait")
+FROZEN = Question("unit.frozen", "is the launch's control group on {node} frozen?", frozen)
+AGENT_END = Question("agent.end", "was the launcher or its unit on {node} ended from outside?", agent_was_killed)
+CRASHED = Question("rank.crashed", "did a signal of its own doing end rank {rank}?", crashed)
+EXITED = Question("rank.exited", "did rank {rank} end itself with a code?", script_exited)
+NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait in a network file system?", in_its_stack)
+
+STUCK = ("launch.stalled", "rank.victim")
+
+CAUSES = (
+    Cause(
+        "process.exception",
+        group="process",
+        scope="process",
+        says="rank {rank} on {node} ended by an exception of its own: {what}",
+        fix="Read the traceback in its log",
+        symptoms=("rank.exception",),
+        places=alone_with_it,
+        confirm=(OWN_END,),
+    ),
+    Cause(
+        "process.exception.everywhere",
+        group="process",
+        scope="code",
+        says="every rank ended by the same exception: {what}",
+        fix="Read the traceback in any rank's log; no node differs",
+        symptoms=("rank.exception",),
+        places=shared_by_all,
+        confirm=(ALIKE,),
+    ),
+    Cause(
+        "process.exit",
+        group="process",
+        scope="process",
+        says="rank {rank} on {node} ended itself: {what}",
+        fix="Read its log: the script, or a library in it, called exit",
+        symptoms=("rank.exit",),
+        places=ranks_shown,
+        confirm=(EXITED,),
+    ),
+    Cause(
+        "process.memory.limit",
+        group="process",
+        scope="node",
+        says="the kernel ended rank {rank} on {node}, because the launch reached its limit of memory there",
+        fix="Use less memory (batch, workers, prefetch), or raise the limit of the launch",
+        symptoms=("rank.signal", "system.worker_killed", "unit.ended"),
+        places=ranks_by_signal(*KILLED),
+        confirm=(OWN_LIMIT,),
+        instead_of=("process.exception", "process.memory.machine", "process.killed"),
+    ),
+    Cause(
+        "process.memory.machine",
+        group="process",
+        scope="node",
+        says="the kernel ended rank {rank} on {node}, because memory ran out there",
+        fix="Use less memory (batch, workers, prefetch), and look what else runs there",
+        command=on_node("{node}", "ps -eo pid,user,rss,args --sort=-rss"),
+        symptoms=("rank.signal", "system.worker_killed", "unit.ended"),
+        places=ranks_by_signal(*KILLED),
+        confirm=(OOM_KILLS, OOM_LOGGED),
+        instead_of=("process.exception", "process.killed"),
+    ),
+    Cause(
+        "process.killed",
+        group="process",
+        scope="process",
+        says="rank {rank} on {node} was ended by SIGKILL, and not for want of memory; who sent it is not recorded",
+        fix="Ask who works on {node}; auditd, if it runs there, knows the sender",
+        symptoms=("rank.signal",),
+        places=ranks_by_signal(*KILLED),
+        confirm=(NOT_FOR_MEMORY,),
+        refute=(OOM_KILLS, OOM_LOGGED),
+    ),
+    Cause(
+        "process.crash",
+        group="process",
+        scope="process",
+        says="rank {rank} on {node} crashed in native code ({what})",
+        fix="Read its log: Python's faulthandler shows where; try the same step on one node",
+        symptoms=("rank.signal",),
+        places=ranks_by_signal(*CRASHES),
+        confirm=(CRASHED,),
+    ),
+    Cause(
+        "process.stopped",
+        group="process",
+        scope="process",
+        says="rank {rank} on {node} is stopped (SIGSTOP, Ctrl-Z or a debugger), and the others wait for it",
+        fix="Let it go on with kill -CONT, or find who stopped it",
+        command=on_node("{node}", "ps -eo pid,stat,user,args"),
+        symptoms=(*STUCK, "rank.signal", "gloo.timeout", "nccl.timeout"),
+        places=every_live_rank,
+        confirm=(STOPPED,),
+    ),
+    Cause(
+        "process.frozen",
+        group="process",
+        scope="node",
+        says="the launch's control group on {node} is frozen, and the others wait for its ranks",
+        fix="Thaw it (systemctl thaw), or find who froze it",
+        symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
+        places=every_node,
+        confirm=(FROZEN,),
+        instead_of=("process.stopped",),
+    ),
+    Cause(
+        "process.disk_wait",
+        group="process",
+        scope="node",
+        says="rank {rank} on {node} waits in the kernel for a disk, a network file system or a driver",
+        fix="Look at the mounts and the kernel log there",
+        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
+        places=every_live_rank,
+        confirm=(DISK_WAIT,),
+        support=(NFS_WAIT,),
+    ),
+    Cause(
+        "process.launcher",
+        group="process",
+        scope="node",
+        says="the launcher on {node} was ended, and its ranks with it: {what}",
+        fix="Look who ended it",
+        command=on_node("{node}", "journalctl --lines=50", become=True),
+        symptoms=("agent.ended", "unit.ended"),
+        places=nodes_shown,
+        confirm=(AGENT_END,),
+    ),
+)

@@ -1,0 +1,147 @@
+"""What is said of a case: causes that are proved, those that are likely, or an honest unknown with its candidates.
+
+A confident wrong answer is worse than none:
+- a cause needs a symptom and, about the same place, a question that was answered with yes;
+- what nobody looked at is never "no";
+- what only follows from another end names no node;
+- two causes that are proved are both said; several that are merely likely, at different places, are unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import symptoms
+from .model import NEAREST, Answer, not_looked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .case import Case
+    from .model import Cause, Place, Question, Symptom
+
+    Ask = Callable[[Question, Case, Place], Answer]
+
+CONFIRMED, LIKELY, POSSIBLE, RULED_OUT = "confirmed", "likely", "possible", "ruled out"
+ENOUGH_SUPPORT = 2  # independent pieces of evidence
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cause at a place. word: one of the four. answers: what was asked, with what was answered. by: the symptoms that
+    made it a candidate."""
+
+    cause: Cause
+    place: Place
+    word: str
+    answers: tuple[tuple[Question, Answer], ...]
+    by: tuple[Symptom, ...]
+
+    def answered(self, word: str, questions: Sequence[Question]) -> list[tuple[Question, Answer]]:
+        return [
+            (question, answer) for question, answer in self.answers if answer.word == word and question in questions
+        ]
+
+    @property
+    def proofs(self) -> list[Answer]:
+        return [answer for _, answer in self.answered("yes", (*self.cause.confirm, *self.cause.support))]
+
+    @property
+    def against(self) -> list[Answer]:
+        """What rules it out."""
+        refuted = [answer for _, answer in self.answered("yes", self.cause.refute)]
+        return refuted or [answer for _, answer in self.answered("no", self.cause.confirm)]
+
+    @property
+    def open_questions(self) -> list[Question]:
+        return [question for question, _ in self.answered("not looked", (*self.cause.confirm, *self.cause.refute))]
+
+    @property
+    def since(self) -> float:
+        known = [answer.at for answer in self.proofs if answer.at]
+        return min(known, default=float("inf"))
+
+
+@dataclass(frozen=True)
+class Decided:
+    """word: confirmed, likely or unknown. causes: what is said. candidates: what remains, where it is unknown.
+
+    also_seen: likely beside one that is proved.
+    """
+
+    word: str
+    causes: list[Judged]
+    candidates: list[Judged]
+    ruled_out: list[Judged]
+    also_seen: list[Judged]
+    seen: list[Symptom]
+
+
+def plainly(question: Question, case: Case, place: Place) -> Answer:
+    try:
+        return question.look(case, place)
+    except (KeyError, IndexError, TypeError, ValueError) as exc:  # a case that was kept by another version
+        return not_looked(f"{question.id} could not be answered ({type(exc).__name__})")
+
+
+def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
+    seen = symptoms.read(case)
+    judged = [
+        judge(case, cause, place, by, ask)
+        for cause in causes
+        if (by := tuple(one for one in seen if one.id in cause.symptoms))
+        for place in dict.fromkeys(cause.places(case, by))
+    ]
+    by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
+    confirmed = ordered(without_explained(by_word[CONFIRMED], by_word[CONFIRMED]))
+    likely = ordered(without_explained(by_word[LIKELY], [*by_word[CONFIRMED], *by_word[LIKELY]]))
+    if confirmed:
+        return Decided(CONFIRMED, confirmed, [], by_word[RULED_OUT], likely, seen)
+    if len({(one.place.node, one.place.peer) for one in likely}) == 1:
+        return Decided(LIKELY, likely[:1], likely[1:], by_word[RULED_OUT], [], seen)
+    return Decided("unknown", [], [*likely, *ordered(by_word[POSSIBLE])], by_word[RULED_OUT], [], seen)
+
+
+def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: Ask) -> Judged:
+    questions = dict.fromkeys((*cause.confirm, *cause.support, *cause.refute))
+    answers = tuple((question, ask(question, case, place)) for question in questions)
+    said = Judged(cause, place, POSSIBLE, answers, by)
+    decisive = any(one.id in cause.decisive and one.final and concerns(one, place) for one in by)
+    asked = [answer.word for question, answer in answers if question in cause.confirm]
+    if said.answered("yes", cause.refute):
+        word = RULED_OUT
+    elif "yes" in asked:
+        word = CONFIRMED
+    elif decisive or len(said.answered("yes", cause.support)) >= ENOUGH_SUPPORT:
+        word = LIKELY
+    elif asked and set(asked) == {"no"}:
+        word = RULED_OUT
+    else:
+        word = POSSIBLE
+    return Judged(cause, place, word, answers, by)
+
+
+def concerns(symptom: Symptom, place: Place) -> bool:
+    """Whether a symptom was seen where the cause is, or names it."""
+    if place.rank is not None:
+        return symptom.rank == place.rank
+    return place.node in ("", symptom.node) or symptom.node == place.peer
+
+
+def without_explained(judged: Sequence[Judged], by: Sequence[Judged]) -> list[Judged]:
+    """Without what another one, deeper down, explains at the same place."""
+    return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
+
+
+def explains(deeper: Judged, one: Judged) -> bool:
+    if one.cause.id not in deeper.cause.instead_of:
+        return False
+    return not deeper.place.node or one.place.node in ("", deeper.place.node, deeper.place.peer)
+
+
+def ordered(judged: Sequence[Judged]) -> list[Judged]:
+    """What explains most symptoms first; of equals, what began first, then what is nearest to one process."""
+    return sorted(
+        judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))
+    )

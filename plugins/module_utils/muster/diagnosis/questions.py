@@ -1,0 +1,57 @@
+"""Questions that several causes ask, and what they are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..verdict.commands import on_node, playbook
+from .model import Question, no, not_looked, yes
+
+if TYPE_CHECKING:
+    from .case import Case
+    from .evidence import RankShot
+    from .model import Answer, Place
+
+MOST_SHOWN = 400  # characters of a proof
+
+
+def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
+    """Whether a probe that was made after the failure found this about the place. whole_cluster: about any node."""
+
+    def look(case: Case, place: Place) -> Answer:
+        ends = ("", "") if whole_cluster else (place.node, place.peer)
+        found = next(case.findings(check, *ends), None)
+        if found:
+            return yes(found["summary"][:MOST_SHOWN], f"{check} on {found['node']}")
+        nodes = [one for one in ends if one] or case.nodes
+        unseen = [one for one in nodes if not case.looked_for(check, one)]
+        if unseen:
+            return not_looked(case.seen["not_looked"].get(unseen[0], f"{check} was not looked for on {unseen[0]}"))
+        return no(f"{check} was looked for", "net_probe" if check.startswith("net.") else "nccl_health")
+
+    book = "playbooks/health.yml"
+    return Question(f"probe.{check}", asks, look, playbook(book))
+
+
+def state_of(states: str, asks: str, name: str) -> Question:
+    """Whether a rank, or any of a node, was in one of these states of the kernel before anything was stopped."""
+
+    def look(case: Case, place: Place) -> Answer:
+        shots = shots_at(case, place)
+        if not shots:
+            return not_looked("the ranks were not looked at before the launch was stopped")
+        for shot in shots:
+            if shot["state"] in states:
+                where = f", in {shot['wchan']}" if shot["wchan"] not in ("", "0") else ""
+                return yes(f"rank {shot['rank']} was in state {shot['state']}{where}", "/proc before the stop")
+        return no("states " + ", ".join(sorted({shot["state"] for shot in shots})), "/proc before the stop")
+
+    return Question(name, asks, look, on_node("{node}", "ps -eo pid,stat,wchan:20,user,args"))
+
+
+def shots_at(case: Case, place: Place) -> list[RankShot]:
+    """The ranks that a place means, as they were before anything was stopped."""
+    known = case.shots
+    if place.rank is not None:
+        return [known[place.rank][1]] if place.rank in known else []
+    return [shot for node, shot in known.values() if node == place.node]

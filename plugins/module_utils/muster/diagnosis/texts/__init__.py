@@ -1,0 +1,7 @@
+"""The lines that people see when a launch fails, by who prints them: of the diagnosis, and of docs/errors.md."""
+
+from __future__ import annotations
+
+from . import cuda, gloo, nccl, python, store, system
+
+TEXTS = (*store.TEXTS, *gloo.TEXTS, *nccl.TEXTS, *cuda.TEXTS, *python.TEXTS, *system.TEXTS)

@@ -1,0 +1,10 @@
+"""What the CUDA runtime and torch's allocator print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..model import Text
+
+TEXTS: tuple[Text, ...] = ()

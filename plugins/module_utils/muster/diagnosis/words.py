@@ -1,0 +1,202 @@
+"""A diagnosis for people, in five lines, and as diagnosis.json has it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, TypedDict
+
+from ..verdict.finding import evidence, fix_with
+from ..verdict.printable import printable
+from ..verdict.words import few
+from .decide import CONFIRMED, LIKELY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..verdict.finding import Evidence, Fix
+    from .case import Case
+    from .decide import Decided, Judged
+    from .model import Symptom
+
+MOST_PROOFS = 2
+MOST_CANDIDATES = 6
+MOST_RULED_OUT = 12
+NOWHERE = "no node: nothing that was seen tells one from the others"
+
+
+class Said(TypedDict):
+    """A cause, in words. node, peer: "" for none in particular. rank: None for none. proofs: the first two.
+
+    open: what was not looked at, and why, of what would have proved or ruled it out.
+    """
+
+    id: str
+    group: str
+    scope: str
+    word: str
+    node: str
+    peer: str
+    rank: int | None
+    says: str
+    proofs: list[Evidence]
+    fix: Fix
+    open: list[str]
+
+
+class SymptomShape(TypedDict):
+    id: str
+    node: str
+    rank: int | None
+    when: float
+    line: str
+    victim: bool
+
+
+class Diagnosis(TypedDict):
+    """word: confirmed, likely or unknown. lines: what happened, where, why, what was ruled out, what to type."""
+
+    schema: int
+    launch_id: str
+    word: str
+    lines: list[str]
+    causes: list[Said]
+    candidates: list[Said]
+    also_seen: list[Said]
+    ruled_out: list[Said]
+    symptoms: list[SymptomShape]
+    not_looked: dict[str, str]
+
+
+def diagnosis(case: Case, decided: Decided) -> Diagnosis:
+    return {
+        "schema": 1,
+        "launch_id": case.launch["launch_id"],
+        "word": decided.word,
+        "lines": [printable(line) for line in five_lines(case, decided)],
+        "causes": [said(case, one) for one in decided.causes],
+        "candidates": [said(case, one) for one in decided.candidates[:MOST_CANDIDATES]],
+        "also_seen": [said(case, one) for one in decided.also_seen[:MOST_CANDIDATES]],
+        "ruled_out": [said(case, one) for one in decided.ruled_out[:MOST_RULED_OUT]],
+        "symptoms": [
+            {
+                "id": one.id,
+                "node": one.node,
+                "rank": one.rank,
+                "when": one.when,
+                "line": printable(one.line),
+                "victim": one.victim,
+            }
+            for one in decided.seen
+        ],
+        "not_looked": dict(case.seen["not_looked"]),
+    }
+
+
+def said(case: Case, one: Judged) -> Said:
+    proofs = one.proofs if one.word in (CONFIRMED, LIKELY) else []
+    shown = [
+        each for proof in proofs[:MOST_PROOFS] for each in evidence(printable(proof.source), printable(proof.text))
+    ]
+    against = [each for proof in one.against[:1] for each in evidence(printable(proof.source), printable(proof.text))]
+    return {
+        "id": one.cause.id,
+        "group": one.cause.group,
+        "scope": one.cause.scope,
+        "word": one.word,
+        "node": one.place.node,
+        "peer": one.place.peer,
+        "rank": one.place.rank,
+        "says": printable(filled(case, one, one.cause.says)),
+        "proofs": shown or (against if one.word not in (CONFIRMED, LIKELY) else []),
+        "fix": fix_with(filled(case, one, one.cause.fix), filled(case, one, one.cause.command)),
+        "open": [
+            printable(f"{question.id}: {answer.text}")
+            for question, answer in one.answers
+            if answer.word == "not looked"
+        ],
+    }
+
+
+def filled(case: Case, one: Judged, text: str) -> str:
+    """The text with the place's names in it."""
+    rank = "" if one.place.rank is None else str(one.place.rank)
+    node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
+    return (
+        text.replace("'{node}'", shlex.quote(node))
+        .replace("{node}", node)
+        .replace("{peer}", one.place.peer)
+        .replace("{rank}", rank)
+        .replace("{what}", one.place.what)
+        .replace("{address}", case.launch["master_addr"])
+        .replace("{port}", str(case.launch["master_port"]))
+    )
+
+
+# ---------------------------------------------------------------- five lines
+
+
+def five_lines(case: Case, decided: Decided) -> list[str]:
+    return [
+        f"What: {what(case, decided.seen)}",
+        f"Where: {where(decided)}",
+        f"Why: {why(case, decided)}",
+        f"Not: {ruled_out(case, decided)}",
+        f"Type: {to_type(case, decided)}",
+    ]
+
+
+def what(case: Case, seen: Sequence[Symptom]) -> str:
+    """What happened first, by itself, as far as it is known; else what all others only show."""
+    own = [one for one in seen if not one.victim and one.final]
+    first = min(own or list(seen), key=lambda one: (one.when == 0.0, one.when), default=None)
+    if first is None:
+        return case.launch["ending_text"] or "nothing that is known of it tells"
+    rank = "" if first.rank is None else f"rank {first.rank}"
+    place = ", ".join(part for part in (rank, first.node) if part)
+    return f"{place}: {first.line}" if place else first.line
+
+
+def where(decided: Decided) -> str:
+    if not decided.causes:
+        return "unknown"
+    return "; ".join(dict.fromkeys(place_of(one) for one in decided.causes))
+
+
+def place_of(one: Judged) -> str:
+    node, peer, rank = one.place.node, one.place.peer, one.place.rank
+    if peer:
+        return f"between {node} and {peer}"
+    if node:
+        return node if rank is None else f"{node}, rank {rank}"
+    return NOWHERE
+
+
+def why(case: Case, decided: Decided) -> str:
+    if decided.causes:
+        return ". ".join(because(case, one) for one in decided.causes[:2])
+    if decided.candidates:
+        names = [filled(case, one, one.cause.says) for one in decided.candidates]
+        return f"unknown; what remains: {few(list(dict.fromkeys(names)), '; or ')}"
+    return "unknown; none of the causes that are known here fits what was seen"
+
+
+def because(case: Case, one: Judged) -> str:
+    proofs = "; ".join(f"{proof.text} ({proof.source})" for proof in one.proofs[:MOST_PROOFS])
+    return f"{filled(case, one, one.cause.says)} [{one.word}{': ' + proofs if proofs else ''}]"
+
+
+def ruled_out(case: Case, decided: Decided) -> str:
+    named = dict.fromkeys(filled(case, one, one.cause.says) for one in decided.ruled_out)
+    return few(list(named), "; ") if named else "nothing was ruled out"
+
+
+def to_type(case: Case, decided: Decided) -> str:
+    if decided.causes:
+        one = decided.causes[0]
+        fix, command = filled(case, one, one.cause.fix), filled(case, one, one.cause.command)
+        return f"{fix}: {command}" if command else fix
+    for one in decided.candidates:
+        for question in one.open_questions:
+            if question.command:
+                return f"to tell these apart: {filled(case, one, question.command)}"
+    return "nothing that would tell more is known; keep the logs"

@@ -1,0 +1,155 @@
+"""A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
+
+launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
+number, a node by its name. records: {node: {start: …, end: …}}, with whatever differs from RECORD. snapshots, agents,
+findings, ran, not_looked: as evidence.py has them, ranks of a snapshot with what differs from SHOT.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from muster.diagnosis.case import Case
+
+RECORD: dict[str, Any] = {
+    "at": 100.0,
+    "boot_id": "b007",
+    "hostname": "",
+    "interfaces": {},
+    "routes": {},
+    "names": {},
+    "program": None,
+    "limits": {},
+    "counters": {},
+    "unit": None,
+    "pressure": {},
+    "memory": {},
+    "disks": [],
+    "kernel": None,
+    "gpus": None,
+    "fabric": None,
+    "unseen": {},
+}
+UNIT: dict[str, Any] = {
+    "memory_current": 1 << 30,
+    "memory_max": None,
+    "memory_events": {"oom": 0, "oom_kill": 0},
+    "cpu_max": None,
+    "cpu": {"nr_throttled": 0},
+    "pids_current": 10,
+    "pids_max": None,
+    "pids_refused": 0,
+    "frozen": False,
+}
+SHOT: dict[str, Any] = {
+    "local_rank": 0,
+    "pid": 4000,
+    "state": "S",
+    "wchan": "",
+    "cpu": 1.0,
+    "memory": 1 << 28,
+    "files": 20,
+    "threads": 4,
+    "stack": [],
+    "stack_why": "",
+    "flight": None,
+    "flight_why": "",
+    "sockets": [],
+    "said": 1.0,
+}
+
+
+def filled_in(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    unknown = set(given) - set(base)
+    assert not unknown, f"a case says {unknown}, which no evidence has"
+    return {**copy.deepcopy(base), **given}
+
+
+def record(given: dict[str, Any]) -> dict[str, Any]:
+    found = filled_in(RECORD, given)
+    if found["unit"] is not None:
+        found["unit"] = filled_in(UNIT, found["unit"])
+    return found
+
+
+def case_of(sparse: dict[str, Any]) -> Case:
+    per_node = sparse.get("ranks_per_node", 2)
+    names = sparse.get("participants", ["node1", "node2", "node3"])
+    planned = [
+        {
+            "node": name,
+            "address": f"192.0.2.{number + 1}",
+            "interface": "eth0",
+            "node_rank": number,
+            "ranks": list(range(number * per_node, (number + 1) * per_node)),
+        }
+        for number, name in enumerate(names)
+    ]
+    launch = filled_in(
+        {
+            "launch_id": "20260101T000000-aaaaaa",
+            "how": "muster",
+            "own": False,
+            "live": False,
+            "backend": "gloo",
+            "launcher": "torchrun",
+            "world_size": per_node * len(names),
+            "master_addr": "192.0.2.1",
+            "master_port": 29500,
+            "timeout": 120.0,
+            "nodes": planned,
+            "ending": "FAILED",
+            "ending_text": "a rank failed",
+            "ending_node": "",
+            "began": 100.0,
+            "stop_began": 200.0,
+        },
+        sparse.get("launch", {}),
+    )
+    ranks = []
+    for one in planned:
+        for local, rank in enumerate(one["ranks"]):
+            default = {"code": None, "gone_at": None, "stderr": "", "error": ""}
+            given = filled_in(default, sparse.get("ranks", {}).get(rank, {}))
+            ranks.append({"rank": rank, "node": one["node"], "local_rank": local, **given})
+    default_end = {
+        "reached": True,
+        "lost": False,
+        "lost_why": "",
+        "last_answer": 199.0,
+        "reason": "",
+        "code": None,
+        "error": "",
+        "result": "success",
+        "ended_at": 0.0,
+        "log": "",
+    }
+    ends = [{"node": name, **filled_in(default_end, sparse.get("nodes", {}).get(name, {}))} for name in names]
+    snapshots = {}
+    for name, given in sparse.get("snapshots", {}).items():
+        shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
+        snapshots[name] = {
+            "at": 199.0,
+            "listeners": [],
+            "frozen": False,
+            "unseen": {},
+            **given,
+            "ranks": shots,
+        }
+    records = sparse.get("records", {})
+    shape: Any = {
+        "schema": 1,
+        "launch": launch,
+        "ranks": ranks,
+        "nodes": ends,
+        "start": {name: record(both["start"]) for name, both in records.items() if "start" in both},
+        "end": {name: record(both["end"]) for name, both in records.items() if "end" in both},
+        "snapshots": snapshots,
+        "agents": sparse.get("agents", {}),
+        "findings": sparse.get("findings", []),
+        "ran": sparse.get("ran", {}),
+        "not_looked": sparse.get("not_looked", {}),
+        "key": sparse.get("key", "00"),
+    }
+    return Case(shape)

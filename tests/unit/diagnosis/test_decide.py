@@ -1,0 +1,65 @@
+"""Every file in cases/decide is what was seen of a launch (sparse.py says how it is written), and what is decided.
+
+expect: word; causes: ["id @ node rank N" …], the first one first; never: ids that must not be said, at any place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cases import cases, load_cases
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
+from muster.diagnosis.model import not_looked
+from sparse import case_of
+
+if TYPE_CHECKING:
+    from muster.diagnosis.decide import Judged
+
+ALL = load_cases(Path(__file__).parent / "cases" / "decide")
+
+
+def line(one: Judged) -> str:
+    place = " - ".join(part for part in (one.place.node, one.place.peer) if part)
+    rank = "" if one.place.rank is None else f" rank {one.place.rank}"
+    return f"{one.cause.id} @ {place or 'no node'}{rank}"
+
+
+@cases(__file__, "decide")
+def test_decide(case: dict[str, Any]) -> None:
+    decided = decide(case_of(case["seen"]), CAUSES)
+    expect = case["expect"]
+    assert [line(one) for one in decided.causes] == expect.get("causes", [])
+    assert decided.word == expect["word"]
+    if "candidates" in expect:
+        assert {line(one) for one in decided.candidates} >= set(expect["candidates"])
+    if "ruled_out" in expect:
+        assert {line(one) for one in decided.ruled_out} >= set(expect["ruled_out"])
+
+
+@pytest.mark.parametrize("name", [name for name, case in ALL.items() if case["expect"]["word"] == CONFIRMED])
+def test_without_its_proof_a_cause_is_not_said_as_proved(name: str) -> None:
+    case = case_of(ALL[name]["seen"])
+    for said in decide(case, CAUSES).causes:
+        proofs = {question for question, answer in said.answers if answer.word == "yes"}
+
+        def without(question: Any, asked: Any, place: Any, proofs: Any = proofs) -> Any:
+            return not_looked("taken away") if question in proofs else plainly(question, asked, place)
+
+        left = [one for one in decide(case, CAUSES, without).causes if one.cause.id == said.cause.id]
+        assert all(one.word == LIKELY for one in left)
+        decisive = any(one.id in said.cause.decisive for one in said.by)
+        assert decisive or not left
+
+
+def test_every_cause_is_decided_in_a_case() -> None:
+    said = {
+        one.split(" @ ")[0]
+        for case in ALL.values()
+        if case["expect"]["word"] == CONFIRMED
+        for one in case["expect"]["causes"]
+    }
+    assert {cause.id for cause in CAUSES} - said == set()
