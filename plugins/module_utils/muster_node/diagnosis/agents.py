@@ -13,10 +13,11 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..launch import state
 from ..launch.foreign import number
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
-from . import program, shots
+from . import hook, observed, program, shots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,13 @@ def agents(request: Json) -> Json:
 
 
 def with_shots(theirs: list[Json]) -> list[Json]:
-    return [{**agent, "ranks": shots.shots(agent["ranks"], {})} for agent in theirs]
+    return [{**agent, "ranks": shots.shots(agent["ranks"], {}, partial(observe, agent["pid"]))} for agent in theirs]
+
+
+def observe(agent: int, pids: list[int]) -> dict[int, Json]:
+    """In a launch by Muster its ranks answer by themselves; of others it is seen what py-spy sees."""
+    launch = process.launch_at(agent)
+    return observed.all_observed(pids, f"{state.dir_of(launch)}/{hook.SOCKETS}" if launch else "")
 
 
 def _agents(key: str) -> list[Json]:
