@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from machines import Machine, Play
+    from machines import Machine
 
 pytestmark = pytest.mark.moment
 
