@@ -26,8 +26,21 @@ PLAN: dict[str, Any] = {
     "launch_id": "20260101-120000-abcd",
     "world_size": 2,
     "backend": "gloo",
+    "master_port": 29400,
     "nodes": [
-        {"node": name, "ranks": [rank], "nproc": 1, "run_dir": "/run/x", "argv": [], "env": {}, "unit": "x.service"}
+        {
+            "node": name,
+            "node_rank": rank,
+            "ranks": [rank],
+            "nproc": 1,
+            "address": f"192.0.2.{rank}",
+            "run_dir": "/run/x",
+            "argv": [],
+            "env": {},
+            "unit": "x.service",
+            "script": None,
+            "environment": "/opt/env",
+        }
         for rank, name in enumerate(NODES)
     ],
 }
