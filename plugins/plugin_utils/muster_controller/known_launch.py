@@ -8,15 +8,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from muster.diagnosis import reading
 from muster.diagnosis.case import Case
+from muster.diagnosis.evidence import Snapshot
 from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
 from muster.launch import launchers
 from muster.launch.answers import UnusableError, reader
 from muster.launch.manager import USER
 
+from . import evidence
 from .afterwards import Afterwards
 from .elsewhere import find, is_own
+from .evidence import kept_key
 from .logs import TAIL
+from .program import Program
 from .runs import history, read_json
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
     from .messages import Messages
 
+LAUNCH = Program("launch")
 SECONDS = 15.0
 TIMEOUT = 120.0  # seconds of rendezvous, where nobody knows what was given
 
@@ -68,11 +74,37 @@ class KnownLaunch:
         verdict = read_json(self.folder / "verdict.json")
         said = "" if self.live else str(verdict.get("summary", "how it ended is not known"))
         record = from_logs(self.plan, logs, said, self.silent)
-        gathered = Gathered()
+        gathered = self.recorded()
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
         looks.look(gathered, live=self.live)
         epoch = time.time() - time.monotonic()
         return Case(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
+
+    def recorded(self) -> Gathered:
+        """What is kept of its start and its end; of one that runs, how its ranks are now."""
+        gathered = Gathered(key=kept_key(self.folder))
+        moments: dict[str, dict[str, Any]] = {
+            evidence.START: gathered.start,
+            evidence.SNAPSHOT: gathered.snapshots,
+            evidence.END: gathered.end,
+        }
+        for moment, node, found in evidence.kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
+            moments[moment][node] = found
+        if self.live:
+            gathered.end, gathered.snapshots = {}, {}
+            for name, answer in self.ask("snapshot", self.snapshot_request, LAUNCH).items():
+                try:
+                    gathered.snapshots[name] = reading.read(Snapshot, answer)[0]
+                except reading.UnusableError as exc:
+                    gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
+        return gathered
+
+    def snapshot_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "launch_id": self.plan["launch_id"],
+            "run_dir": entry["run_dir"],
+            "ports": [self.plan["master_port"]],
+        }
 
     def logs(self) -> dict[str, dict[str, str]]:
         """The ends of all logs, by node; of a node that does not answer, as the controller has them."""
@@ -103,7 +135,9 @@ class KnownLaunch:
             "wait": 0.0,
         }
 
-    def ask(self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    def ask(
+        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: Program | None = None
+    ) -> dict[str, Any]:
         """The answers of all nodes to one verb; of the others, why there is none."""
         entries = {entry["node"]: entry for entry in self.plan["nodes"] if entry["node"] not in self.silent}
         if not self.own:
@@ -119,7 +153,8 @@ class KnownLaunch:
         asked = [name for name in entries if name in self.own]
         for name in asked:
             own = self.own[name]
-            self.messages.ask(name, verb, {**request(entries[name]), "own": own}, privileged=not own)
+            message = {**request(entries[name]), "own": own}
+            self.messages.ask(name, verb, message, privileged=not own, program=program)
         answers = self.messages.gather(verb, asked, SECONDS, lambda _: None, self.give_up)
         found = {}
         for name in asked:
