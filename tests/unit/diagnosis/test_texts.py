@@ -27,4 +27,5 @@ def test_a_text_finds_its_example_and_no_other_does(text: Text) -> None:
     found = {one.id for one in TEXTS if re.search(one.pattern, text.example)}
     assert text.id in found
     assert {(text.id, one) for one in found - {text.id}} <= ALSO
-    assert text.means and text.source
+    assert text.means
+    assert text.source

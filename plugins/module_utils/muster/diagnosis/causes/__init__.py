@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from . import process
+from . import ended, lacking, process
 
-CAUSES = (*process.CAUSES,)
+CAUSES = (
+    *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),  # group process
+)
