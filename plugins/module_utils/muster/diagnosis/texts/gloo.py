@@ -1,10 +1,100 @@
-"""What Gloo prints, torch's library for CPUs."""
+"""What Gloo prints, torch's library for CPUs.
+
+Addresses in brackets are what the other rank has told of itself through the store. The ports beside them are printed
+with their bytes swapped, and are not read.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ..model import Text
 
-if TYPE_CHECKING:
-    from ..model import Text
+BRACKETS = r"\[(?P<address>[0-9a-fA-F.:]+)\]:\d+"
+RECORDED = "recorded with torch 2.13 on two network namespaces"
+AT = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 
-TEXTS: tuple[Text, ...] = ()
+TEXTS = (
+    Text(
+        "gloo.connect.refused",
+        rf"SO_ERROR: Connection refused, remote={BRACKETS}|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
+        "the machine at the address that another rank told of itself answers, and nobody listens there",
+        f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: Connection"
+        " refused, remote=[127.0.0.1]:8091$0",
+        f"{RECORDED}; ray-project/ray#37461, pytorch/pytorch#108732",
+        victim=True,
+    ),
+    Text(
+        "gloo.connect.no_host",
+        rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}",
+        "no way leads to the address that another rank told of itself, or a firewall forbids the call",
+        f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: No route to"
+        " host, remote=[10.203.26.11]:3495$1",
+        RECORDED,
+        victim=True,
+    ),
+    Text(
+        "gloo.connect.timeout",
+        rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out, remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
+        "ranks cannot connect to each other, at the addresses that they told and on ports that the kernel chose",
+        f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.h:311] Connect timeout [10.203.26.12]:22727",
+        RECORDED,
+        victim=True,
+    ),
+    Text(
+        "gloo.mesh",
+        r"connectFullMesh failed with \S+pair\.cc:\d+\] no error",
+        "ranks cannot connect to each other",
+        "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+        "torch 2.1 to 2.7; sgl-project/sglang#3226, gpustack/gpustack#2125",
+        victim=True,
+    ),
+    Text(
+        "gloo.timeout",
+        r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete",
+        "a peer did not take part in a collective for as long as the process group waits",
+        f"RuntimeError: {AT}unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete",
+        RECORDED,
+        victim=True,
+    ),
+    Text(
+        "gloo.closed",
+        r"gloo/transport/tcp/pair\.cc:\d+\] (?:Connection closed by peer|(?:Read|Write) error|.*Connection reset by peer)"
+        r"(?: \[(?P<address>[0-9a-fA-F.:]+)\])?",
+        "the connection to a peer ended: its rank is gone, or the way to it",
+        f"RuntimeError: {AT}pair.cc:553] Connection closed by peer [10.203.26.11]:29593. This is typically caused by a"
+        " remote worker crashing. Check the logs of the remote worker before reporting an error. GLHF! 🏖️",
+        RECORDED,
+        victim=True,
+    ),
+    Text(
+        "gloo.closed.timeout",
+        r"Application timeout caused pair closure",
+        "another collective of this rank had run into its time limit before",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Application timeout caused pair closure",
+        "torch 2.x, gloo/transport/tcp/pair.cc",
+        victim=True,
+    ),
+    Text(
+        "gloo.interface",
+        r"Unable to find (?:interface|address) for: (?P<name>\S+)",
+        "the interface that GLOO_SOCKET_IFNAME names is not on this node, or has no address",
+        "RuntimeError: [enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa !="
+        " nullptr. Unable to find address for: eth7",
+        f"{RECORDED}; its older form: Unable to find interface for",
+    ),
+    Text(
+        "gloo.hostname",
+        r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
+        "the node's own host name leads to no address that it has, so that Gloo tells the others its loopback",
+        "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the loopback address"
+        " as fallback. Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
+        "torch 2.x, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp",
+    ),
+    Text(
+        "gloo.barrier",
+        r"\[Rank 0\]: Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier in (?P<milliseconds>\d+) ms",
+        "these ranks did not come to the barrier in time; they are what the others wait for",
+        "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 2000 ms",
+        RECORDED,
+        victim=True,
+    ),
+)
