@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import ended, lacking, process
+from . import code, ended, lacking, process, program
 
 CAUSES = (
-    *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),  # group process
+    *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
+    *(*program.CAUSES, *code.CAUSES),
 )

@@ -33,7 +33,11 @@ def ranks_by_signal(*signals: str) -> Places:
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
         del case
         for one in by:
-            if one.rank is not None and (one.id != "rank.signal" or one.about.get("signal") in signals):
+            if (
+                one.rank is not None
+                and not one.victim
+                and (one.id != "rank.signal" or one.about.get("signal") in signals)
+            ):
                 yield Place(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
