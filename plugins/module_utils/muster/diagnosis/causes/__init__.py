@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import code, ended, lacking, process, program
+from . import code, ended, lacking, process, program, resources
 
 CAUSES = (
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
-    *(*program.CAUSES, *code.CAUSES),
+    *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
 )
