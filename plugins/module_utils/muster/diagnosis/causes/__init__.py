@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from . import process
+from . import code, ended, lacking, process, program, resources
 
-CAUSES = (*process.CAUSES,)
+CAUSES = (
+    *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
+    *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
+)
