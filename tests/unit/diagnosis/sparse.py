@@ -130,7 +130,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
     for name, given in sparse.get("snapshots", {}).items():
         shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
         snapshots[name] = {
-            "at": 199.0, "listeners": [], "frozen": False, "unseen": {},
+            "at": 199.0, "listeners": [], "half_open": [], "frozen": False, "unseen": {},
             **given,
             "ranks": shots,
         }
