@@ -212,6 +212,12 @@ options:
       - A link that does not carry calls refuses the launch, and is named with both ends. It takes about a second.
     type: bool
     default: true
+  diagnose:
+    description:
+      - Whether a launch that has failed is diagnosed at once, while its nodes are as it left them. That takes up to 20
+        seconds, asks the nodes involved once more, and changes nothing.
+    type: bool
+    default: true
   attach:
     description:
       - Id of a detached launch, to be watched to its end. Its logs are fetched whole.
@@ -306,6 +312,12 @@ events:
   returned: after a launch
   type: list
   elements: dict
+diagnosis:
+  description: >-
+    Why it failed, as in C(diagnosis.json): C(word) (confirmed, likely or unknown), C(lines) for people, C(causes) with
+    their proofs, C(candidates), and what was ruled out (C(ruled_out)).
+  returned: after a launch that failed, unless O(diagnose) is false
+  type: dict
 artifacts:
   description: Folder on the controller with C(plan.json), C(verdict.json) and C(logs/).
   returned: after a launch

@@ -24,6 +24,7 @@ from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.attempts import Attempts
 from muster_controller.connection import connect
+from muster_controller.diagnosing import Diagnosing, failed
 from muster_controller.elsewhere import find, opened
 from muster_controller.given import read_given
 from muster_controller.keeping import Keeping
@@ -157,7 +158,7 @@ class ActionModule(ControllerAction):
             keeping.surely(folder, lambda: point_latest(folder))
             result["artifacts"] = str(folder)
         if result["failed"]:
-            result["msg"] = failure_text(result["verdict"])
+            result["msg"] = failure_text(result["verdict"], lines_of(result))
         return result
 
     def attempt(
@@ -195,6 +196,11 @@ class ActionModule(ControllerAction):
         else:
             record = supervisor.launch()
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
+        diagnosed = None
+        if options["diagnose"] and failed(record):
+            diagnosing = Diagnosing(supervisor, redaction, progress.say)
+            diagnosed = diagnosing.diagnose(record, verdict, folder, None if logs.others else keeping)
+        verdict = diagnosed.verdict if diagnosed else verdict
         logs.close()
         if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
             keep_verdict(folder, verdict, keeping)
@@ -208,10 +214,16 @@ class ActionModule(ControllerAction):
             "events": logs.events.kept,
             "artifacts": str(folder),
             "timing": record.timing(epoch),
+            **({"diagnosis": diagnosed.said} if diagnosed else {}),
         }
         if result["failed"]:
-            result["msg"] = failure_text(verdict)
+            result["msg"] = failure_text(verdict, lines_of(result))
         return result, record
+
+
+def lines_of(result: Mapping[str, Any]) -> list[str]:
+    """What people read of the diagnosis."""
+    return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
 
 
 def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:

@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--driver", default="580.178.04", help="what the GPU nodes have")
     parser.addoption("--sandbox-is-up", action="store_true", help="another checkout has brought the sandbox up")
     parser.addoption("--count", type=int, default=1, help="how often a test with the mark moment is run")
+    parser.addoption("--resume", action="store_true", help="rows of the campaign that were judged are not run again")
     parser.addoption("--busy", action="store_true", help="something else keeps one processor busy meanwhile")
 
 
@@ -114,6 +115,13 @@ def with_pytorch(play: Play) -> None:
     """The nodes have the training user and the environment."""
     result = play("site.yml", tags="baseline,pytorch")
     assert result.rc == 0, result.stdout
+
+
+@pytest.fixture(scope="session")
+def three_nodes(with_pytorch: None) -> dict[str, Machine]:
+    """The nodes by name, ready to launch."""
+    del with_pytorch
+    return {name: find_machine(name) for name in NODES}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from muster.diagnosis.findings import named
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError, reader
 from muster.launch.attempts import Attempt, Policy, Seat
@@ -86,7 +87,8 @@ class Attempts:
             result, record = self.run(plan, earlier, self.seconds_left())
             self.first = self.first if earlier else record.plan
             number = len(self.history) + 1
-            attempt = attempts.ended(record, result["verdict"], number, self.newest)
+            blamed = named(result["verdict"], [entry["node"] for entry in record.plan["nodes"]])
+            attempt = attempts.ended(record, result["verdict"], number, self.newest, blamed)
             self.history.append(attempt)
             if attempts.final(record, attempt):
                 return self.whole(result, "")

@@ -29,13 +29,19 @@ def probe_links(plan: Mapping[str, Any], messages: Messages, give_up: Callable[[
     """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards."""
     if len(plan["nodes"]) < 2:
         return []
+    probe = probed(plan, messages, give_up)
+    return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why)
+
+
+def probed(plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool]) -> LinkProbe:
+    """The probe, when it is over or given up, and its listeners are ended."""
     probe = LinkProbe(plan, messages, give_up)
     try:
         probe.serve()
         probe.call()
     finally:
         probe.end()
-    return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why)
+    return probe
 
 
 class LinkProbe:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sparse import case_of
 
 from cases import cases, load_cases
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
 from muster.diagnosis.model import not_looked
+from sparse import case_of
 
 if TYPE_CHECKING:
     from muster.diagnosis.decide import Judged

@@ -180,5 +180,10 @@ def test_only_lost_peers_is_said() -> None:
     verdict = judged(Ending.FAILED, reports=[NodeReport("node1"), exited("node2", 1, 1, text)])
     finding = verdict["findings"][0]
     assert finding["id"] == "launch.exception"
-    assert finding["summary"].endswith("(only connection errors were seen: no rank failed by itself before)")
+    assert finding["node"] == "cluster"
+    assert finding["summary"] == (
+        "only lost connections were seen, and no rank that failed by itself: torch.distributed.DistStoreError: recvValue"
+        " failed"
+    )
+    assert "node2" not in verdict["summary"]
     assert finding["evidence"][0]["source"] == "stderr of rank 1 (node2, local rank 0)"

@@ -126,7 +126,11 @@ class Case:
                 lost=end["lost"],
                 lost_why=end["lost_why"],
                 last_answer=end["last_answer"],
-                unit={"Result": end["result"], "ActiveState": "inactive", "ExecMainStatus": "0"},
+                unit={
+                    "Result": end["result"],
+                    "ActiveState": "inactive",
+                    "ExecMainStatus": str(max(0, -(end["code"] or 0))),
+                },
                 first_rank=min(self.ranks_of(name), default=0),
                 agent_log=end["log"],
                 launcher=launcher,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, TypedDict
 
 from ..verdict.finding import evidence, fix_with
@@ -121,7 +122,8 @@ def filled(case: Case, one: Judged, text: str) -> str:
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
     return (
-        text.replace("{node}", node)
+        text.replace("'{node}'", shlex.quote(node))
+        .replace("{node}", node)
         .replace("{peer}", one.place.peer)
         .replace("{rank}", rank)
         .replace("{what}", one.place.what)

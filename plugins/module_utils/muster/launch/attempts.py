@@ -117,13 +117,15 @@ def problems(policy: Policy, participants: Sequence[str], inventory: Collection[
 # ---------------------------------------------------------------- how one attempt ended
 
 
-def ended(record: Record, verdict: Mapping[str, Any], number: int, before: float) -> Attempt:
-    """What is kept of an attempt."""
+def ended(
+    record: Record, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
+) -> Attempt:
+    """What is kept of an attempt. blamed: nodes that its diagnosis proves to be the cause."""
     plan = record.plan
     nodes = [entry["node"] for entry in plan["nodes"]]
     ids = {check.id for check in ENDINGS}
     refused = record.decision is None
-    failed = [
+    failed = list(blamed) or [
         str(finding["node"])
         for finding in verdict["findings"]
         if finding["status"] in ("fail", "unknown") and (refused or finding["id"] in ids)

@@ -41,6 +41,8 @@ RANKS = Check(
     fix="Have the command start the ranks, by placeholders or by MUSTER_NPROC",
 )
 
+CLUSTER = "cluster"  # of which a finding speaks that names no node
+
 
 class Left(NamedTuple):
     """What is left of a launch on a node. error: why that is not known, or why the unit has not ended."""
@@ -198,6 +200,8 @@ def failed(record: Record, decision: Decision, log_dir: str) -> Finding:
     if cause is None:
         text = decision.text or f"{record.launcher} ended without a reason that could be found"
         return Ending.FAILED.check.fail(decision.node or record.head, text, fix="Its logs", command=log_dir)
+    if cause.cascade and cause.ending is not Ending.PEER:
+        return cascade_finding(cause, log_dir)
     alike = [one for one in others if one.rank is not None and one.summary == cause.summary]
     report = next(report for report in record.reports if report.node == cause.node)
     kept = report.is_torchrun or str(cause.local_rank) in report.stderr
@@ -213,8 +217,6 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
         summary += " (the same on every rank)"
     elif alike:
         summary += f" (the same on {plural(alike, 'other rank')})"
-    if cause.cascade and cause.ending is not Ending.PEER:
-        summary += " (only connection errors were seen: no rank failed by itself before)"
     if cause.ending is Ending.NODE:
         fix, command = f"Look at {cause.node}, then launch again", ""
     else:
@@ -223,6 +225,17 @@ def cause_finding(plan: dict[str, Any], cause: Failure, alike: int, log_dir: str
         fix, command = "Its log", f"{log_dir}/{cause.node}/{name}"
     proof = evidence(f"stderr of {cause.where}", cause.traceback) if cause.traceback else []
     return cause.ending.check.fail(cause.node, summary, fix=fix, command=command, evidence=proof)
+
+
+def cascade_finding(first: Failure, log_dir: str) -> Finding:
+    """Nothing but the consequences of something else were seen: whoever shows them is not to blame."""
+    return first.ending.check.fail(
+        CLUSTER,
+        f"only lost connections were seen, and no rank that failed by itself: {first.summary}",
+        fix="Their logs",
+        command=log_dir,
+        evidence=evidence(f"stderr of {first.where}", first.traceback) if first.traceback else [],
+    )
 
 
 def left_behind(record: Record) -> list[Finding]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..inspect.training_network import PEER_OTHER_INTERFACE
 from ..verdict.check import Check
 from . import links, quality, reach
-from .cluster import Cluster
+from .cluster import Cluster, untried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,13 @@ UNSEEN = Check(
     " that their kernels hand out",
     fires="a node could not be asked to take part in them (warn). What they find has an id that begins with net",
     fix="Nothing, if the launch runs; launch_probe=false leaves the calls out",
+)
+LOOKED_FOR = (  # beside the master port
+    "net.ephemeral_ports",
+    "net.peer",
+    "net.address.wrong_host",
+    "net.path_mtu",
+    PEER_OTHER_INTERFACE.id,
 )
 SAMPLES = 2  # of the ports that the kernel hands out: the first and the last
 # Nobody calls any more: the controller is gone. Much longer than a healthy probe takes.
@@ -78,20 +86,38 @@ def judge(
     why: Mapping[str, str],
 ) -> list[Finding]:
     """What stands against the launch (fail), and what may. why: of each node that could not be asked."""
-    nodes = [
-        links.Node(entry["node"], entry["address"], entry["interface"] or "", served.get(entry["node"]))
-        for entry in plan["nodes"]
-    ]
-    found = links.between(nodes, called)
-    names = [node.name for node in nodes]
-    cluster = Cluster(nodes, found, names[0], plan["master_port"], names)
-    said = [*reach.judge(cluster), *quality.black_holes(cluster)]
+    said = concluded(plan, served, called)
     # Another probe on the port is no reason against a launch: it ends before the ranks begin.
     unseen = [
         *(UNSEEN.warn(one.node, one.summary) for one in said if one.status == "unknown"),
         *(UNSEEN.warn(name, f"its links were not tried: {reason}") for name, reason in why.items()),
     ]
     return [*(one for one in said if one.status in ("fail", "warn")), *unseen]
+
+
+def concluded(
+    plan: Mapping[str, Any], served: Mapping[str, Mapping[str, Any]], called: Mapping[str, Mapping[str, Any]]
+) -> list[Finding]:
+    """What the calls come to."""
+    nodes = [
+        links.Node(entry["node"], entry["address"], entry["interface"] or "", served.get(entry["node"]))
+        for entry in plan["nodes"]
+    ]
+    names = [node.name for node in nodes]
+    cluster = Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names)
+    return [*reach.judge(cluster), *quality.black_holes(cluster)]
+
+
+def looked_for(
+    plan: Mapping[str, Any], served: Mapping[str, Mapping[str, Any]], called: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
+    """The beginnings of the ids that were looked for, by node that listened and called.
+
+    The master port is the head node's alone: where that could not be listened on, no node has looked for it.
+    """
+    head = served.get(plan["nodes"][0]["node"])
+    master = ["net.master_port"] if head and head["port"] and not untried(head, plan["master_port"]) else []
+    return {name: [*LOOKED_FOR, *master] for name in called if name in served}
 
 
 # ---------------------------------------------------------------- what nodes answer

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import process
+from . import head, process
 
-CAUSES = (*process.CAUSES,)
+CAUSES = (*process.CAUSES, *head.CAUSES)

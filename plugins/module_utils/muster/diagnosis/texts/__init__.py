@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from . import cuda, gloo, nccl, python, store, system
+from . import cuda, gloo, nccl, program, python, store, system
 
-TEXTS = (*store.TEXTS, *gloo.TEXTS, *nccl.TEXTS, *cuda.TEXTS, *python.TEXTS, *system.TEXTS)
+TEXTS = (
+    *(*store.TEXTS, *gloo.TEXTS, *nccl.TEXTS, *cuda.TEXTS),
+    *(*program.TEXTS, *python.TEXTS, *system.TEXTS),
+)

@@ -1,10 +1,121 @@
-"""What the CUDA runtime and torch's allocator print."""
+"""What the CUDA runtime and torch's allocator print.
+
+No CUDA was run here: the texts are CUDA's own descriptions of its errors (cudaGetErrorString), as torch puts them behind
+"CUDA error: ", and what public issues quote.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ..model import Text
 
-if TYPE_CHECKING:
-    from ..model import Text
+READ = "read, not run: CUDA's error descriptions"
 
-TEXTS: tuple[Text, ...] = ()
+TEXTS = (
+    Text(
+        "cuda.out_of_memory",
+        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB)",
+        "the memory of this GPU is full: of this process, or of others",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 226.00 MiB. GPU 0 has a total capacity of 15.70"
+        " GiB of which 210.38 MiB is free. Including non-PyTorch memory, this process has 15.48 GiB memory in use.",
+        "read, not run: qingze-bai/VSmTrans#3 (2025), pytorch/pytorch#16417",
+    ),
+    Text(
+        "cuda.not_enough_memory",
+        r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure '?out of memory",
+        "a library that allocates by itself found the memory of this GPU full",
+        "RuntimeError: CUDA error: out of memory",
+        READ,
+    ),
+    Text(
+        "cuda.invalid_device",
+        r"invalid device ordinal",
+        "a rank asks for a GPU by a number that there is none of: too many ranks, or GPUs are hidden",
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "read, not run: cfzd/Ultra-Fast-Lane-Detection#193, KellerJordan/modded-nanogpt#61",
+    ),
+    Text(
+        "cuda.no_gpu",
+        r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system",
+        "the process sees no GPU: there is none, the driver is not loaded, or they are hidden from it",
+        "RuntimeError: No CUDA GPUs are available",
+        "read, not run: torch 2.13, torch/cuda/__init__.py and c10/cuda",
+    ),
+    Text(
+        "cuda.no_code",
+        r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install",
+        "this torch, or an extension, was not built for this kind of GPU",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        READ,
+    ),
+    Text(
+        "cuda.driver_old",
+        r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
+        "the driver is older than this torch needs",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
+        "read, not run: torch 2.13, torch/cuda/__init__.py",
+    ),
+    Text(
+        "cuda.not_ready",
+        r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
+        "the fabric manager of a machine with NVSwitches does not run, or is of another version than the driver",
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+        "read, not run: pytorch/pytorch#35710, microsoft/lisa#2823",
+    ),
+    Text(
+        "cuda.busy",
+        r"all CUDA-capable devices are busy or unavailable|CUDA-capable device\(s\) is/are busy or unavailable",
+        "another process has the GPU for itself (compute mode), or the GPU does not answer",
+        "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        READ,
+    ),
+    Text(
+        "cuda.ecc",
+        r"uncorrectable ECC error encountered",
+        "the GPU's memory lost a bit that it could not restore",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        READ,
+    ),
+    Text(
+        "cuda.nvlink",
+        r"uncorrectable NVLink error detected",
+        "a link between GPUs lost data that it could not restore",
+        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+        READ,
+    ),
+    Text(
+        "cuda.failed",
+        r"CUDA error: (?:unspecified launch failure|unknown error|an illegal instruction was encountered|the launch"
+        r" timed out|hardware stack error)|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED",
+        "a kernel ended without a reason that CUDA knows: a fault of the GPU, of the program, or of the driver",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        READ,
+    ),
+    Text(
+        "cuda.illegal_access",
+        r"an illegal memory access was encountered|misaligned address",
+        "a kernel wrote or read where nothing is: most often a fault of the program or of an extension",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        READ,
+    ),
+    Text(
+        "cuda.assert",
+        r"device-side assert triggered",
+        "an index is out of range in a kernel, such as a label beyond the number of classes",
+        "RuntimeError: CUDA error: device-side assert triggered",
+        READ,
+    ),
+    Text(
+        "cuda.lost",
+        r"Unable to determine the device handle for GPU|GPU is lost|GPU has fallen off the bus",
+        "the driver does not reach the GPU any more",
+        "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "read, not run: nvidia-smi's manual",
+    ),
+    Text(
+        "cuda.not_built",
+        r"Torch not compiled with CUDA enabled",
+        "the torch of this environment is the one for CPUs",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "torch 2.13, run here",
+    ),
+)

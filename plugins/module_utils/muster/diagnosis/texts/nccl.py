@@ -1,10 +1,132 @@
-"""What NCCL, and torch on its behalf, print."""
+"""What NCCL, and torch on its behalf, print. NCCL was never run here: the texts are read, where the source says."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ..model import Text
 
-if TYPE_CHECKING:
-    from ..model import Text
+READ = "read, not run: NCCL 2.30's source"
 
-TEXTS: tuple[Text, ...] = ()
+TEXTS = (
+    Text(
+        "nccl.timeout",
+        r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d+), OpType=(?P<operation>\w+)"
+        r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
+        "a collective did not end in time; this rank waited, and does not know for whom",
+        "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
+        " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for"
+        " 600020 milliseconds before timing out.",
+        "read, not run: OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0), XPixelGroup/BasicSR#737 (2.6)",
+        victim=True,
+    ),
+    Text(
+        "nccl.work",
+        r"last enqueued NCCL work: (?P<enqueued>-?\d+), last completed NCCL work: (?P<completed>-?\d+)",
+        "how far this rank had come: its newest collective, and the newest one that was finished",
+        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: 808,"
+        " last enqueued NCCL work: 811, last completed NCCL work: 807.",
+        "read, not run: XPixelGroup/BasicSR#737 (2.6), hiyouga/LlamaFactory#7396 (2.5)",
+        victim=True,
+    ),
+    Text(
+        "nccl.heartbeat",
+        r"Heartbeat monitor timed out|ProcessGroupNCCL's watchdog got stuck",
+        "torch's watchdog could not work for a long time, most often because a call of CUDA or NCCL hangs",
+        "[PG ID 0 PG GUID 0(default_pg) Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making"
+        " progress in monitoring enqueued collectives.",
+        "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
+        victim=True,
+    ),
+    Text(
+        "nccl.system_error",
+        r"unhandled system error|ncclSystemError",
+        "a call of the operating system, or of a library for the network, failed below NCCL; the lines with NCCL WARN"
+        " before it say which",
+        "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details),"
+        " NCCL version 2.25.1",
+        "read, not run: pytorch/pytorch#149984, NVIDIA/nccl#834",
+    ),
+    Text(
+        "nccl.cuda_error",
+        r"unhandled cuda error|ncclUnhandledCudaError",
+        "a call of CUDA failed below NCCL; the line `Cuda failure` before it says which",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled cuda error (run with"
+        " NCCL_DEBUG=INFO for details), NCCL version 2.19.3",
+        READ,
+    ),
+    Text(
+        "nccl.internal_error",
+        r"ncclInternalError|internal error - please report this issue to the NCCL developers",
+        "NCCL met something that it does not expect, such as peers that speak another version",
+        "ncclInternalError: Internal check failed.",
+        "read, not run: NVIDIA/nccl-tests#166",
+    ),
+    Text(
+        "nccl.remote",
+        r"ncclRemoteError|remote process exited or there was a network error",
+        "the connection to another rank broke: it is gone, or the way to it",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        READ,
+        victim=True,
+    ),
+    Text(
+        "nccl.unique_id",
+        r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store",
+        "the rank that begins NCCL's group did not come, or its store is gone",
+        "[2] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
+        " but store->get('0') got error: Socket Timeout",
+        "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
+        victim=True,
+    ),
+    Text(
+        "nccl.duplicate_gpu",
+        r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)",
+        "two ranks of a node chose the same GPU",
+        "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000",
+        "read, not run: Peterande/D-FINE#289, horovod/horovod#3929",
+    ),
+    Text(
+        "nccl.shared_memory",
+        r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)|failed to extend /dev/shm/nccl"
+        r"|Call to posix_fallocate failed",
+        "NCCL finds no room in /dev/shm",
+        "misc/shmutils.cc:132 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888),"
+        " error: No space left on device (28)",
+        "read, not run: NVIDIA/nccl#525, pytorch/ci-infra#490",
+    ),
+    Text(
+        "nccl.locked_memory",
+        r"(?:ibv_reg_mr\w*|ibv_create_qp|ibv_create_cq).*(?:Cannot allocate memory|failed with error 12\b)",
+        "the network card may not lock as much memory as NCCL needs (memlock)",
+        "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+        "read, not run: NCCL's guide, troubleshooting",
+    ),
+    Text(
+        "nccl.completion",
+        r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)",
+        "a transfer over RDMA failed: the port, the way to the peer, or the peer is gone",
+        "NCCL WARN NET/IB : Got completion from peer 10.216.210.236<54862> with status=12 opcode=0 len=0 vendor err 129"
+        " (Recv)",
+        "read, not run: NVIDIA/nccl#1405, NVIDIA/nccl#928",
+    ),
+    Text(
+        "nccl.queue_pair",
+        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
+        "a connection over RDMA could not be set up: a GID that is not there, another subnet, or a port that is down",
+        "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
+        READ,
+    ),
+    Text(
+        "nccl.connect",
+        r"NCCL WARN .*[Cc]onnect(?:ing)? to (?P<address>[\da-fA-F.:]+)<(?P<port>\d+)> (?:failed|returned) ?:? ?(?P<why>.+)",
+        "NCCL cannot reach a peer's port",
+        "NCCL WARN socketStartConnect: Connect to 192.168.1.2<43211> failed : Connection refused",
+        READ,
+    ),
+    Text(
+        "nccl.no_interface",
+        r"Bootstrap : no socket interface found|no socket interfaces? found|NCCL_SOCKET_IFNAME .*not found",
+        "no interface is there that NCCL may use, such as one that NCCL_SOCKET_IFNAME names",
+        "NCCL WARN Bootstrap : no socket interface found",
+        READ,
+    ),
+)

@@ -1,10 +1,91 @@
-"""What Python and torch say of the program itself."""
+"""What Python says of a file, a module or a variable that is not there, and of who ended a process."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ..model import Text
 
-if TYPE_CHECKING:
-    from ..model import Text
+RUN = "Python 3.11, run here"
 
-TEXTS: tuple[Text, ...] = ()
+TEXTS = (
+    Text(
+        "python.file_missing",
+        r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^']+)'",
+        "a file that the program opens is not there",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
+        RUN,
+    ),
+    Text(
+        "python.script_missing",
+        r"can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
+        "the script is not there, or the folder from which it is named is another one",
+        "/opt/muster/pytorch/current/bin/python: can't open file '/srv/train.py': [Errno 2] No such file or directory",
+        RUN,
+    ),
+    Text(
+        "python.permission",
+        r"PermissionError: \[Errno 1?3?\] (?:Permission denied|Operation not permitted)(?:: '(?P<path>[^']+)')?",
+        "the user of the launch may not read or write this",
+        "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
+        RUN,
+    ),
+    Text(
+        "python.variable_missing",
+        r"^KeyError: '(?P<name>[A-Z][A-Z0-9_]+)'$",
+        "a name of capitals is looked up and not there; most often an environment variable",
+        "KeyError: 'DATA_ROOT'",
+        RUN,
+    ),
+    Text(
+        "python.module_missing",
+        r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[\w.]+)'",
+        "a package is not in the environment that runs the ranks",
+        "ModuleNotFoundError: No module named 'lightning'",
+        RUN,
+    ),
+    Text(
+        "python.library_missing",
+        r"(?P<name>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such file or directory",
+        "a library of the system, or of another package, is not found",
+        "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
+        RUN,
+    ),
+    Text(
+        "python.attribute_missing",
+        r"AttributeError: module '(?P<name>[\w.]+)' has no attribute|ImportError: cannot import name '\w+' from"
+        r"|TypeError: .*got an unexpected keyword argument|undefined symbol: ",
+        "code meets another version of a package, or of itself, than it was written for",
+        "AttributeError: module 'torch' has no attribute 'zeroes'",
+        "torch 2.13, run here",
+    ),
+    Text(
+        "python.syntax",
+        r"^SyntaxError: |unsupported pickle protocol: \d+",
+        "the file cannot be read by this Python: another version, or a file that is cut short",
+        "ValueError: unsupported pickle protocol: 5",
+        RUN,
+    ),
+    Text(
+        "python.certificate_time",
+        r"certificate verify failed: certificate (?:is not yet valid|has expired)|Clock skew detected",
+        "a certificate, or a file, is of another time than the node's clock shows",
+        "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate is not"
+        " yet valid (_ssl.c:1006)",
+        "Python 3.11's ssl; GNU make's manual",
+    ),
+    Text(
+        "python.launcher_signalled",
+        r"SignalException: Process (?P<pid>\d+) got signal: (?P<number>\d+)"
+        r"|Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal, shutting down workers",
+        "somebody, or the end of a session, told torchrun to stop",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
+        "torch 2.13, torch/distributed/elastic/multiprocessing/api.py",
+        victim=True,
+    ),
+    Text(
+        "python.usage",
+        r"(?P<name>torchrun|[\w.-]+\.py): error: (?P<what>(?:unrecognized arguments|the following arguments|argument ).+)",
+        "a program was called with options that it does not know, or without some that it needs",
+        "torchrun: error: unrecognized arguments: --nodes=2",
+        "Python 3.11's argparse",
+    ),
+)

@@ -1,0 +1,101 @@
+"""A diagnosis in the verdict of its launch: one finding for each cause that is said, and a summary that agrees.
+
+What the launch itself showed stays a finding beside it: how a rank ended is a fact, whatever made it end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..launch.outcome import CLUSTER
+from ..verdict.check import Check
+from ..verdict.commands import playbook
+from ..verdict.finding import Finding, add_up, with_fix
+from .decide import CONFIRMED, LIKELY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..verdict.finding import Verdict
+    from .case import Case
+    from .decide import Decided
+    from .words import Diagnosis, Said
+
+READS = "how ranks, launchers and nodes ended, what they printed, what was recorded of the nodes, and probes afterwards"
+CAUSE = Check(
+    "launch.cause",
+    seen="sandbox",
+    reads=READS,
+    fires="a cause of a failed launch is proved: a symptom, and a look that confirms it at the same place (fail)",
+    fix="See the finding; docs/diagnosis.md has every cause",
+)
+LIKELY_CAUSE = Check(
+    "launch.cause.likely",
+    seen="stand-in",
+    reads=READS,
+    fires="two independent pieces of evidence, or one decisive line, speak for a cause, and no look confirms it (warn)",
+    fix="See the finding; docs/diagnosis.md has every cause",
+)
+UNKNOWN_CAUSE = Check(
+    "launch.cause.unknown",
+    seen="sandbox",
+    reads=READS,
+    fires="nothing that was looked at proves a cause; what remains is named, with what would tell it apart (unknown)",
+    fix="Look again with",
+    command=playbook("playbooks/diagnose.yml"),
+)
+
+
+def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
+    found = [Finding(**one) for one in verdict["findings"]]
+    causes = list(findings_of(said))
+    coverage = verdict["coverage"]
+    summary = verdict["summary"]
+    if decided.causes and not is_the_failure_itself(case, decided):
+        summary = summary_of(causes)
+    return add_up([*found, *causes], summary, coverage["skipped"], coverage["ran"])
+
+
+def is_the_failure_itself(case: Case, decided: Decided) -> bool:
+    """Whether the cause is nothing but the first failure, of which the launch's own finding says more."""
+    first, _ = case.failures
+    return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
+
+
+def summary_of(causes: Sequence[Finding]) -> str:
+    return with_fix(causes[0])
+
+
+def findings_of(said: Diagnosis) -> Iterator[Finding]:
+    if not said["causes"]:
+        yield unknown(said)
+    for one in said["causes"]:
+        yield of_cause(one)
+
+
+def of_cause(one: Said) -> Finding:
+    check = CAUSE if one["word"] == CONFIRMED else LIKELY_CAUSE
+    judge = check.fail if one["word"] == CONFIRMED else check.warn
+    fix = one["fix"]
+    more = {"peer": one["peer"]} if one["peer"] else {}
+    says = one["says"] if one["word"] == CONFIRMED else f"{LIKELY}: {one['says']}"
+    return judge(
+        one["node"] or CLUSTER,
+        says,
+        fix=fix.get("text", ""),
+        command=fix.get("command", ""),
+        evidence=list(one["proofs"]),
+        **more,
+    )
+
+
+def unknown(said: Diagnosis) -> Finding:
+    why, to_type = (said["lines"][number].partition(": ")[2] for number in (2, 4))
+    return UNKNOWN_CAUSE.unknown(CLUSTER, f"why it failed is {why}", fix=to_type)
+
+
+def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:
+    """The participants that a proved cause names."""
+    findings = verdict.get("findings", [])
+    nodes = [one["node"] for one in findings if one["id"] == CAUSE.id] if isinstance(findings, list) else []
+    return [name for name in participants if name in nodes]

@@ -1,0 +1,155 @@
+"""A case out of a launch that Muster saw through: from its record, and from what its nodes recorded and answered.
+
+Times of reports are on the controller's monotonic clock, and those of a case on its wall clock: `epoch` is the
+difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..launch import launchers
+from ..launch.agent_log import exit_codes
+from ..launch.failure import first_failure
+from ..launch.manager import USER
+from ..launch.tracebacks import recorded_traceback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..launch.failure import NodeReport
+    from ..launch.outcome import Record as LaunchRecord
+    from ..verdict.finding import FindingShape
+    from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, Record, Snapshot
+
+SCHEMA = 1
+MOST_TEXT = 4_000_000  # characters of all last words together
+LONGEST_TEXT = 32_000  # of one rank's or launcher's
+SHORTEST_TEXT = 2_000
+MOST_INVOLVED = 16  # nodes that are asked afterwards: each calls every other
+
+
+@dataclass
+class Gathered:
+    """What nodes recorded, by node, and what they answered afterwards; as CaseShape has it. key: of the digests."""
+
+    start: dict[str, Record] = field(default_factory=dict)
+    end: dict[str, Record] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    agents: dict[str, list[Agent]] = field(default_factory=dict)
+    findings: list[FindingShape] = field(default_factory=list)
+    ran: dict[str, list[str]] = field(default_factory=dict)
+    not_looked: dict[str, str] = field(default_factory=dict)
+    key: str = ""
+
+
+def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: float, *, live: bool) -> CaseShape:
+    """timeout: seconds of rendezvous. live: whether it had not ended when this was gathered."""
+    world = max(1, int(record.plan["world_size"]))
+    longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, MOST_TEXT // (world + len(record.reports))))
+    return {
+        "schema": SCHEMA,
+        "launch": facts(record, epoch, timeout, live=live),
+        "ranks": [one for report in record.reports for one in ranks_of(record.plan, report, epoch, longest)],
+        "nodes": [node_end(report, epoch, longest) for report in record.reports],
+        "start": gathered.start,
+        "end": gathered.end,
+        "snapshots": gathered.snapshots,
+        "agents": gathered.agents,
+        "findings": gathered.findings,
+        "ran": gathered.ran,
+        "not_looked": gathered.not_looked,
+        "key": gathered.key,
+    }
+
+
+def facts(record: LaunchRecord, epoch: float, timeout: float, *, live: bool) -> LaunchFacts:
+    plan, decision = record.plan, record.decision
+    return {
+        "launch_id": plan["launch_id"],
+        "how": "muster",
+        "own": plan.get("manager") == USER,
+        "live": live,
+        "backend": plan["backend"],
+        "launcher": plan.get("launcher", launchers.TORCHRUN.name),
+        "world_size": plan["world_size"],
+        "master_addr": plan["master_addr"],
+        "master_port": plan["master_port"],
+        "timeout": timeout,
+        "nodes": [planned(entry) for entry in plan["nodes"]],
+        "ending": decision.ending.name if decision else "",
+        "ending_text": decision.text if decision else "",
+        "ending_node": decision.node if decision else "",
+        "began": wall(record.began, epoch),
+        "stop_began": wall(record.stop_began, epoch),
+    }
+
+
+def planned(entry: Mapping[str, Any]) -> LaunchNode:
+    return {
+        "node": entry["node"],
+        "address": entry["address"],
+        "interface": entry["interface"] or "",
+        "node_rank": entry["node_rank"],
+        "ranks": list(entry["ranks"]),
+    }
+
+
+def wall(at: float, epoch: float) -> float:
+    return epoch + at if at else 0.0
+
+
+def ranks_of(plan: Mapping[str, Any], report: NodeReport, epoch: float, longest: int) -> Iterator[RankEnd]:
+    codes = {**exit_codes(report.agent_log), **report.codes}
+    gone = {rank["local_rank"]: rank.get("gone_at") for rank in report.ranks}
+    entry = next(one for one in plan["nodes"] if one["node"] == report.node)
+    for local, rank in enumerate(entry["ranks"]):
+        at = gone.get(local)
+        yield {
+            "rank": rank,
+            "node": report.node,
+            "local_rank": local,
+            "code": codes.get(local),
+            "gone_at": epoch + report.controller_time(at) if at else None,
+            "stderr": report.said_by(local)[-longest:],
+            "error": recorded_traceback(report.errors.get(str(local)))[-longest:],
+        }
+
+
+def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
+    ended = report.ended or {}
+    at = ended.get("ended_at")
+    code = ended.get("code")
+    return {
+        "node": report.node,
+        "reached": report.reached,
+        "lost": report.lost,
+        "lost_why": report.lost_why,
+        "last_answer": wall(report.last_answer, epoch),
+        "reason": str(ended.get("reason", "")),
+        "code": code if isinstance(code, int) else signal_of(report.unit),
+        "error": str(ended.get("error", "")),
+        "result": report.unit.get("Result", ""),
+        "ended_at": epoch + report.controller_time(at) if at else 0.0,
+        "log": report.agent_log[-longest:],
+    }
+
+
+def signal_of(unit: Mapping[str, str]) -> int | None:
+    """The signal that ended the unit's main process, as a negative code; it could leave no word itself."""
+    return -int(unit["ExecMainStatus"]) if unit.get("Result") == "signal" else None
+
+
+# ---------------------------------------------------------------- who is asked afterwards
+
+
+def involved(record: LaunchRecord) -> list[str]:
+    """The nodes that are asked afterwards, in the order of the plan: all of a small launch; of a large one the head
+    node, those that were lost, and those whose failures came first."""
+    names = [entry["node"] for entry in record.plan["nodes"]]
+    first, others = first_failure(record.reports, record.stop_began)
+    failed = [one.node for one in ([first, *others] if first else others)]
+    silent = [report.node for report in record.reports if report.lost or not report.ranks]
+    chosen = list(dict.fromkeys([names[0], *failed[:1], *silent, *failed, *names]))[:MOST_INVOLVED]
+    return [name for name in names if name in chosen]

@@ -1,0 +1,92 @@
+"""What torch and Gloo print when what the ranks compute does not fit together, or a checkpoint does not fit the model."""
+
+from __future__ import annotations
+
+from ..model import Text
+
+RUN = "torch 2.13 with Gloo, run here"
+
+TEXTS = (
+    Text(
+        "program.unused_parameters",
+        r"Expected to have finished reduction in the prior iteration before starting a new one",
+        "DDP waits for the gradient of a parameter that this step did not use",
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. This error"
+        " indicates that your module has parameters that were not used in producing loss.",
+        RUN,
+    ),
+    Text(
+        "program.ready_twice",
+        r"Expected to mark a variable ready only once",
+        "a parameter got its gradient twice in a step: used twice with checkpointing, or shared",
+        "RuntimeError: Expected to mark a variable ready only once. This error is caused by one of the following"
+        " reasons: 1) Use of a module parameter outside the `forward` function.",
+        "torch 2.13, reducer.cpp",
+    ),
+    Text(
+        "program.parameter_differs",
+        r"\[(?P<rank>\d+)\]: params\[(?P<index>\d+)\] in this process with (?:sizes|strides) (?P<sizes>\[[\d, ]*\])"
+        r" appears not to match",
+        "DDP compared the models of the ranks: they are not of the same shape",
+        "RuntimeError: [1]: params[0] in this process with sizes [4, 10] appears not to match sizes of the same param in"
+        " process 0.",
+        RUN,
+    ),
+    Text(
+        "program.parameter_count",
+        r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank"
+        r" (?P<peer>\d+) has inconsistent (?P<other>\d+) params",
+        "DDP compared the models of the ranks: they have different numbers of parameters",
+        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has inconsistent 4"
+        " params.",
+        RUN,
+    ),
+    Text(
+        "program.collectives_differ",
+        r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) .*but Rank (?P<peer>\d+) .*"
+        r"Collectives differ in the following aspects:\s*(?P<what>.{1,200})",
+        "under TORCH_DISTRIBUTED_DEBUG=DETAIL torch compared the calls of the ranks: they are not the same",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ in the following"
+        " aspects:   Op type: ALLREDUCEvs BROADCAST",
+        RUN,
+    ),
+    Text(
+        "program.sizes_differ",
+        r"op\.preamble\.length <= op\.nbytes\. (?P<received>\d+) vs (?P<expected>\d+)",
+        "Gloo received more than this rank asked for: the ranks do not call the same collective with the same sizes",
+        "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2000 vs 12. Received"
+        " data size doesn't match expected size. Is there a distributed collective mismatch in your code?",
+        RUN,
+    ),
+    Text(
+        "program.checkpoint_prefix",
+        r"(?:Missing|Unexpected) key\(s\) in state_dict: \"module\.",
+        "the names in the checkpoint have `module.` before them, and those of the model do not, or the other way round",
+        '	Unexpected key(s) in state_dict: "module.weight", "module.bias". ',
+        RUN,
+    ),
+    Text(
+        "program.checkpoint_keys",
+        r"(?:Missing|Unexpected) key\(s\) in state_dict: \"(?!module\.)(?P<name>[^\"]+)\"",
+        "the checkpoint is of another model, or of another version of it",
+        '	Missing key(s) in state_dict: "weight", "bias". ',
+        RUN,
+    ),
+    Text(
+        "program.checkpoint_sizes",
+        r"size mismatch for (?P<name>[\w.]+): copying a param with shape (?P<saved>.+?) from checkpoint",
+        "the checkpoint is of a model of other sizes",
+        "	size mismatch for weight: copying a param with shape torch.Size([2, 3]) from checkpoint, the shape in current"
+        " model is torch.Size([2, 2]).",
+        RUN,
+    ),
+    Text(
+        "program.no_group",
+        r"Default process group has not been initialized",
+        "a collective is called before init_process_group, or after destroy_process_group",
+        "ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
+        "torch 2.13, torch/distributed/distributed_c10d.py",
+    ),
+)

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Write docs/errors.md: the lines that people see when a launch fails, and what they can come from.
+
+Run it with .venv/bin/python after a change in muster/diagnosis; a test holds the file equal to what this prints with
+--show.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+TARGET = ROOT / "docs/errors.md"
+HEAD = """\
+# Errors
+
+Find the line that you saw, what it means, and what it can come from. For a launch that failed, Muster asks these
+questions by itself and says which of the causes it was ([diagnosis.md](diagnosis.md)); with nothing but the line, here
+is what to look at. Commands are as they are typed for inventory/lab, about node2 (and node1 as the head node); put your
+node's name there. Written by script/errors.py from the table that the diagnosis uses.
+
+A line that only says that a peer is gone comes from a *victim*: look at the other ranks first.
+"""
+SECTIONS = {
+    "store": "torch's store, its rendezvous and torchrun",
+    "gloo": "Gloo",
+    "nccl": "NCCL",
+    "cuda": "CUDA",
+    "python": "Python and torch",
+    "system": "The kernel and the C library",
+}
+HEADING = 100  # characters
+# In the place of what a cause names.
+EXAMPLES = {
+    "'{node}'": "node2",
+    "{node}": "node2",
+    "{peer}": "node1",
+    "{rank}": "3",
+    "{what}": "...",
+    "{address}": "192.0.2.1",
+    "{port}": "29500",
+}
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.diagnosis.model import Cause, Question, Text
+
+
+def page() -> str:
+    """Return the text of the file."""
+    causes = importlib.import_module("muster.diagnosis.causes").CAUSES
+    parts = [HEAD]
+    for name, title in SECTIONS.items():
+        texts = importlib.import_module(f"muster.diagnosis.texts.{name}").TEXTS
+        if texts:
+            parts.append(f"## {title}\n")
+            parts += [_entry(text, [cause for cause in causes if text.id in cause.symptoms]) for text in texts]
+    return "\n".join(parts)
+
+
+def _entry(text: Text, causes: Iterable[Cause]) -> str:
+    victim = " It comes from a victim." if text.victim else ""
+    line = text.example.strip()
+    shown = line if len(line) <= HEADING else f"{line[:HEADING].rsplit(' ', 1)[0]} ..."
+    lines = [f"### `{shown.replace('`', '')}`\n"]
+    if shown != line:
+        lines.append(f"```text\n{line}\n```\n")
+    lines.append(f"{text.means[0].upper()}{text.means[1:]}.{victim} (`{text.id}`; seen in: {text.source})\n")
+    rows = [f"| {_cell(cause.says)} | {_proofs(cause)} | {_cell(_fix(cause))} |" for cause in causes]
+    if rows:
+        lines += ["| it can be | what shows it | what fixes it |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _proofs(cause: Cause) -> str:
+    return "<br>".join(_question(question) for question in (*cause.confirm, *cause.support))
+
+
+def _question(question: Question) -> str:
+    asked = question.asks[0].upper() + question.asks[1:]
+    return f"{_cell(asked)} `{_cell(question.command)}`" if question.command else _cell(asked)
+
+
+def _fix(cause: Cause) -> str:
+    return f"{cause.fix}: `{cause.command}`" if cause.command else cause.fix
+
+
+def _cell(text: str) -> str:
+    for name, example in EXAMPLES.items():
+        text = text.replace(name, example)
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(text)
+    return " ".join(typed.split()).replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--show"]:
+        sys.stdout.write(page())
+    else:
+        TARGET.write_text(page())

@@ -1,0 +1,274 @@
+"""What a row does to nodes: each puts its fault in, proves that it is on, and takes it out again.
+
+A fault that is put in before the start is a context; one that strikes a launch that runs has its own way back, which is
+its row's `undo`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from net_faults import TABLE, black_hole, led_astray, rules
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from machines import Machine
+    from scene import Scene
+
+    Before = Callable[[Scene], AbstractContextManager[None]]
+
+PORT = 29500
+EPHEMERAL = "32768-60999"  # that the kernel hands out
+
+
+# ---------------------------------------------------------------- files and disks
+
+
+def missing_on(name: str, path: str) -> Before:
+    """A file that all nodes but one have."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        folder = path.rpartition("/")[0]
+        for machine in scene.machines.values():
+            machine.inside("mkdir", "--parents", folder)
+            if machine.name != name:
+                machine.inside("touch", path)
+        try:
+            there = {one.name for one in scene.machines.values() if exists(one, path)}
+            assert there == set(scene.machines) - {name}
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def module_on(names: Sequence[str], folder: str, module: str) -> Before:
+    """A Python module that only these nodes have."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        for machine in scene.machines.values():
+            machine.inside("mkdir", "--parents", folder)
+        for name in names:
+            scene.machines[name].inside("touch", f"{folder}/{module}.py")
+        try:
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def exists(machine: Machine, path: str) -> bool:
+    return machine.inside("test", "-e", path, check=False).returncode == 0
+
+
+def mounted(name: str, path: str, options: str, proof: Sequence[str], shown: str) -> Before:
+    """A file system of its own, in memory. proof: a command that must show this."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        machine = scene.machines[name]
+        machine.inside("mkdir", "--parents", path)
+        machine.inside("mount", "-t", "tmpfs", "-o", f"mode=1777,{options}", "tmpfs", path)
+        try:
+            assert shown in machine.inside(*proof).stdout
+            yield
+        finally:
+            machine.inside("umount", "--lazy", path)
+            machine.inside("rmdir", path)
+
+    return damage
+
+
+def full_disk(name: str, path: str) -> Before:
+    return mounted(name, path, "size=2m", ["df", "--output=size", path], "2048")
+
+
+def few_inodes(name: str, path: str) -> Before:
+    return mounted(name, path, "nr_inodes=40", ["df", "--output=itotal", path], "40")
+
+
+def read_only(name: str, path: str) -> Before:
+    return mounted(name, path, "ro", ["findmnt", "--noheadings", "--output=OPTIONS", path], "ro")
+
+
+def small_shm(name: str, size: str) -> Before:
+    """The shared memory of a node is this small."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        machine = scene.machines[name]
+        before = machine.inside("df", "--output=size", "/dev/shm").stdout.split()[-1]
+        machine.inside("mount", "-o", f"remount,size={size}", "/dev/shm")
+        try:
+            assert machine.inside("df", "--output=size", "/dev/shm").stdout.split()[-1] != before
+            yield
+        finally:
+            machine.inside("mount", "-o", f"remount,size={before}k", "/dev/shm")
+
+    return damage
+
+
+def limit_open_files(scene: Scene, rank: int, most: int) -> None:
+    """The nodes share this machine's kernel: the rank is one of its processes."""
+    resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE, (most, most))
+
+
+def open_files_of(scene: Scene, rank: int) -> int:
+    return resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE)[0]
+
+
+# ---------------------------------------------------------------- the network
+
+
+def filtered(name: str, match: str, verdict: str) -> Before:
+    """A rule for what comes in on a node, which some packet must have met by the end. match: with the addresses of
+    nodes by their names, in braces."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        addresses = {one.name: one.address for one in scene.machines.values()}
+        with rules(scene.machines[name], f"{match.format(**addresses)} counter {verdict}"):
+            yield
+
+    return damage
+
+
+def from_nodes(callers: Sequence[str]) -> str:
+    return "ip saddr {{ " + ", ".join(f"{{{one}}}" for one in callers) + " }}"
+
+
+def dropped(name: str, callers: Sequence[str]) -> Before:
+    return filtered(name, f"{from_nodes(callers)} tcp dport {PORT}", "drop")
+
+
+def rejected(name: str, callers: Sequence[str]) -> Before:
+    return filtered(name, f"{from_nodes(callers)} tcp dport {PORT}", "reject with tcp reset")
+
+
+def prohibited(name: str, callers: Sequence[str]) -> Before:
+    return filtered(name, f"{from_nodes(callers)} tcp dport {PORT}", "reject with icmp type admin-prohibited")
+
+
+def ephemeral_dropped(name: str, callers: Sequence[str]) -> Before:
+    return filtered(name, f"{from_nodes(callers)} tcp dport {EPHEMERAL}", "drop")
+
+
+def reply_lost(head: str, caller: str) -> Before:
+    return filtered(caller, f"{from_nodes([head])} tcp sport {PORT}", "drop")
+
+
+def led_astray_to(name: str, peer: str) -> Before:
+    return lambda scene: led_astray(scene.machines[name], scene.machines[peer])
+
+
+def black_hole_at(name: str, callers: Sequence[str], largest: int) -> Before:
+    return lambda scene: black_hole(scene.machines[name], [scene.machines[one] for one in callers], largest)
+
+
+def asleep(scene: Scene) -> AbstractContextManager[None]:
+    """The payload does it by itself, before it meets the others."""
+    del scene
+    return nullcontext()
+
+
+def slow_at(name: str, rate: str) -> Before:
+    """What goes out from a node to the others is held back; what goes to the controller is not."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        machine = scene.machines[name]
+        peers = [one.address for one in scene.machines.values() if one.name != name]
+        traffic = ["tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "prio"]
+        machine.inside(*traffic)
+        held = ["tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "tbf", "rate", rate, "burst", "16kb"]
+        machine.inside(*held, "latency", "400ms")
+        for peer in peers:
+            match = ["protocol", "ip", "parent", "1:0", "prio", "1", "u32", "match", "ip", "dst", f"{peer}/32"]
+            machine.inside("tc", "filter", "add", "dev", "eth0", *match, "flowid", "1:3")
+        try:
+            yield
+            shown = json.loads(machine.inside("tc", "-json", "-statistics", "qdisc", "show", "dev", "eth0").stdout)
+            assert any(one["kind"] == "tbf" and one["overlimits"] > 0 for one in shown)
+        finally:
+            machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
+
+    return damage
+
+
+def cut_off(name: str, match: str) -> Callable[[Scene], None]:
+    """A rule for what comes in, once the launch runs; `reconnect` takes it out."""
+
+    def strike(scene: Scene) -> None:
+        addresses = {one.name: one.address for one in scene.machines.values()}
+        lines = [f"add table inet {TABLE}"]
+        lines.append(f"add chain inet {TABLE} in {{ type filter hook input priority -10; }}")
+        lines.append(f"add rule inet {TABLE} in {match.format(**addresses)} counter drop")
+        scene.machines[name].inside("nft", "\n".join(lines))
+
+    return strike
+
+
+def is_cut(name: str) -> Callable[[Scene], bool]:
+    """Whether a packet has met the rule."""
+
+    def proof(scene: Scene) -> bool:
+        shown = scene.machines[name].inside("nft", "--json", "list", "table", "inet", TABLE, check=False).stdout
+        return any(
+            part["counter"]["packets"] > 0
+            for entry in json.loads(shown or '{"nftables": []}')["nftables"]
+            for part in entry.get("rule", {}).get("expr", ())
+            if "counter" in part
+        )
+
+    return proof
+
+
+def reconnect(name: str) -> Callable[[Scene], None]:
+    return lambda scene: void(scene.machines[name].inside("nft", f"delete table inet {TABLE}", check=False))
+
+
+# ---------------------------------------------------------------- nodes as a whole
+
+
+def pause(name: str) -> Callable[[Scene], None]:
+    def strike(scene: Scene) -> None:
+        scene.frozen = name
+        scene.machines[name].podman("pause")
+
+    return strike
+
+
+def go_on(name: str) -> Callable[[Scene], None]:
+    return lambda scene: scene.machines[name].podman("unpause")
+
+
+def switch_off(name: str) -> Callable[[Scene], None]:
+    return lambda scene: scene.machines[name].podman("stop", "--time=0")
+
+
+def switch_on(name: str) -> Callable[[Scene], None]:
+    def undo(scene: Scene) -> None:
+        scene.machines[name].podman("start")
+        until(scene.machines[name].ssh_answers, PATIENCE, "ssh answers again")
+
+    return undo
+
+
+def silent(name: str) -> Callable[[Scene], bool]:
+    return lambda scene: not scene.machines[name].ssh_answers()
+
+
+def void(value: object) -> None:
+    del value

@@ -1,0 +1,38 @@
+"""How good an answer is: right, unknown, or wrong, which counts worst."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from row import Row
+
+RIGHT, HONEST, MISSED, WRONG = "right", "unknown, rightly", "unknown", "wrong"
+
+
+def place(said: dict[str, Any]) -> str:
+    """Where a cause is said to be: a node, two of them, or none."""
+    return " - ".join(sorted(part for part in (said["node"], said["peer"]) if part)) or "no node"
+
+
+def line(said: dict[str, Any]) -> str:
+    return f"{said['id']} @ {place(said)}"
+
+
+def judge(row: Row, diagnosis: dict[str, Any] | None) -> tuple[str, str]:
+    """(one of the four words, what was said)."""
+    if diagnosis is None:
+        return MISSED, "nothing was diagnosed"
+    causes = [line(one) for one in diagnosis["causes"]]
+    if diagnosis["word"] == "unknown":
+        candidates = [line(one) for one in diagnosis["candidates"]]
+        honest = row.blind and (not row.right or bool(set(row.right) & set(candidates)))
+        return (HONEST if honest else MISSED), "unknown: " + few(candidates)
+    wrong = [one for one in causes if one not in row.right]
+    return (WRONG if wrong or not causes else RIGHT), f"{diagnosis['word']}: {few(causes)}"
+
+
+def few(lines: Sequence[str]) -> str:
+    return ", ".join(lines[:4]) or "nothing"

@@ -1,0 +1,68 @@
+"""Ports, packets and interfaces between the nodes, while the ranks connect or once they are in step."""
+
+from __future__ import annotations
+
+from damage import black_hole_at, cut_off, ephemeral_dropped, is_cut, reconnect, slow_at
+from row import Row
+from rows.head import BLIND_START
+
+ROWS = (
+    Row(
+        "network-ephemeral",
+        "a node drops what comes to the ports that Gloo listens on",
+        "network",
+        right=("network.ports @ node3", "network.ports @ node2 - node3"),
+        twin="connectFullMesh",
+        arguments=("--timeout=20",),
+        variables=BLIND_START,
+        before=ephemeral_dropped("node3", ("node2",)),
+        in_ci=True,
+    ),
+    Row(
+        "network-interface-lo",
+        "GLOO_SOCKET_IFNAME is lo on every node",
+        "address",
+        right=("address.interface_variable @ no node",),
+        twin="connectFullMesh",
+        arguments=("--timeout=20",),
+        variables={**BLIND_START, "launch_env": {"GLOO_SOCKET_IFNAME": "lo"}},
+    ),
+    Row(
+        "network-interface-unknown",
+        "GLOO_SOCKET_IFNAME names no interface",
+        "address",
+        right=("address.interface_variable @ no node",),
+        arguments=("--timeout=20",),
+        variables={**BLIND_START, "launch_env": {"GLOO_SOCKET_IFNAME": "eno1"}},
+    ),
+    Row(
+        "network-black-hole",
+        "large packets to one node vanish",
+        "network",
+        right=("network.large_packets @ node2",),
+        twin="Timed out waiting for recv",
+        arguments=("--size=100000", "--timeout=20"),
+        variables={"launch_probe": False},
+        before=black_hole_at("node2", ("node1", "node3"), 1000),
+    ),
+    Row(
+        "network-slow",
+        "one node's link takes 200 kbit/s, and a collective times out",
+        "network",
+        right=("network.slow @ node2",),
+        twin="Timed out waiting for recv",
+        arguments=("--size=3000000", "--timeout=10"),
+        before=slow_at("node2", "200kbit"),
+    ),
+    Row(
+        "network-cut",
+        "two nodes cannot talk any more once the launch runs",
+        "network",
+        right=("network.ports @ node2 - node3", "network.link @ node2 - node3"),
+        twin="Timed out waiting for recv",
+        arguments=("--timeout=15",),
+        strike=cut_off("node3", "ip saddr {node2}"),
+        proof=is_cut("node3"),
+        undo=reconnect("node3"),
+    ),
+)

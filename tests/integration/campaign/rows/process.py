@@ -1,0 +1,183 @@
+"""A process ends, is ended, stopped or frozen."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from damage import missing_on, module_on
+from drill import fields, hit, processes
+from row import Row
+
+if TYPE_CHECKING:
+    from scene import Scene
+
+STALL = {"launch_stall_timeout": 15}
+
+
+def stopped(scene: Scene) -> bool:
+    return fields(scene.pid(1))[:1] == ["T"]
+
+
+def freeze(scene: Scene) -> None:
+    scene.systemctl(scene.machines["node2"], "freeze", scene.unit())
+
+
+def is_frozen(scene: Scene) -> bool:
+    return "frozen" in scene.systemctl(scene.machines["node2"], "show", "--property=FreezerState", scene.unit())
+
+
+def gone(scene: Scene) -> bool:
+    return not any(env.get("RANK") == "1" for env in processes(scene.launch_id).values())
+
+
+ROWS = (
+    Row(
+        "process-raise",
+        "a rank raises an exception",
+        "process",
+        right=("process.exception @ node2",),
+        arguments=("--fault=raise",),
+        gates=("node2",),
+        in_ci=True,
+    ),
+    Row(
+        "process-raise-everywhere",
+        "every rank raises the same exception",
+        "process",
+        right=("process.exception.everywhere @ no node",),
+        arguments=("--fault=key", "--rank=all"),
+        gates=("node2",),
+    ),
+    Row(
+        "process-raise-before",
+        "a rank raises before it has met the others",
+        "process",
+        right=("process.exception @ node3",),
+        arguments=("--fault=key", "--rank=2", "--before", "--timeout=30"),
+    ),
+    Row(
+        "process-exit",
+        "a rank ends itself with code 3",
+        "process",
+        right=("process.exit @ node2",),
+        arguments=("--fault=exit",),
+        gates=("node2",),
+    ),
+    Row(
+        "process-exit-words",
+        "a rank ends itself with a sentence",
+        "process",
+        right=("process.exit @ node3",),
+        arguments=("--fault=exit-words", "--rank=2"),
+        gates=("node3",),
+    ),
+    Row(
+        "process-segv",
+        "a rank reads memory that is not its own",
+        "process",
+        right=("process.crash @ node2",),
+        arguments=("--fault=segv",),
+        gates=("node2",),
+    ),
+    Row(
+        "process-abort",
+        "native code of a rank aborts",
+        "process",
+        right=("process.crash @ node1",),
+        arguments=("--fault=abort", "--rank=0"),
+        gates=("node1",),
+    ),
+    Row(
+        "process-killed",
+        "somebody sends a rank SIGKILL",
+        "process",
+        right=("process.killed @ node2",),
+        twin="exitcode -9",
+        strike=lambda scene: hit(scene.pid(1), signal.SIGKILL),
+        proof=gone,
+    ),
+    Row(
+        "process-term",
+        "somebody sends a rank SIGTERM",
+        "process",
+        right=("process.terminated @ node2",),
+        strike=lambda scene: hit(scene.pid(1), signal.SIGTERM),
+        proof=gone,
+    ),
+    Row(
+        "process-worker-killed",
+        "a data loader's worker is killed",
+        "process",
+        right=("process.worker_killed @ node2",),
+        twin="exitcode -9",
+        arguments=("--fault=worker-killed",),
+        gates=("node2",),
+    ),
+    Row(
+        "process-stopped",
+        "somebody stops a rank (SIGSTOP), and the launch stalls",
+        "process",
+        right=("process.stopped @ node2",),
+        twin="no line is written any more",
+        variables=STALL,
+        strike=lambda scene: hit(scene.pid(1), signal.SIGSTOP),
+        proof=stopped,
+        in_ci=True,
+    ),
+    Row(
+        "process-stopped-timeout",
+        "somebody stops a rank, and the others' collective times out",
+        "process",
+        right=("process.stopped @ node2",),
+        twin="Timed out waiting for recv",
+        arguments=("--timeout=15",),
+        strike=lambda scene: hit(scene.pid(1), signal.SIGSTOP),
+        proof=stopped,
+    ),
+    Row(
+        "process-frozen",
+        "the launch's control group is frozen on a node, and the launch stalls",
+        "process",
+        right=("process.frozen @ node2",),
+        twin="no line is written any more",
+        variables=STALL,
+        strike=freeze,
+        proof=is_frozen,
+    ),
+    Row(
+        "process-launcher",
+        "somebody kills the torchrun of a node",
+        "process",
+        right=("process.launcher @ node2",),
+        strike=lambda scene: hit(scene.agent("node2"), signal.SIGKILL),
+        proof=gone,
+    ),
+    Row(
+        "process-unit",
+        "somebody stops the launch's unit on a node",
+        "process",
+        right=("process.unit_stopped @ node2",),
+        strike=lambda scene: scene.systemctl(scene.machines["node2"], "stop", "--no-block", scene.unit()),
+        proof=gone,
+    ),
+    Row(
+        "process-file",
+        "a file is missing on one node",
+        "process",
+        right=("process.file_missing @ node2",),
+        arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
+        before=missing_on("node2", "/var/lib/muster-test-data/labels"),
+        gates=("node2",),
+        in_ci=True,
+    ),
+    Row(
+        "process-module",
+        "a module is missing on one node",
+        "process",
+        right=("process.module_missing @ node2",),
+        arguments=("--fault=import=muster_test_module", "--rank=all", "--before", "--timeout=30"),
+        variables={"launch_env": {"PYTHONPATH": "/var/lib/muster-test-modules"}},
+        before=module_on(("node1", "node3"), "/var/lib/muster-test-modules", "muster_test_module"),
+    ),
+)

@@ -1,0 +1,107 @@
+"""What the ranks compute does not fit together."""
+
+from __future__ import annotations
+
+from row import Row
+from rows.process import STALL
+
+ROWS = (
+    Row(
+        "program-sleep",
+        "a rank does something else, and the launch stalls",
+        "program",
+        right=("program.straggler @ node2",),
+        twin="no line is written any more",
+        variables=STALL,
+        arguments=("--fault=sleep",),
+        gates=("node2",),
+        in_ci=True,
+    ),
+    Row(
+        "program-sleep-timeout",
+        "a rank does something else, and the others' collective times out",
+        "program",
+        right=("program.straggler @ node2",),
+        twin="Timed out waiting for recv",
+        arguments=("--fault=sleep", "--timeout=15"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-spin",
+        "a rank computes for ever, and the launch stalls",
+        "program",
+        right=("program.straggler @ node3",),
+        twin="no line is written any more",
+        variables=STALL,
+        arguments=("--fault=spin", "--rank=2"),
+        gates=("node3",),
+    ),
+    Row(
+        "program-spin-timeout",
+        "a rank computes for long, and the others' collective times out",
+        "program",
+        right=("program.straggler @ node3",),
+        twin="Timed out waiting for recv",
+        arguments=("--fault=spin", "--rank=2", "--timeout=15"),
+        gates=("node3",),
+    ),
+    Row(
+        "program-operation",
+        "a rank calls another operation than the others",
+        "program",
+        right=("program.operation @ node2", "program.operation @ no node"),
+        twin="Timed out waiting for recv",
+        arguments=("--fault=broadcast", "--others=barrier", "--timeout=15"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-shape",
+        "a rank sums a tensor of another size",
+        "program",
+        right=("program.shape @ node2", "program.shape @ no node"),
+        arguments=("--fault=shape", "--timeout=15"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-left",
+        "a rank has fewer steps than the others, and leaves",
+        "program",
+        right=("program.uneven @ node2",),
+        twin="Connection closed by peer",
+        arguments=("--fault=leave", "--timeout=30"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-parameters",
+        "the model of a rank has other parameters",
+        "program",
+        right=("program.parameters @ node2", "program.parameters @ no node"),
+        arguments=("--fault=parameters", "--rank=all", "--timeout=30"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-unused",
+        "a layer is not used by the loss",
+        "program",
+        right=("program.unused @ no node",),
+        arguments=("--fault=unused", "--rank=all"),
+        gates=("node2",),
+        in_ci=True,
+    ),
+    Row(
+        "program-load",
+        'a checkpoint of DDP is loaded into the bare model ("module." prefix)',
+        "program",
+        right=("program.module_prefix @ no node",),
+        arguments=("--fault=load", "--rank=all"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-monitored",
+        "a rank does not come to a monitored barrier",
+        "program",
+        right=("program.straggler @ node2",),
+        arguments=("--fault=sleep", "--others=monitored", "--timeout=60"),
+        gates=("node2",),
+    ),
+)

@@ -1,0 +1,63 @@
+"""Write the campaign's tables into docs/diagnosis.md from what was judged in artifacts/campaign"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+KEPT = ROOT / "artifacts/campaign"
+PAGE = ROOT / "docs/diagnosis.md"
+HEAD = "| fault | launch | printed | judged | said | first proof | s |\n|---|---|---|---|---|---|---|"
+SOUND = "| launch | ended | said of it | s |\n|---|---|---|---|"
+
+
+def main() -> None:
+    kept = [json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))]
+    faults = [row for row in kept if "fault" in row]
+    sound = [row for row in kept if "fault" not in row]
+    page = PAGE.read_text()
+    page = between(page, "campaign", "\n".join([summary(faults), "", HEAD, *map(fault_row, faults)]))
+    page = between(page, "sound launches", "\n".join([SOUND, *map(sound_row, sound)]))
+    PAGE.write_text(page)
+
+
+def between(page: str, name: str, table: str) -> str:
+    """The page with a new table between its two marks."""
+    marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+    assert marks.search(page), f"{PAGE.name} has no place for {name}"
+    return marks.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    count = {word: sum(row["judged"] == word for row in rows) for word in sorted({row["judged"] for row in rows})}
+    parts = ", ".join(f"{word}: {number}" for word, number in count.items())
+    return f"{len(rows)} faults; {parts}."
+
+
+def fault_row(row: dict[str, Any]) -> str:
+    cells = [
+        row["fault"],
+        "own" if row["own"] else "administrator's",
+        f"`{row['printed']}`" if row["printed"] else "",
+        row["judged"],
+        row["said"],
+        row["proof"],
+        str(row["seconds"]),
+    ]
+    return line(cells)
+
+
+def sound_row(row: dict[str, Any]) -> str:
+    return line([row["launch"], row["status"], row["said"] or "nothing", str(row["seconds"])])
+
+
+def line(cells: list[str]) -> str:
+    shown = (re.sub(r"\s+", " ", cell).replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(shown)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Faults of all classes, injected into launches on three nodes; each is proved to be on, and judged by place and cause.
+
+script/test campaign runs all rows; a row that was judged is kept in artifacts/campaign, and is not run again until its
+file is removed there. script/test runs the rows that say in_ci, one of a class.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from judged import HONEST, RIGHT, judge
+from launch_users import make_launch_user
+from paths import ROOT
+from rows import ROWS
+from scene import NODES, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine
+    from row import Row
+
+KEPT = ROOT / "artifacts/campaign"
+USER = "ada"  # in whose own launches there is no root
+
+
+@pytest.fixture(scope="module")
+def launch_user(three_nodes: dict[str, Machine]) -> str:
+    make_launch_user(USER, three_nodes.values())
+    return USER
+
+
+@pytest.fixture
+def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str, Machine]) -> Iterator[Scene]:
+    row: Row = request.getfixturevalue("row")
+    user = request.getfixturevalue("launch_user") if row.own else ""
+    scene = Scene(tmp_path, dict(row.variables), user=user, machines=three_nodes)
+    yield scene
+    if row.undo:
+        row.undo(scene)
+    for machine in three_nodes.values():
+        if scene.run.is_dir() and scene.runs():  # one that failed must not spoil the next one
+            scene.systemctl(machine, "stop", scene.unit(), check=False)
+        machine.inside("rm", "--force", scene.gate)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=row.id, marks=[] if row.in_ci else [pytest.mark.campaign]) for row in ROWS],
+)
+def test_a_fault_is_named(row: Row, scene: Scene, request: pytest.FixtureRequest) -> None:
+    path = KEPT / f"{row.id}.json"
+    if path.exists() and request.config.getoption("--resume"):
+        pytest.skip("was judged before")
+    began = time.time()
+    with row.before(scene):
+        scene.begin(*row.arguments)
+        if row.gates or row.strike:
+            scene.in_step(len(NODES))
+        if row.strike and row.proof:
+            scene.fault(lambda: row.strike and row.strike(scene), lambda: row.proof and row.proof(scene))
+        for name in row.gates:
+            scene.open_gate(scene.machines[name])
+        scene.wait(300)
+    verdict = scene.verdict()
+    word, said = judge(row, scene.diagnosis())
+    keep(path, row, scene, verdict, word, said, time.time() - began)
+    assert verdict["status"] == "failed", verdict
+    assert word in (RIGHT, HONEST), (said, scene.diagnosis())
+    assert not scene.runs()
+
+
+def keep(path: Path, row: Row, scene: Scene, verdict: dict[str, Any], word: str, said: str, seconds: float) -> None:
+    """Write the row at once: what was measured stays when a later row fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = scene.diagnosis() or {}
+    proofs = [proof for cause in found.get("causes", []) for proof in cause["proofs"]]
+    path.write_text(
+        json.dumps(
+            {
+                "id": row.id,
+                "fault": row.fault,
+                "group": row.group,
+                "own": row.own,
+                "printed": scene.printed(),
+                "judged": word,
+                "said": said,
+                "proof": proofs[0]["text"] if proofs else "",
+                "lines": found.get("lines", []),
+                "summary": verdict["summary"],
+                "seconds": round(seconds, 1),
+            },
+            indent=1,
+        )
+    )

@@ -1,0 +1,47 @@
+"""docs/errors.md is what the table of the diagnosis says, and the table says what is printed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.diagnosis import symptoms
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.texts import TEXTS
+
+if TYPE_CHECKING:
+    from muster.diagnosis.model import Text
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_is_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "script/errors.py"), "--show"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert (ROOT / "docs/errors.md").read_text() == shown.stdout
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)
+def test_a_text_is_found_in_its_example(text: Text) -> None:
+    assert re.search(text.pattern, text.example)
+
+
+def test_no_text_is_written_twice() -> None:
+    ids = [text.id for text in TEXTS]
+    assert sorted(set(ids)) == sorted(ids)
+
+
+def test_every_symptom_of_a_cause_exists() -> None:
+    known = {text.id for text in TEXTS} | set(symptoms.OTHERS)
+    assert {one for cause in CAUSES for one in (*cause.symptoms, *cause.decisive)} - known == set()
+
+
+def test_causes_name_causes() -> None:
+    ids = [cause.id for cause in CAUSES]
+    assert sorted(set(ids)) == sorted(ids)
+    assert {one for cause in CAUSES for one in cause.instead_of} - set(ids) == set()
