@@ -100,7 +100,7 @@ ROWS = (
         "program-monitored",
         "a rank does not come to a monitored barrier",
         "program",
-        right=("program.straggler @ node2",),
+        right=("program.barrier @ node2", "program.straggler @ node2"),
         arguments=("--fault=sleep", "--others=monitored", "--timeout=60"),
         gates=("node2",),
     ),
