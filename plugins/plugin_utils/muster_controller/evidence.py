@@ -22,7 +22,7 @@ from muster_node.tools import files
 from .artifacts import FILE, make_folder, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from muster.diagnosis.evidence import RankShot
@@ -38,6 +38,34 @@ MOST_FILE = 4_000_000  # bytes
 # Beside the folders of all launches: whoever is given the folder of one gets no key with it.
 KEY_FILE = "evidence.key"
 SECRET_BYTES = 32
+
+
+def path_of(folder: Path, moment: str, node: str) -> Path:
+    return folder / "evidence" / moment / f"{node}.json"
+
+
+def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    """Moment, node, and what was kept of it in the folder of a launch."""
+    for moment, shape in SHAPES.items():
+        for node in nodes:
+            try:
+                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
+                yield moment, node, reading.read(shape, json.loads(text))[0]
+            except (OSError, ValueError, RecursionError):
+                continue  # there is none, or none that is whole
+
+
+def key_of(secret: bytes, launch_id: str) -> str:
+    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_key(folder: Path) -> str:
+    """The key of a launch by its folder; "" where the secret is not there any more."""
+    try:
+        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
+    except OSError:
+        return ""
+    return key_of(secret, folder.name)
 
 
 class Evidence:
@@ -61,7 +89,7 @@ class Evidence:
 
     @property
     def key(self) -> str:
-        return hmac.new(self.secret, self.launch_id.encode(), hashlib.sha256).hexdigest()
+        return key_of(self.secret, self.launch_id)
 
     def share(self, path: Path) -> None:
         """Have one secret with all other runs here, by which the same launch has the same key. Raises OSError."""
@@ -141,14 +169,9 @@ class Evidence:
         moments[moment][node] = found
 
     def path(self, moment: str, node: str) -> Path:
-        return self.logs.folder / "evidence" / moment / f"{node}.json"
+        return path_of(self.logs.folder, moment, node)
 
     def recall(self, nodes: list[str]) -> None:
         """Take over what an earlier supervisor of this launch has kept."""
-        for moment, shape in SHAPES.items():
-            for node in nodes:
-                try:
-                    text = files.read(str(self.path(moment, node)), most=MOST_FILE)
-                    self.put(moment, node, reading.read(shape, json.loads(text))[0])
-                except (OSError, ValueError, RecursionError):
-                    continue  # there is none, or none that is whole
+        for moment, node, found in kept(self.logs.folder, nodes):
+            self.put(moment, node, found)
