@@ -51,7 +51,8 @@ class Disk(TypedDict):
 
 
 class Unit(TypedDict):
-    """The launch's control group. A number that nobody counts for it alone is None, or missing. memory_max, pids_max, cpu_max (cores): None for no limit or where it is not limited.
+    """The launch's control group. A number that nobody counts for it alone is None, or missing. memory_max, pids_max,
+    cpu_max (cores): None for no limit or where it is not limited.
 
     memory_events: as memory.events (v2), or {oom_kill} from memory.oom_control (v1). cpu: nr_periods, nr_throttled,
     throttled_usec, usage_usec.
