@@ -52,7 +52,10 @@ def frozen(launch_id: str) -> bool | None:
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
         raise UnseenError("its main process is gone")
-    found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    try:
+        found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    except LookupError as why:
+        raise UnseenError(str(why)) from None
     return found
 
 
@@ -61,13 +64,14 @@ def listeners(ports: list[int]) -> list[Json]:
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
-    owners: dict[int, int] = {}
-    if there:
-        links = {f"socket:[{inode}]": inode for inode in there}
-        for pid in process.ids():
-            for link in links.keys() & process.opened(pid):
-                owners.setdefault(links[link], pid)
-    return [listener(each, owners.get(inode, 0)) for inode, each in list(there.items())[:MOST_LISTENERS]]
+    owners: dict[int, list[tuple[int, int]]] = {inode: [] for inode in there}
+    links = {f"socket:[{inode}]": inode for inode in there}
+    for pid in process.ids() if there else ():
+        for link in links.keys() & process.opened(pid):
+            if seen := process.status(pid):
+                owners[links[link]].append((seen.started, pid))
+    # Of those that have it open, the oldest has it from itself, and the others from that one.
+    return [listener(there[inode], min(who, default=(0, 0))[1]) for inode, who in list(owners.items())[:MOST_LISTENERS]]
 
 
 def listener(each: sockets.Connection, pid: int) -> Json:
