@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from muster.diagnosis.evidence import RankShot
     from muster.launch.messages import RecordRequest, SnapshotRequest
 
     from .logs import LogBook
@@ -75,6 +76,7 @@ class Evidence:
 
     def __init__(self, plan: dict[str, Any], logs: LogBook, note: Callable[[str], None]) -> None:
         self.launch_id = plan["launch_id"]
+        self.ranks = {entry["node"]: list(enumerate(entry["ranks"])) for entry in plan["nodes"]}
         self.logs = logs
         self.note = note
         self.start: dict[str, Record] = {}
@@ -135,6 +137,8 @@ class Evidence:
         except reading.UnusableError as why:
             self.note(f"{node}: its part of the evidence ({moment}) is of no use: {why}")
             return
+        if moment == SNAPSHOT:
+            dropped += self.without_strangers(node, found)
         if dropped:
             self.note(f"{node}: of its part of the evidence ({moment}) this is of no use: {', '.join(dropped)}")
         covered = self.covered(found)
@@ -142,6 +146,17 @@ class Evidence:
         if not self.logs.others:
             path = self.path(moment, node)
             self.logs.keeping.keep(path, partial(write_json, path, covered))
+
+    def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
+        """Leave out ranks that the plan does not have there, and second ones: the training user has written which."""
+        theirs: dict[tuple[int, int], RankShot] = {}
+        for shot in found["ranks"]:
+            place = (shot["local_rank"], shot["rank"])
+            if place in self.ranks[node]:
+                theirs.setdefault(place, shot)
+        left_out = len(theirs) != len(found["ranks"])
+        found["ranks"] = list(theirs.values())
+        return ("ranks that are not of the plan",) if left_out else ()
 
     def covered(self, found: Any) -> Any:
         """Without what somebody gave as a secret, and what looks like one in a command line."""

@@ -173,7 +173,8 @@ class StartRequest(TypedDict):
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
     node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
     the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
-    gets its own copy, None without one. record: of the node, as it is now.
+    gets its own copy, None without one. observe: seconds between two samples of its ranks (sampling.py on the node); 0
+    leaves them unobserved. record: of the node, as it is now.
     """
 
     launch_id: str
@@ -201,6 +202,7 @@ class StartRequest(TypedDict):
     peers: PeersRequest | None
     project: ProjectRequest | None
     record: RecordRequest
+    observe: float
 
 
 class PeersRequest(TypedDict):

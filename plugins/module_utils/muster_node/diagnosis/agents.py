@@ -13,10 +13,11 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..launch import state
 from ..launch.foreign import number
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
-from . import program, shots
+from . import hook, observed, program, shots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,13 @@ def agents(request: Json) -> Json:
 
 
 def with_shots(theirs: list[Json]) -> list[Json]:
-    return [{**agent, "ranks": shots.shots(agent["ranks"], {})} for agent in theirs]
+    return [{**agent, "ranks": shots.shots(agent["ranks"], {}, partial(observe, agent["pid"]))} for agent in theirs]
+
+
+def observe(agent: int, pids: list[int]) -> dict[int, Json]:
+    """In a launch by Muster its ranks answer by themselves; of others it is seen what py-spy sees."""
+    launch = process.launch_at(agent)
+    return observed.all_observed(pids, f"{state.dir_of(launch)}/{hook.SOCKETS}" if launch else "")
 
 
 def _agents(key: str) -> list[Json]:
@@ -104,10 +111,12 @@ def processes() -> Iterator[Seen]:
 
 def is_launcher(argv: list[str]) -> bool:
     """Whether a command line is that of a launcher: by the program, or by the script or module that Python runs."""
-    words = argv[1:3] if os.path.basename(argv[0]).startswith("python") else argv[:1]
-    if os.path.basename(argv[0]).startswith("python") and "-m" in argv[:6]:
-        return any(word in MODULES for word in argv[1:7])
-    return any(os.path.basename(word) in PROGRAMS or word.endswith(PARTS_OF_PATH) for word in words)
+    what, words = argv[0], iter(argv[1:])
+    if os.path.basename(what).startswith("python"):
+        what = next((word for word in words if word == "-m" or not word.startswith("-")), "")
+        if what == "-m":
+            return next(words, "") in MODULES
+    return os.path.basename(what) in PROGRAMS or what.endswith(PARTS_OF_PATH)
 
 
 def rank_of(each: Seen) -> Json | None:

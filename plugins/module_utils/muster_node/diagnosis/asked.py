@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..launch import starting, stopping
+from ..tools.pack import source_of
 
 if TYPE_CHECKING:
     # Named for pack.py as well, which has to bring them.
-    from . import record, snapshot
+    from . import hook, record, snapshot
 
-    LOADED = (record, snapshot)
+    LOADED = (hook, record, snapshot)
 
 Json = dict[str, Any]
 
@@ -24,6 +25,8 @@ def load(name: str) -> Any:
 
 def start(spec: Json) -> Json:
     """See starting.start. The node is looked at while the unit comes to its seats."""
+    if spec["observe"]:
+        spec["hook"] = source_of(f"{__package__}.hook")
     wanted = spec.pop("record", None)  # it holds a key, which is kept nowhere here
     return starting.start(spec, partial(load("record").started, wanted, spec) if wanted else None)
 

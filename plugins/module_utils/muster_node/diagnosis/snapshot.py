@@ -6,10 +6,10 @@ import os
 import time
 from typing import Any
 
-from ..launch import written
+from ..launch import state, written
 from ..tools import control_group, files, process
 from ..tools.as_user import SilentError, as_user
-from . import shots, sockets
+from . import hook, observed, shots, sockets
 from .parts import Parts, UnseenError
 
 Json = dict[str, Any]
@@ -43,7 +43,8 @@ def ranks(request: Json) -> list[Json]:
 
 def _ranks(request: Json, table: list[Json]) -> list[Json]:
     theirs = [rank for rank in table if rank["gone_at"] is None and process.user_id(rank["pid"]) == os.getuid()]
-    return shots.shots(theirs, shots.last_words(request["run_dir"]))
+    folder = f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"
+    return shots.shots(theirs, shots.last_words(request["run_dir"]), lambda pids: observed.all_observed(pids, folder))
 
 
 def frozen(launch_id: str) -> bool | None:
