@@ -61,13 +61,14 @@ def listeners(ports: list[int]) -> list[Json]:
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
-    owners: dict[int, int] = {}
-    if there:
-        links = {f"socket:[{inode}]": inode for inode in there}
-        for pid in process.ids():
-            for link in links.keys() & process.opened(pid):
-                owners.setdefault(links[link], pid)
-    return [listener(each, owners.get(inode, 0)) for inode, each in list(there.items())[:MOST_LISTENERS]]
+    owners: dict[int, list[tuple[int, int]]] = {inode: [] for inode in there}
+    links = {f"socket:[{inode}]": inode for inode in there}
+    for pid in process.ids() if there else ():
+        for link in links.keys() & process.opened(pid):
+            if seen := process.status(pid):
+                owners[links[link]].append((seen.started, pid))
+    # Of those that have it open, the oldest has it from itself, and the others from that one.
+    return [listener(there[inode], min(who, default=(0, 0))[1]) for inode, who in list(owners.items())[:MOST_LISTENERS]]
 
 
 def listener(each: sockets.Connection, pid: int) -> Json:
