@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     # Named for pack.py as well, which has to bring them.
+    from ..launch.running import Samples
     from . import hook, record, snapshot
+    from . import sampling as samples
 
-    LOADED = (hook, record, snapshot)
+    LOADED = (hook, record, samples, snapshot)
 
 Json = dict[str, Any]
 
 
 def load(name: str) -> Any:
     return import_module(f".{name}", __package__)
+
+
+def sampling(state: str, seconds: float) -> Samples:
+    found: Samples = load("sampling").Sampling(state, seconds)
+    return found
 
 
 def start(spec: Json) -> Json:
