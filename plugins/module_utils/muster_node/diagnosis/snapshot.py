@@ -52,7 +52,10 @@ def frozen(launch_id: str) -> bool | None:
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
         raise UnseenError("its main process is gone")
-    found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    try:
+        found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    except LookupError as why:
+        raise UnseenError(str(why)) from None
     return found
 
 
