@@ -73,34 +73,6 @@ def kept_key(folder: Path) -> str:
     return key_of(secret, folder.name)
 
 
-def path_of(folder: Path, moment: str, node: str) -> Path:
-    return folder / "evidence" / moment / f"{node}.json"
-
-
-def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Moment, node, and what was kept of it in the folder of a launch."""
-    for moment, shape in SHAPES.items():
-        for node in nodes:
-            try:
-                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
-                yield moment, node, reading.read(shape, json.loads(text))[0]
-            except (OSError, ValueError, RecursionError):
-                continue  # there is none, or none that is whole
-
-
-def key_of(secret: bytes, launch_id: str) -> str:
-    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
-
-
-def kept_key(folder: Path) -> str:
-    """The key of a launch by its folder; "" where the secret is not there any more."""
-    try:
-        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
-    except OSError:
-        return ""
-    return key_of(secret, folder.name)
-
-
 class Evidence:
     """start, snapshots, end: what was recorded, by node, read and covered. silent: why a node has no snapshot.
 
