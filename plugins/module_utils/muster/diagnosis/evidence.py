@@ -203,11 +203,14 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a launch that is still there. listeners: on the launch's ports. frozen: of the unit."""
+    """A node's part of a launch that is still there. listeners: on the launch's ports. half_open: the addresses whose
+    calls to these listeners have come in without being completed (SYN_RECV in /proc/net/tcp, where it is 03), which
+    tells a lost answer from a lost call. frozen: of the unit."""
 
     at: float
     ranks: list[RankShot]
     listeners: list[Listener]
+    half_open: list[str] | None
     frozen: bool | None
     unseen: dict[str, str]
 
