@@ -28,6 +28,7 @@ DEBUG, DETAIL = "TORCH_DISTRIBUTED_DEBUG", "DETAIL"
 # What changes how ranks send to each other; all of them have to have the same (NCCL's guide; read, not run).
 OF_NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS")
 FIRST_CALLS = 3  # settings that differ break these; ranks that came further agree
+SAME_ENVIRONMENT = playbook("site.yml", tags="pytorch")
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 OF_MODELS = (
     *("program.parameter_differs", "program.parameter_count"),
@@ -112,7 +113,7 @@ def cause(
     known: Callable[[Case], Mapping[str, str]],
     symptoms: tuple[str, ...],
     fix: str,
-    tags: str = "",
+    command: str = "",
 ) -> Cause:
     """What differs in the records, where ranks show that it does harm."""
     question = Question(f"differs.{name}", f"is {what} different between the nodes?", differs(known, what))
@@ -122,7 +123,7 @@ def cause(
         scope="pair",
         says=f"{what} is not the same on all nodes",
         fix=fix,
-        command=playbook("site.yml", tags=tags) if tags else "",
+        command=command,
         symptoms=symptoms,
         places=odd_one(known),
         confirm=(question,),
@@ -141,7 +142,7 @@ CAUSES = (
         version("torch"),
         (*OF_MODELS, "python.attribute_missing", "nccl.internal_error"),
         "Bring all nodes to the same environment",
-        "pytorch",
+        SAME_ENVIRONMENT,
     ),
     cause(
         "nccl",
@@ -149,7 +150,7 @@ CAUSES = (
         version("nccl"),
         ("nccl.internal_error", "nccl.system_error"),
         "Bring all nodes to the same environment; look for another libnccl in LD_LIBRARY_PATH",
-        "pytorch",
+        SAME_ENVIRONMENT,
     ),
     cause(
         "python",
@@ -157,7 +158,7 @@ CAUSES = (
         version("python"),
         ("python.syntax", "python.attribute_missing"),
         "Bring all nodes to the same environment",
-        "pytorch",
+        SAME_ENVIRONMENT,
     ),
     cause(
         "packages",
@@ -165,7 +166,7 @@ CAUSES = (
         version("muster_environment"),
         OF_VERSIONS,
         "Bring all nodes to the same environment",
-        "pytorch",
+        SAME_ENVIRONMENT,
     ),
     cause(
         "code",
