@@ -55,6 +55,8 @@ def odd_one(known: Callable[[Case], Mapping[str, str]]) -> Places:
     """The odd node where it showed a symptom by itself; else no node."""
 
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        if not any(one.final for one in by):
+            return
         found = difference(known(case))
         shown = {one.node for one in by if one.final and not one.victim}
         yield Place(found.odd if found and found.odd in shown and shown == {found.odd} else "")

@@ -37,6 +37,7 @@ TOTAL = re.compile(r"total capaci?ty of " + SIZE.format("size") + r"|; " + SIZE.
 THIS = re.compile(
     r"this process has " + SIZE.format("size") + r"|; " + SIZE.format("older") + r" (?:already )?allocated"
 )
+NUMBER = re.compile(r"GPU (\d+)(?: has a total|;)")
 OTHER = re.compile(r"Process (?P<pid>\d+) has " + SIZE.format("size") + r" memory in use")
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 SMI = on_node("{node}", "nvidia-smi")
@@ -52,6 +53,11 @@ def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
 def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     del case
     return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+
+
+def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
 
 
 def gpus(case: Case, node: str) -> list[Gpu] | None:
@@ -108,13 +114,18 @@ def amount(match: re.Match[str] | None) -> float:
     return float(match[name]) * UNITS[match[f"{name}_unit"]]
 
 
-def full_of_its_own(case: Case, place: Place) -> Answer:
-    words = out_of_memory_words(case, place)
-    total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
-    if not total or not mine:
-        return not_looked("the message does not say who has how much")
-    said = f"it had {gigabytes(mine)} of {gigabytes(total)}"
-    return yes(said, f"last words of rank {place.rank}") if mine >= MOST_OF_IT * total else no(said)
+def of_its_own(much: bool) -> Callable[[Case, Place], Answer]:
+    """Whether most of the GPU's memory was in its own hands, or only a small part."""
+
+    def look(case: Case, place: Place) -> Answer:
+        words = out_of_memory_words(case, place)
+        total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
+        if not total or not mine:
+            return not_looked("the message does not say who has how much")
+        said = f"it had {gigabytes(mine)} of {gigabytes(total)}"
+        return yes(said, f"last words of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
+
+    return look
 
 
 def full_of_others(case: Case, place: Place) -> Answer:
@@ -128,17 +139,19 @@ def full_of_others(case: Case, place: Place) -> Answer:
 
 
 def taken_before(case: Case, place: Place) -> Answer:
-    start = case.seen["start"].get(place.node)
+    start, number = case.seen["start"].get(place.node), NUMBER.search(out_of_memory_words(case, place))
     if start is None or start["gpus"] is None:
         return not_looked(case.why_not(place.node, "gpus"))
+    if number is None or VISIBLE in (environment(case, place.node) or {}):
+        return not_looked("which GPU it was is not known")
     for gpu in start["gpus"]:
         used, total = gpu["memory_used"], gpu["memory_total"]
-        if used and total and used >= MUCH * total:
+        if gpu["index"] == int(number[1]) and used and total and used >= MUCH * total:
             by = f" by process {gpu['processes'][0]}" if gpu["processes"] else ""
             return yes(
                 f"GPU {gpu['index']} had {gigabytes(used)} in use{by}", f"nvidia-smi on {place.node} at the start"
             )
-    return no("no GPU was in use when the launch began")
+    return no("that GPU was not in use when the launch began")
 
 
 # ---------------------------------------------------------------- faults
@@ -153,11 +166,18 @@ def xid_logged(hardware: bool) -> Callable[[Case, Place], Answer]:
             return not_looked(case.why_not(place.node, "kernel"))
         for line in record["kernel"]:
             match = XID_LINE.search(line["text"])
-            if match and (int(match[2]) in XIDS) == hardware:
+            if match and is_fault(int(match[2])) is hardware:
                 return yes(line["text"], f"kernel log of {place.node}", line["at"])
         return no("no such Xid during the launch", f"kernel log of {place.node}")
 
     return look
+
+
+def is_fault(number: int) -> bool | None:
+    """Of the machine, or of the program; None for what is only to be watched."""
+    if number not in XIDS:
+        return False
+    return None if XIDS[number].action == "watch" else True
 
 
 def ecc_grew(case: Case, place: Place) -> Answer:
@@ -175,7 +195,8 @@ def ecc_grew(case: Case, place: Place) -> Answer:
 NONE_THERE = Question("gpu.none", "is there no GPU on {node}?", none_there, SMI)
 FEWER = Question("gpu.fewer", "has {node} fewer GPUs than ranks?", fewer_than_ranks, SMI)
 HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
-OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", full_of_its_own)
+OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", of_its_own(True))
+LITTLE_OF_ITS_OWN = Question("gpu.memory.little", "had rank {rank} only a small part of it?", of_its_own(False))
 OTHERS_MEMORY = Question("gpu.memory.others", "had other processes much of the memory?", full_of_others, SMI)
 TAKEN_BEFORE = Question(
     "gpu.memory.before", "was memory of a GPU of {node} taken before the launch?", taken_before, SMI
@@ -240,9 +261,10 @@ CAUSES = (
         command=SMI,
         symptoms=("cuda.out_of_memory", "cuda.not_enough_memory"),
         places=ranks_that_met,
-        confirm=(
-            *(OTHERS_MEMORY, TAKEN_BEFORE),
+        confirm=(OTHERS_MEMORY, TAKEN_BEFORE),
+        support=(
             *(found("gpu.process.foreign", "a foreign process"), found("gpu.memory.held", "memory that nobody owns")),
+            LITTLE_OF_ITS_OWN,
         ),
         instead_of=(*OWN, "gpu.memory.own"),
     ),
@@ -266,10 +288,8 @@ CAUSES = (
         command=SMI,
         symptoms=("cuda.busy",),
         places=where_met,
-        confirm=(
-            found("gpu.compute_mode", "an exclusive compute mode"),
-            found("gpu.process.foreign", "another process"),
-        ),
+        confirm=(found("gpu.compute_mode", "an exclusive compute mode"),),
+        support=(found("gpu.process.foreign", "another process"),),
         instead_of=OWN,
     ),
     Cause(
@@ -332,10 +352,10 @@ CAUSES = (
             *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
             *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote"),
         ),
-        places=where_met,
+        places=every_node,
         confirm=(XID,),
         support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that asks for a reset")),
-        instead_of=(*OWN, "program.illegal_access"),
+        instead_of=(*OWN, "program.illegal_access", "program.straggler"),
     ),
     Cause(
         "program.illegal_access",
