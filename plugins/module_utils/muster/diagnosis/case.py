@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
     from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
+    from .model import Text
 
 FOUND = ("fail", "warn")
 
 
 @dataclass(frozen=True)
 class Case:
+    """seen: what is known. texts: those of the site, beside the table's."""
+
     seen: CaseShape
+    texts: tuple[Text, ...] = ()
 
     @property
     def launch(self) -> LaunchFacts:
