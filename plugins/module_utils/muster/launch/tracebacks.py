@@ -12,7 +12,7 @@ CASCADE = re.compile(
     r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
     r"|DistNetworkError|DistStoreError|RendezvousConnectionError|RendezvousTimeoutError"
     r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
-    r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed"
+    r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|failed to pass monitoredBarrier"
     r"|SignalException: Process \d+ got signal: 15"
 )
 # Words of everybody's network errors. They are about a peer only where torch was talking; the script's own database or

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from . import head, process
+from . import code, ended, head, lacking, process, program, resources
 
-CAUSES = (*process.CAUSES, *head.CAUSES)
+CAUSES = (
+    *head.CAUSES,
+    *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
+    *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
+)
