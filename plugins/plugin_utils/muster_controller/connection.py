@@ -7,6 +7,7 @@ host and privilege escalation that the inventory gives it: what Ansible's own ta
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,14 @@ class NodeConnection:
         except AnsibleError as exc:
             raise NodeError(one_line(str(exc)), reachable=True) from exc
         return code, to_text(out), to_text(err)
+
+    def beside(self) -> NodeConnection:
+        """Another one to the same node, which another thread may use meanwhile: while a command runs, a connection and
+        the plugin by which it becomes root keep what is that command's."""
+        other = copy(self.connection)
+        if other.become is not None:
+            other.set_become_plugin(copy(other.become))
+        return NodeConnection(self.name, other, self.interpreter)
 
 
 def one_line(text: str) -> str:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import Left
 
+from .evidence import END
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.launch.messages import FreezeRequest, LastLook, Logs, LogsRequest, StopRequest
+    from muster.launch.messages import FreezeRequest, LastLook, Logs, LogsRequest, RecordRequest, StopRequest
 
+    from .evidence import Evidence
     from .messages import Messages
     from .node_reports import NodeReports
 
@@ -34,10 +37,13 @@ class Stopping:
         failure_timeout: float,
         asked_again: Callable[[], bool] = lambda: False,
         by_themselves: float = 0.0,
+        evidence: Evidence | None = None,
     ) -> None:
         """failure_timeout: seconds that the unit has between SIGTERM and SIGKILL. asked_again: whether somebody has
         interrupted once more. That is answered, and the stopping goes on. by_themselves: seconds that the ranks have
-        before that, to end by themselves."""
+        before that, to end by themselves. evidence: takes each node's record of the end."""
+        self.plan = plan
+        self.evidence = evidence
         self.launch_id = plan["launch_id"]
         self.run_dirs = {entry["node"]: entry["run_dir"] for entry in plan["nodes"]}
         self.messages = messages
@@ -55,7 +61,11 @@ class Stopping:
         """
         if dump:
             self.freeze()
-        for name, run_dir in self.run_dirs.items():
+        for entry in self.plan["nodes"]:
+            name, run_dir = entry["node"], entry["run_dir"]
+            record: RecordRequest | None = None
+            with self.reports.contained(name):
+                record = self.evidence.request(self.plan, entry) if self.evidence else None
             request: StopRequest = {
                 "launch_id": self.launch_id,
                 "run_dir": run_dir,
@@ -64,6 +74,7 @@ class Stopping:
                 "limit": STOP_BYTES,
                 "seconds": self.by_themselves,
                 "why": why,
+                "record": record,
             }
             self.messages.ask(name, "stop", {**request}, privileged=True)
         self.began = self.told = time.monotonic()
@@ -84,6 +95,9 @@ class Stopping:
                 incomplete.add(name)
             with self.reports.contained(name):
                 self.reports.keep(answer)
+            if self.evidence:
+                with self.reports.contained(name):
+                    self.evidence.take(END, name, last["record"])
             self.reports.by_node[name].unit = last["unit_before"]
         with self.reports.contained("logs"):
             self.drain(incomplete)

@@ -25,6 +25,7 @@ from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
 from .elsewhere import packed
+from .evidence import START, Evidence
 from .fetching import Fetching
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
@@ -34,6 +35,7 @@ from .preparation import Prepared, identities, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
+from .snapshots import Snapshots
 from .stopping import Stopping
 from .watching import Watching
 
@@ -71,6 +73,8 @@ class Supervisor:
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
         self.messages.own = plan.get("manager") == USER
         self.reports = NodeReports(plan, logs, say)
+        self.evidence = Evidence(plan, logs, self.reports.note)
+        self.snapshots = Snapshots(connections, self.messages, self.evidence)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
@@ -91,6 +95,7 @@ class Supervisor:
     def attach(self) -> Record:
         """See a detached launch through. An interruption leaves it as it is."""
         self.started = True
+        self.evidence.recall(list(self.reports.by_node))
         return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
     def end(self) -> Record:
@@ -149,6 +154,8 @@ class Supervisor:
         record.notices = self.watching.notices if self.watching else []
         stalled = decision.ending is Ending.STALLED
         self.interruption.answered = self.interruption.signals
+        with self.reports.contained("snapshots"):
+            self.snapshots.gather(lambda: self.interruption.again)
         with self.reports.contained("the end"):
             if stalled:
                 record.stuck = standing_still({report.node: report.ranks for report in record.reports})
@@ -160,6 +167,7 @@ class Supervisor:
                 self.settings.failure_timeout,
                 lambda: self.interruption.again,
                 self.settings.stop_timeout if decision.by_hand else 0,
+                self.evidence,
             )
             record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
@@ -202,6 +210,8 @@ class Supervisor:
             return self.interruption.decision()
         for name in nodes:
             answer = answers.get(name)
+            with self.reports.contained(name):
+                self.evidence.take(START, name, answer.data.get("record") if answer and answer.data else None)
             if answer is None or answer.data is None:
                 error = answer.error if answer else "no answer"
             elif not answer.data["started"]:
@@ -248,6 +258,7 @@ class Supervisor:
             "cache_root": entry["cache_root"],
             "peers": self.peers(entry) if settings.detached else None,
             "project": self.sending.request,
+            "record": self.evidence.request(self.plan, entry),
         }
 
     def peers(self, entry: dict[str, Any]) -> PeersRequest:
@@ -264,7 +275,15 @@ class Supervisor:
     def watch(self) -> Decision:
         """Look at all nodes until the launch is over or must be ended."""
         self.watching = Watching(
-            self.plan, self.pace, self.limits(), self.lease, self.messages, self.reports, self.interruption, self.say
+            self.plan,
+            self.pace,
+            self.limits(),
+            self.lease,
+            self.messages,
+            self.reports,
+            self.interruption,
+            self.say,
+            lambda decision: self.snapshots.ask(self.plan, decision),
         )
         return self.watching.until_over()
 

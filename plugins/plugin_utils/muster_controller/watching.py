@@ -41,7 +41,9 @@ class Watching:
         reports: NodeReports,
         interruption: Interruption,
         say: Callable[[str], None],
+        on_failure: Callable[[Decision], None] = lambda _: None,
     ) -> None:
+        """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there."""
         self.launch_id = plan["launch_id"]
         self.entries = {entry["node"]: entry for entry in plan["nodes"]}
         self.pace = pace
@@ -51,6 +53,7 @@ class Watching:
         self.interruption = interruption
         self.say = say
         self.limits = limits
+        self.on_failure = on_failure
         self.watch = Watch({name: entry["nproc"] for name, entry in self.entries.items()}, time.monotonic(), limits)
         self.noticed = 0.0
         self.notices: list[float] = []
@@ -74,6 +77,8 @@ class Watching:
                 decision = self.watch.decide(now)
                 if decision is not None:
                     self.noticed = now
+                    with self.reports.contained("snapshots"):
+                        self.on_failure(decision)
                     if decision.ending is not Ending.FAILED:
                         return decision
                     # A victim is often seen before the culprit: let the others say theirs.

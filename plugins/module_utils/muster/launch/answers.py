@@ -95,6 +95,7 @@ class Reading:
             "error": word(self.data.get("error"), 4 * MOST_WORD) or "",
             "leftovers": [process(one) for one in left[:MOST_LEFT]] if isinstance(left, list) else [],
             "clean": self.data.get("clean") is True,
+            "record": self.data.get("record"),
         }
 
     def unit(self, name: str) -> dict[str, str]:

@@ -140,6 +140,21 @@ class Facts(TypedDict):
 # ---------------------------------------------------------------- start
 
 
+class RecordRequest(TypedDict):
+    """What a node looks at for a diagnosis. key: of the digests of the environment (hexadecimal), which a node keeps
+    nowhere. peers: addresses by node. names: that its resolver is asked for. script, environment: paths, "" for none.
+    gpus: whether the launch uses any."""
+
+    launch_id: str
+    run_dir: str
+    key: str
+    peers: dict[str, str]
+    names: list[str]
+    script: str
+    environment: str
+    gpus: bool
+
+
 class ProjectRequest(TypedDict):
     """store: the folder that holds what was distributed. digest: of the project."""
 
@@ -158,7 +173,8 @@ class StartRequest(TypedDict):
     over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
     node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
     the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
-    gets its own copy, None without one.
+    gets its own copy, None without one. observe: seconds between two samples of its ranks (sampling.py on the node); 0
+    leaves them unobserved. record: of the node, as it is now.
     """
 
     launch_id: str
@@ -185,6 +201,8 @@ class StartRequest(TypedDict):
     cache_root: str
     peers: PeersRequest | None
     project: ProjectRequest | None
+    record: RecordRequest
+    observe: float
 
 
 class PeersRequest(TypedDict):
@@ -203,7 +221,8 @@ class PeersRequest(TypedDict):
 
 class Started(TypedDict):
     """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
-    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one."""
+    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one. record: the node
+    as it was then, as it says (diagnosis/reading.py reads it); None where it was not started."""
 
     started: bool
     error: str
@@ -212,6 +231,7 @@ class Started(TypedDict):
     pruned: list[str]
     bytes: int
     project: str
+    record: Any
 
 
 # ---------------------------------------------------------------- look, logs, stop
@@ -237,16 +257,25 @@ class FreezeRequest(TypedDict):
     launch_id: str
 
 
+class SnapshotRequest(TypedDict):
+    """ports: on which the launch listens there."""
+
+    launch_id: str
+    run_dir: str
+    ports: list[int]
+
+
 class StopRequest(LogsRequest):
     """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM.
 
-    why: what the node keeps of the reason.
+    why: what the node keeps of the reason. record: of the node, as it is when the launch has ended; None for no need.
     """
 
     launch_id: str
     dump: bool
     seconds: float
     why: str
+    record: RecordRequest | None
 
 
 class LogPart(TypedDict):
@@ -314,9 +343,11 @@ class Look(Logs):
 
 
 class LastLook(Look):
-    """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left."""
+    """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left. record:
+    of the node behind the end, as it says (diagnosis/reading.py reads it)."""
 
     unit_before: dict[str, str]
     error: str
     leftovers: list[ProcessFacts]
     clean: bool
+    record: Any

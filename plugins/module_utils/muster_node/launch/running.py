@@ -12,7 +12,8 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from .capping import Cap
@@ -21,6 +22,13 @@ from .peers import Alone, join
 from .ranks import Ranks, process_facts
 from .seats import Seats
 from .state import BEGIN, LET_GO, lease
+from .written import GROUP
+
+if TYPE_CHECKING:
+    # Loaded at the end alone, and named for pack.py, which has to bring it.
+    from ..tools import control_group
+
+    LOADED = control_group
 
 Json = dict[str, Any]
 
@@ -180,7 +188,11 @@ def open_log_folder(run_dir: str) -> None:
 
 
 def write_result(state: str, reason: str, **more: Any) -> None:
-    """Leave the reason for the supervisor, and in the journal for whoever looks there."""
+    """Leave the reason for the supervisor, and in the journal for whoever looks there. What its control group used and
+    was refused is gone with it."""
+    with suppress(Exception):  # in a unit that is at its limit of memory: it ends as it would without this
+        module = import_module("...tools.control_group", __name__)
+        write_json(f"{state}/unit/{GROUP}", module.unit_facts(os.getpid()))
     result = {"reason": reason, **more, "ended_at": time.time()}
     write_json(state + "/unit/result.json", result)
     print("ended:", json.dumps(result), file=sys.stderr)

@@ -7,7 +7,7 @@ import pwd
 import re
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process, trust
 from . import project, state
@@ -16,6 +16,9 @@ from .kept import keep_ends
 from .pruning import prune
 from .seats import alone, offer, reserved
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Json = dict[str, Any]
 
 RESERVE = 1 << 30  # bytes of memory that no launch gets, at least; or a twentieth of all
@@ -23,8 +26,9 @@ RESERVE_SECONDS = 1.0  # then the supervisor is told who has the seats
 LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
 
 
-def start(spec: Json) -> Json:
-    """Make the folders and the unit, and wait a moment for its seats. spec: see StartRequest."""
+def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
+    """Make the folders and the unit, and wait a moment for its seats. spec: see StartRequest. meanwhile: what is done
+    before that wait, and answered as the record."""
     os.umask(0o022)  # whatever the one says who logs in
     pruned: Json = {"pruned": [], "bytes": 0}
     with alone():
@@ -37,10 +41,19 @@ def start(spec: Json) -> Json:
             error = f"{refused.filename} {refused.strerror}"
         except OSError as problem:  # a full disk, above all
             error = f"{problem.filename or spec['run_dir']}: {problem.strerror}"
+    seen = meanwhile() if meanwhile and not error else None
     taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
     # Read once more, behind all that could still have changed it: nothing begins before all nodes have said the same.
     there = project.digest_there(spec["run_dir"]) if spec.get("project") and not error else ""
-    return {"started": not error, "error": error, "time": time.time(), "reserved": taken, **pruned, "project": there}
+    return {
+        "started": not error,
+        "error": error,
+        "time": time.time(),
+        "reserved": taken,
+        **pruned,
+        "project": there,
+        "record": seen,
+    }
 
 
 def still_there(*launches: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..tools import process
 from ..tools.as_user import SilentError
@@ -20,16 +20,25 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+
+class Evidence(Protocol):
+    """before_stop: look at what will be gone with the unit. record: all of it, behind the end."""
+
+    def before_stop(self) -> None: ...
+
+    def record(self) -> Json: ...
+
+
 STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_failure_timeout
 STACK_SECONDS = 1.5  # for the ranks to show their stacks
 
 
-def stop(request: Json) -> Json:
+def stop(request: Json, evidence: Evidence | None = None) -> Json:
     """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
 
     request: as for look, with dump: first ask every rank, which `freeze` has stopped on all
     nodes, for its Python stack, so that a standstill leaves evidence. seconds: that the ranks have to end by
-    themselves first, for stops that people ask for.
+    themselves first, for stops that people ask for. evidence: what looks at the node for a diagnosis.
     """
     launch_id = request["launch_id"]
     unit = state.unit_name(launch_id)
@@ -37,6 +46,8 @@ def stop(request: Json) -> Json:
     if request["dump"]:
         dump_stacks(launch_id)
     before = state.unit_state(unit)
+    if evidence:
+        evidence.before_stop()
     if request.get("seconds"):
         ask_to_end(launch_id, request["seconds"])
     stopped = state.systemctl("stop", unit, seconds=STOP_SECONDS)
@@ -47,6 +58,7 @@ def stop(request: Json) -> Json:
     still = "" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"]
     last.update(unit_before=before, error=still or unseen, leftovers=left, clean=over and not left and not unseen)
     keep_end(request, last["result"])
+    last["record"] = evidence.record() if evidence else None
     if last["clean"]:
         state.forget(launch_id)
     return last

@@ -22,6 +22,7 @@ Json = dict[str, Any]
 SECONDS = 10.0  # for what should take milliseconds
 NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": [], "ending": None}
 MOST_RESULT = 100_000  # bytes
+GROUP = "group.json"
 MOST_TABLE = 1_000_000
 
 
@@ -70,6 +71,15 @@ def read_table(launch_id: str) -> Json:
     except SilentError:
         return foreign.table(None)
     return found
+
+
+def read_group(launch_id: str) -> Json | None:
+    """What the main process noted of its control group when it ended."""
+    try:
+        found = in_its_name({"launch_id": launch_id}, lambda: _json(launch_id, GROUP, MOST_RESULT))
+    except SilentError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def wait_for_news(request: Json) -> None:

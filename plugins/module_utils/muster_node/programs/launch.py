@@ -11,6 +11,7 @@ standard input. Every verb prints one JSON object.
     run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
     look      user   renews the lease; returns the unit, the ranks and what was logged since the last look
     logs      user   returns what was logged since the last look, after the end
+    snapshot  root   says how the ranks are at this moment, and who listens on the launch's ports
     freeze    root   stops the ranks where they are
     stop      root   ends the unit, looks that nothing of it is left, and gives the last report
 
@@ -21,14 +22,14 @@ from __future__ import annotations
 
 import sys
 
+from ..diagnosis.asked import snapshot_of, start, stop
 from ..launch import state
 from ..launch.facts import identity, prepare
 from ..launch.fit import fit
 from ..launch.looking import logs, look
 from ..launch.running import run
 from ..launch.seats import reserve
-from ..launch.starting import start
-from ..launch.stopping import freeze, stop
+from ..launch.stopping import freeze
 from ..tools.program import answer
 
 
@@ -44,6 +45,7 @@ def main() -> None:
         "reserve": reserve,
         "look": look,
         "logs": logs,
+        "snapshot": snapshot_of,
         "freeze": freeze,
         "stop": stop,
     }

@@ -18,7 +18,7 @@ from muster.health.xids import SXID_LINE, XID_LINE
 from muster_node.looks import code, jobs, kernel_log, ras, stack
 from muster_node.programs import collective_ranks, torch_facts
 from muster_node.programs import inside as look_inside
-from muster_node.tools import process
+from muster_node.tools import kernel_lines, process
 from muster_node.tools.pack import pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in, framed
 from muster_node.tools.run import Answer
@@ -37,7 +37,7 @@ def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None
     meant = [(kind, text) for kind, pattern in patterns.items() for text in KERNEL_LINES if pattern.search(text)]
     meant += [(sign.kind, text) for sign in SIGNS for text in KERNEL_LINES if sign.pattern.search(text)]
     assert len(meant) > 30
-    assert [(kind, text) for kind, text in meant if kernel_log.kind_of(text)[0] != kind] == []
+    assert [(kind, text) for kind, text in meant if kernel_lines.kind_of(text)[0] != kind] == []
     # And every sign is in some case.
     assert [sign.summary for sign in SIGNS if not any(sign.pattern.search(text) for text in KERNEL_LINES)] == []
 
@@ -76,8 +76,11 @@ def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
         "[    0.000000] node1 kernel: Linux version 6.8.0\n"
     )
     ring = "<6>[  100.100000] eth0: Link is Down\nnoise\n<3>[ 110.5] NVRM: Xid\n"
-    assert kernel_log.from_journal(journal) == [(0.0, "Linux version 6.8.0"), (100.1, "NVRM: Xid (PCI:0000:1b:00): 79")]
-    assert kernel_log.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
+    assert kernel_lines.from_journal(journal) == [
+        (0.0, "Linux version 6.8.0"),
+        (100.1, "NVRM: Xid (PCI:0000:1b:00): 79"),
+    ]
+    assert kernel_lines.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
 
 
 def test_how_far_back_the_log_goes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

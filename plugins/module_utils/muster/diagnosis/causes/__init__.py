@@ -8,4 +8,5 @@ CAUSES = (
     *head.CAUSES,
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
+    *head.CAUSES,
 )

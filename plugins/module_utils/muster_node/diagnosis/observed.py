@@ -1,0 +1,222 @@
+"""Where a rank is, and what torch has recorded of its collectives: asked on the socket that hook.py opens in it, else
+by py-spy where the environment has it, else no more than what the kernel says.
+
+It is asked as the training user, whose every word is foreign: the rank's own code may answer in the hook's place. So
+an answer counts only when it comes from the very process, within limits of time and size, and it is text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..launch import foreign
+from ..tools import files, process
+from ..tools.run import run
+from . import hook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Json = dict[str, Any]
+
+SECONDS = 0.5  # for all ranks of a node to answer
+SPY_SECONDS = 1.0  # for py-spy, of all ranks together
+SPIED = 4  # ranks at most
+MOST = 4_000_000  # bytes: torch keeps 2000 entries of some 500
+CHUNK = 1 << 16
+MOST_LINE = 200
+MOST_ENTRIES = 16
+MOST_WORD = 60
+DEFAULT = "default_pg"  # how torch describes the group of all ranks
+NUMBER = re.compile(r"\d{1,15}")
+# As py-spy dumps a stack: `    train (/srv/train.py:12)`, below `Thread 7 (idle): "MainThread"`.
+SPY_THREAD = re.compile(r"Thread \S+ \(.*\): \"(.*)\"")
+SPY_LINE = re.compile(r"^ {4}(\S.*) \((.+):(\d+)\)$")
+MOST_SPIED = 1 << 18  # bytes
+NO_STACK = "its main thread runs no Python"
+SILENT = {
+    "T": "it is stopped by a signal (state T)",
+    "t": "it is stopped by a debugger (state t)",
+    "D": "it is in uninterruptible wait (state D)",
+    "Z": "it is dead, and not yet reaped (state Z)",
+}
+
+
+def observed(pid: int, folder: str) -> Json:
+    """Return {stack, stack_why, flight, flight_why} of one rank. folder: of the launch's sockets, "" for none."""
+    return all_observed([pid], folder)[pid]
+
+
+def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy: bool = True) -> dict[int, Json]:
+    """The same of all ranks of a node at once. finished: with the collectives that are over. spy: whether those that do
+    not answer are looked at by py-spy."""
+    pids = list(pids)
+    said = answers(pids, folder, hook.ALL if finished else hook.NOW) if folder else {}
+    found = {pid: read(said[pid]) if pid in said else silent(pid, folder) for pid in pids}
+    until = time.monotonic() + SPY_SECONDS
+    for pid in [pid for pid in pids if pid not in said and process.runs(pid)][: SPIED if spy else 0]:
+        if stack := spied(pid, until - time.monotonic()):
+            found[pid].update(stack=stack, stack_why="")
+    return found
+
+
+def silent(pid: int, folder: str) -> Json:
+    """What is known of a rank that does not answer: why, and what it left when it ended."""
+    seen = process.status(pid)
+    if seen is None or seen.state in process.GONE:
+        why, left = "it has ended", last_word(pid, folder)
+    else:
+        never = f"state {seen.state}: it was not started with launch_observe, or its interpreter is held by a call"
+        why, left = SILENT.get(seen.state, f"it does not answer ({never})"), b""
+    flight, flight_why = recorded(left) if left else (None, why)
+    return {"stack": [], "stack_why": why, "flight": flight, "flight_why": flight_why}
+
+
+def last_word(pid: int, folder: str) -> bytes:
+    try:
+        with files.folder(folder) as there:
+            return files.read(f"{pid}.last", most=hook.LAST, within=there, owner=os.fstat(there).st_uid)
+    except OSError:
+        return b""
+
+
+# ---------------------------------------------------------------- the sockets
+
+
+def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
+    """What those say that answer in time, and are who they should be."""
+    until = time.monotonic() + SECONDS
+    called = {asking: pid for pid in pids if (asking := call(pid, folder, asked))}
+    said = {asking: bytearray() for asking in called}
+    over: dict[int, bytes] = {}
+    poll = select.poll()
+    by_number = {asking.fileno(): asking for asking in called}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    while by_number and (left := until - time.monotonic()) > 0:
+        for number, _ in poll.poll(left * 1000):
+            asking = by_number[number]
+            chunk = part(asking)
+            said[asking] += chunk
+            if not chunk or len(said[asking]) > MOST:
+                over[called[asking]] = bytes(said[asking][:MOST])
+                poll.unregister(number)
+                del by_number[number]
+    for asking in called:
+        asking.close()
+    return {pid: answer for pid, answer in over.items() if answer}
+
+
+def call(pid: int, folder: str, asked: bytes) -> socket.socket | None:
+    """The socket of a rank, which has been asked; of one that a shell began, that of its child."""
+    for one in (pid, *process.children(pid)):
+        asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            asking.setblocking(False)  # whoever does not take calls is not waited for
+            asking.connect(f"{folder}/{one}")
+            who, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if who == one and uid == process.user_id(one):
+                asking.sendall(asked)
+                return asking
+        except OSError:
+            asking.close()
+            continue
+        asking.close()
+    return None
+
+
+def part(asking: socket.socket) -> bytes:
+    try:
+        return asking.recv(CHUNK)
+    except OSError:
+        return b""
+
+
+# ---------------------------------------------------------------- what they say
+
+
+def read(answer: bytes) -> Json:
+    """Return what an answer of hook.py says."""
+    stack, has_flight, flight = answer.partition(hook.FLIGHT.encode())
+    if has_flight:
+        found, flight_why = recorded(flight)
+    else:
+        stack, _, why = answer.partition(hook.NONE.encode())
+        found, flight_why = None, text(why.decode("utf-8", "replace"), MOST_LINE)
+    lines = [text(line, MOST_LINE) for line in stack.decode("utf-8", "replace").split("\n")[: hook.FRAMES]]
+    lines = [line for line in lines if line]
+    return {"stack": lines, "stack_why": "" if lines else NO_STACK, "flight": found, "flight_why": flight_why}
+
+
+def recorded(answer: bytes) -> tuple[Json | None, str]:
+    """Return {group, enqueued, last} of the group of all ranks; where that has nothing, of the newest entry's."""
+    known = foreign.parsed(answer)
+    if not isinstance(known, dict):
+        return None, "what its flight recorder says is no JSON"
+    entries = [one for one in listed(known.get("entries")) if isinstance(one, dict)]
+    of_all = [one for one in entries if DEFAULT in listed(one.get("process_group"))]
+    mine = of_all or [one for one in entries[-1:] for one in entries if group_of(one) == group_of(entries[-1])]
+    status = known.get("pg_status")
+    status = status.get(str(mine[-1].get("pg_id", 0)) if mine else "0") if isinstance(status, dict) else None
+    enqueued = whole(status.get("last_enqueued_collective")) if isinstance(status, dict) else 0
+    last = [collective(one) for one in mine[-MOST_ENTRIES:]]
+    enqueued = max([enqueued, *(one["sequence"] for one in last)])
+    if not enqueued and not last:
+        return None, "its flight recorder is empty"
+    return {"group": group_of(mine[-1]) if mine else DEFAULT, "enqueued": enqueued, "last": last}, ""
+
+
+def collective(entry: Json) -> Json:
+    sequence = entry.get("p2p_seq_id" if entry.get("is_p2p") is True else "collective_seq_id")
+    return {
+        "sequence": whole(sequence),
+        "operation": text(entry.get("profiling_name"), MOST_WORD).partition(":")[2] or "?",
+        "sizes": text(str(entry.get("input_sizes", ""))[:MOST_WORD], MOST_WORD),
+        "types": text(str(entry.get("input_dtypes", ""))[:MOST_WORD], MOST_WORD),
+        "state": text(entry.get("state"), MOST_WORD),
+    }
+
+
+def group_of(entry: Json) -> str:
+    return text(next(reversed([one for one in listed(entry.get("process_group")) if one]), ""), MOST_WORD)
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def whole(value: Any) -> int:
+    """A count, which torch writes as a number or as text; -1 of "none so far" is 0."""
+    return int(str(value)) if NUMBER.fullmatch(str(value)) else 0
+
+
+def text(value: Any, most: int) -> str:
+    """What can be printed of it, on one line."""
+    return "".join(each for each in value if each.isprintable())[:most] if isinstance(value, str) else ""
+
+
+# ---------------------------------------------------------------- py-spy
+
+
+def spied(pid: int, seconds: float) -> list[str]:
+    """The main thread's stack as py-spy reads it from outside; [] where it is not in the rank's PATH, or may not. It
+    does not stop the rank (--nonblocking), and so cannot bring down one that is stopped already."""
+    spy = shutil.which("py-spy", path=process.environment(pid).get("PATH", ""))
+    if not spy or seconds <= 0:
+        return []
+    asked = run(spy, "dump", "--nonblocking", "--pid", str(pid), seconds=seconds, most=MOST_SPIED)
+    found: list[str] = []
+    is_main = False
+    for line in asked.text.splitlines():
+        if thread := SPY_THREAD.match(line):
+            is_main = thread[1] == "MainThread"
+        elif is_main and (frame := SPY_LINE.match(line)):
+            found.append(text(f'  File "{frame[2]}", line {frame[3]} in {frame[1]}', MOST_LINE))
+    return found[: hook.FRAMES]

@@ -1,0 +1,202 @@
+"""A node at one moment of a launch, at its start and at its end; see Record in muster/diagnosis/evidence.py.
+
+In an administrator's launch root looks at what is the machine's, and the training user at what is that user's: the
+script, the folders, the environment. In somebody's own launch that user looks at all of it, and what only root may see
+says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from typing import Any
+
+from ..launch import state, written
+from ..launch.foreign import parsed
+from ..tools import control_group, files, process
+from ..tools.as_user import SilentError
+from . import kernel, machine, network, program
+from .parts import Parts, UnseenError
+
+Json = dict[str, Any]
+
+STARTING, ENDED = "start", "end"
+# Seconds that what may hang has at each: names and folders on the one hand, nvidia-smi on the other.
+USERS = {STARTING: 0.6, ENDED: 1.5}
+NAMES = {STARTING: 0.1, ENDED: 0.3}
+GPUS = {STARTING: 0.0, ENDED: 2.0}
+LIMIT = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
+MOST_SPEC = 4_000_000  # bytes
+NOT_AT_START = "it is looked at in the end"
+NOT_ROOT = "root did not look: it is somebody's own launch"
+
+
+def started(request: Json, spec: Json) -> Json:
+    """request: RecordRequest. spec: StartRequest, of a launch whose unit was just made."""
+    return record(request, spec, STARTING, group_facts(main_process(spec["launch_id"]), {}))
+
+
+class Ended:
+    """Of a launch that is stopped. request: RecordRequest."""
+
+    def __init__(self, request: Json) -> None:
+        self.request = request
+        self.unit: tuple[Json | None, Json] = (None, {})
+
+    def before_stop(self) -> None:
+        """The control group, as it is or as the unit's own program has left it, and that program's limits."""
+        launch_id = self.request["launch_id"]
+        self.unit = group_facts(main_process(launch_id), written.read_group(launch_id) or {})
+
+    def record(self) -> Json:
+        return record(self.request, read_spec(self.request["launch_id"]), ENDED, self.unit)
+
+
+def main_process(launch_id: str) -> int:
+    asked = state.systemctl("show", state.unit_name(launch_id), "--property=MainPID", "--value")
+    return int(asked.text.strip() or 0) if asked.text.strip().isdecimal() else 0
+
+
+def group_facts(pid: int, noted: Json) -> tuple[Json | None, Json]:
+    """The control group of the unit, and the limits of its main process. noted: what that process has written."""
+    if not pid:
+        return noted or None, {}
+    try:
+        return control_group.unit_facts(pid), limits(pid)
+    except LookupError:
+        return noted or None, limits(pid)
+
+
+def limits(pid: int) -> dict[str, list[int | None]]:
+    """Soft and hard; None for no limit."""
+    return {
+        name.lower().replace(" ", "_"): [number(soft), number(hard)]
+        for name, soft, hard in LIMIT.findall(process.read(pid, "limits"))
+    }
+
+
+def number(said: str) -> int | None:
+    return int(said) if said.isdecimal() else None
+
+
+def record(request: Json, spec: Json, moment: str, unit: tuple[Json | None, Json]) -> Json:
+    parts = Parts()
+    hostname = socket.gethostname()
+    theirs = of_the_user(request, spec, moment, hostname)
+    parts.look("boot_id", machine.boot_id, "")
+    for name, work in (("counters", machine.counters), ("pressure", machine.pressure), ("memory", machine.memory)):
+        parts.look(name, work, {})
+    parts.look("ip", lambda: network.ask_ip(request["peers"]), ({}, {}))
+    addresses, routes = parts.found.pop("ip")
+    parts.look("interfaces", lambda: network.interfaces(addresses), {})
+    parts.look("fabric", machine.fabric, None)
+    parts.look("gpus", lambda: gpus(request, moment), None)
+    parts.look("kernel", lambda: kernel_lines(request, moment), None)
+    parts.unseen.update(theirs.pop("unseen"))
+    facts, limits_ = unit
+    if facts is None:
+        parts.leave("unit", "its control group is gone, or not to be seen")
+    if not limits_:
+        parts.leave("limits", "the unit's main process is gone")
+    return {
+        "at": time.time(),
+        "hostname": hostname,
+        "routes": routes,
+        "limits": limits_,
+        "unit": facts,
+        **theirs,
+        **parts.found,
+        "unseen": parts.unseen,
+    }
+
+
+def gpus(request: Json, moment: str) -> list[Json]:
+    if not request["gpus"]:
+        raise UnseenError("the launch uses none")
+    if not GPUS[moment]:
+        raise UnseenError(NOT_AT_START)
+    return machine.gpus(GPUS[moment])
+
+
+def kernel_lines(request: Json, moment: str) -> list[Json]:
+    if moment == STARTING:
+        raise UnseenError(NOT_AT_START)
+    if os.geteuid() != 0:
+        raise UnseenError(NOT_ROOT)
+    # The unit's program is root's, and was written when the launch began.
+    try:
+        age = time.time() - os.stat(f"{state.state_dir(request['launch_id'])}/node.py").st_mtime
+    except OSError:
+        raise UnseenError("the launch's state is gone, so that nobody knows since when") from None
+    return kernel.since(time.monotonic() - age)
+
+
+# ---------------------------------------------------------------- as the training user
+
+
+def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
+    """{program, disks, names, unseen}."""
+    try:
+        found: Json = written.in_its_name(request, lambda: _of_the_user(request, spec, moment, hostname), USERS[moment])
+    except SilentError as silent:
+        why = f"the training user's look: {silent.strerror}"
+        return {"program": None, "disks": [], "names": {}, "unseen": dict.fromkeys(("program", "disks", "names"), why)}
+    return found
+
+
+def _of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
+    until = time.monotonic() + NAMES[moment]
+    resolving = network.Resolving([hostname, *request["names"]])
+    parts = Parts()
+    work = spec.get("work_dir") or working_folder(spec)
+    parts.look("disks", lambda: machine.disks(request["run_dir"], work), [])
+    parts.look("program", lambda: program_facts(request, spec, parts), None)
+    names, silent = resolving.answers(until)
+    if silent:
+        parts.leave("names", f"no answer within {NAMES[moment]:g} s for {', '.join(silent)}")
+    return {**parts.found, "names": names, "unseen": parts.unseen}
+
+
+def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
+    if not spec:
+        raise UnseenError("the launch's state is gone")
+    argv, env, cwd = spec["argv"], spec["env"], working_folder(spec)
+    executable, interpreter = program.behind(argv, env)
+    digests, why = program.digests(request["script"], cwd)
+    if why:
+        parts.leave("digests", why)
+    return {
+        "argv": program.shortened(argv),
+        "executable": executable,
+        "interpreter": interpreter,
+        "script": request["script"],
+        "cwd": cwd,
+        "digests": digests,
+        "versions": program.versions(request["environment"], interpreter),
+        "environment": program.environment(env, request["key"]),
+    }
+
+
+def working_folder(spec: Json) -> str:
+    return str(spec.get("properties", {}).get("WorkingDirectory", ""))
+
+
+def read_spec(launch_id: str) -> Json:
+    """What the launch was started with, which its user could have changed meanwhile; nothing where it is gone."""
+    try:
+        found: Any = written.in_its_name({"launch_id": launch_id}, lambda: _spec(launch_id))
+    except SilentError:
+        return {}
+    return found if isinstance(found, dict) and is_spec(found) else {}
+
+
+def _spec(launch_id: str) -> Any:
+    return parsed(files.read(f"{state.state_dir(launch_id)}/spec.json", most=MOST_SPEC))
+
+
+def is_spec(found: Json) -> bool:
+    argv, env = found.get("argv"), found.get("env")
+    texts = [*(argv if isinstance(argv, list) else [None]), *(env.values() if isinstance(env, dict) else [None])]
+    return all(isinstance(text, str) for text in texts) and isinstance(found.get("properties", {}), dict)

@@ -1,0 +1,84 @@
+"""A node's part of a launch that is about to be ended, before any of it is: its ranks, and who listens on its ports."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from ..launch import state, written
+from ..tools import control_group, files, process
+from ..tools.as_user import SilentError, as_user
+from . import hook, observed, shots, sockets
+from .parts import Parts, UnseenError
+
+Json = dict[str, Any]
+
+RANKS_SECONDS, LISTENERS_SECONDS = 2.0, 0.7
+MOST_LISTENERS = 16
+MOST_COMMAND = 200  # characters
+
+
+def snapshot(request: Json) -> Json:
+    """request: {launch_id, run_dir, ports}. See Snapshot in muster/diagnosis/evidence.py."""
+    parts = Parts()
+    at = time.time()
+    parts.look("ranks", lambda: ranks(request), [])
+    parts.look("listeners", lambda: as_user(None, lambda: listeners(request["ports"]), seconds=LISTENERS_SECONDS), [])
+    parts.look("frozen", lambda: frozen(request["launch_id"]), None)
+    if os.geteuid() != 0:
+        parts.leave("others", "of other users' listeners root alone may see who they are")
+    return {"at": at, **parts.found, "unseen": parts.unseen}
+
+
+def ranks(request: Json) -> list[Json]:
+    """As the training user: the list of them is that user's word, and so are the logs."""
+    table = written.read_table(request["launch_id"])["ranks"]
+    try:
+        found: list[Json] = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
+    except SilentError as silent:
+        raise UnseenError(f"the training user's look: {silent.strerror}") from None
+    return found
+
+
+def _ranks(request: Json, table: list[Json]) -> list[Json]:
+    theirs = [rank for rank in table if rank["gone_at"] is None and process.user_id(rank["pid"]) == os.getuid()]
+    folder = f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"
+    return shots.shots(theirs, shots.last_words(request["run_dir"]), lambda pids: observed.all_observed(pids, folder))
+
+
+def frozen(launch_id: str) -> bool | None:
+    """Whether its control group is frozen: by the process that the launch itself says is its own."""
+    agent = written.read_table(launch_id)["agent"]
+    if agent is None or not process.runs(agent["pid"], agent["started"]):
+        raise UnseenError("its main process is gone")
+    found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    return found
+
+
+def listeners(ports: list[int]) -> list[Json]:
+    """Who listens on these ports; see Listener. A process can have it that whoever reads its command line waits."""
+    there = {
+        each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
+    }
+    owners: dict[int, int] = {}
+    if there:
+        links = {f"socket:[{inode}]": inode for inode in there}
+        for pid in process.ids():
+            for link in links.keys() & process.opened(pid):
+                owners.setdefault(links[link], pid)
+    return [listener(each, owners.get(inode, 0)) for inode, each in list(there.items())[:MOST_LISTENERS]]
+
+
+def listener(each: sockets.Connection, pid: int) -> Json:
+    who = process.who(pid) if pid else {"command": "", "unit": ""}
+    age = process.age(pid) if pid else None
+    return {
+        "port": each.local[1],
+        "address": each.local[0],
+        "pid": pid,
+        "user": files.user_name(each.uid),
+        "command": who["command"][:MOST_COMMAND],
+        "unit": who["unit"],
+        "started": 0 if age is None else time.time() - age,
+    }

@@ -1,0 +1,177 @@
+"""What the nodes of one launch recorded of themselves: at its start, as it failed and at its end; for its diagnosis.
+
+It is kept in artifacts/<cluster>/<launch>/evidence/{start,snapshot,end}/<node>.json. Losing any of it ends nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis import reading
+from muster.diagnosis.evidence import Record, Snapshot
+from muster.launch.plan import beat_port
+from muster.verdict.masking import masked_argv
+from muster_node.tools import files
+
+from .artifacts import FILE, make_folder, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from muster.diagnosis.evidence import RankShot
+    from muster.launch.messages import RecordRequest, SnapshotRequest
+
+    from .logs import LogBook
+
+START, SNAPSHOT, END = "start", "snapshot", "end"
+SHAPES: dict[str, type] = {START: Record, SNAPSHOT: Snapshot, END: Record}
+MOST_PEERS = 32  # whose routes a node looks up
+MOST_NAMES = 16
+MOST_FILE = 4_000_000  # bytes
+# Beside the folders of all launches: whoever is given the folder of one gets no key with it.
+KEY_FILE = "evidence.key"
+SECRET_BYTES = 32
+
+
+def path_of(folder: Path, moment: str, node: str) -> Path:
+    return folder / "evidence" / moment / f"{node}.json"
+
+
+def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    """Moment, node, and what was kept of it in the folder of a launch."""
+    for moment, shape in SHAPES.items():
+        for node in nodes:
+            try:
+                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
+                yield moment, node, reading.read(shape, json.loads(text))[0]
+            except (OSError, ValueError, RecursionError):
+                continue  # there is none, or none that is whole
+
+
+def key_of(secret: bytes, launch_id: str) -> str:
+    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_key(folder: Path) -> str:
+    """The key of a launch by its folder; "" where the secret is not there any more."""
+    try:
+        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
+    except OSError:
+        return ""
+    return key_of(secret, folder.name)
+
+
+class Evidence:
+    """start, snapshots, end: what was recorded, by node, read and covered. silent: why a node has no snapshot.
+
+    key: hexadecimal, of the digests of the environment in this launch.
+    """
+
+    def __init__(self, plan: dict[str, Any], logs: LogBook, note: Callable[[str], None]) -> None:
+        self.launch_id = plan["launch_id"]
+        self.ranks = {entry["node"]: list(enumerate(entry["ranks"])) for entry in plan["nodes"]}
+        self.logs = logs
+        self.note = note
+        self.start: dict[str, Record] = {}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.end: dict[str, Record] = {}
+        self.silent: dict[str, str] = {}
+        self.secret = secrets.token_bytes(SECRET_BYTES)
+        path = logs.folder.parent / KEY_FILE
+        logs.keeping.surely(path, partial(self.share, path))
+
+    @property
+    def key(self) -> str:
+        return key_of(self.secret, self.launch_id)
+
+    def share(self, path: Path) -> None:
+        """Have one secret with all other runs here, by which the same launch has the same key. Raises OSError."""
+        make_folder(path.parent)
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+        except FileExistsError:
+            known = files.read(str(path), most=SECRET_BYTES)
+            self.secret = known if len(known) == SECRET_BYTES else self.secret
+            return
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(self.secret)
+
+    # ------------------------------------------------------------ asking
+
+    def request(self, plan: dict[str, Any], entry: dict[str, Any]) -> RecordRequest:
+        nodes = plan["nodes"]
+        place = entry["node_rank"]
+        # The head node, and those that follow on a ring: between all of them, every way is looked up.
+        others = [nodes[0], *nodes[place + 1 :], *nodes[1:place]]
+        peers = {one["node"]: one["address"] for one in others if one is not entry}
+        return {
+            "launch_id": self.launch_id,
+            "run_dir": entry["run_dir"],
+            "key": self.key,
+            "peers": dict(list(peers.items())[:MOST_PEERS]),
+            "names": [one["node"] for one in nodes[:MOST_NAMES]],
+            "script": entry["script"] or "",
+            "environment": entry["environment"],
+            "gpus": plan["backend"] == "nccl",
+        }
+
+    def snapshot_request(self, plan: dict[str, Any], entry: dict[str, Any]) -> SnapshotRequest:
+        ports = [plan["master_port"], beat_port(plan["master_port"])]
+        return {"launch_id": self.launch_id, "run_dir": entry["run_dir"], "ports": ports}
+
+    # ------------------------------------------------------------ taking
+
+    def take(self, moment: str, node: str, given: Any) -> None:
+        """Read what a node says, and keep what can be used."""
+        if given is None:
+            return
+        try:
+            found, dropped = reading.read(SHAPES[moment], given)
+        except reading.UnusableError as why:
+            self.note(f"{node}: its part of the evidence ({moment}) is of no use: {why}")
+            return
+        if moment == SNAPSHOT:
+            dropped += self.without_strangers(node, found)
+        if dropped:
+            self.note(f"{node}: of its part of the evidence ({moment}) this is of no use: {', '.join(dropped)}")
+        covered = self.covered(found)
+        self.put(moment, node, covered)
+        if not self.logs.others:
+            path = self.path(moment, node)
+            self.logs.keeping.keep(path, partial(write_json, path, covered))
+
+    def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
+        """Leave out ranks that the plan does not have there, and second ones: the training user has written which."""
+        theirs: dict[tuple[int, int], RankShot] = {}
+        for shot in found["ranks"]:
+            place = (shot["local_rank"], shot["rank"])
+            if place in self.ranks[node]:
+                theirs.setdefault(place, shot)
+        left_out = len(theirs) != len(found["ranks"])
+        found["ranks"] = list(theirs.values())
+        return ("ranks that are not of the plan",) if left_out else ()
+
+    def covered(self, found: Any) -> Any:
+        """Without what somebody gave as a secret, and what looks like one in a command line."""
+        if program := found.get("program"):
+            program["argv"] = masked_argv(program["argv"])
+        return self.logs.redaction.shape(found)
+
+    def put(self, moment: str, node: str, found: Any) -> None:
+        moments: dict[str, Any] = {START: self.start, SNAPSHOT: self.snapshots, END: self.end}
+        moments[moment][node] = found
+
+    def path(self, moment: str, node: str) -> Path:
+        return path_of(self.logs.folder, moment, node)
+
+    def recall(self, nodes: list[str]) -> None:
+        """Take over what an earlier supervisor of this launch has kept."""
+        for moment, node, found in kept(self.logs.folder, nodes):
+            self.put(moment, node, found)
