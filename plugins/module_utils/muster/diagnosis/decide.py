@@ -119,6 +119,8 @@ def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: 
         word = RULED_OUT
     else:
         word = POSSIBLE
+    if word == CONFIRMED and case.launch["how"] == "log":
+        word = LIKELY  # nothing but a log: what it says of other nodes is hearsay, and nobody has looked
     return Judged(cause, place, word, answers, by)
 
 

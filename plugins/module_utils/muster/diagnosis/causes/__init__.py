@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from . import code, ended, head, lacking, process, program, resources
+from . import (
+    absent,
+    access,
+    address,
+    agreement,
+    code,
+    ended,
+    fabric,
+    gpu,
+    head,
+    interference,
+    lacking,
+    network,
+    process,
+    program,
+    resources,
+)
 
 CAUSES = (
-    *head.CAUSES,
+    *(*head.CAUSES, *agreement.CAUSES, *absent.CAUSES, *address.CAUSES, *network.CAUSES),
+    *(*access.CAUSES, *interference.CAUSES),
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
-    *head.CAUSES,
+    *(*gpu.CAUSES, *fabric.CAUSES),
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node, playbook
 from ...verdict.words import few
+from ..digests import environment, value_among
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import CALLED_PEER, is_loopback, probed
 
@@ -19,29 +18,18 @@ if TYPE_CHECKING:
 
 # What names the interface that a rank uses.
 VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-DIGEST = 16  # characters, as nodes write them
 TOLD = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
 OWN = ("process.exception", "process.exception.everywhere")
 ADDRESSES = on_node("{node}", "ip -brief address")
-
-
-def is_value(case: Case, node: str, variable: str, value: str) -> bool | None:
-    """Whether a variable of a node has this value, by its digest; None where that is not known."""
-    record = case.record(node)
-    known = record["program"]["environment"] if record and record["program"] else None
-    if known is None or not case.seen["key"]:
-        return None
-    digest = hmac.new(bytes.fromhex(case.seen["key"]), value.encode(), hashlib.sha256).hexdigest()[:DIGEST]
-    return known.get(variable) == digest
 
 
 def named_interface(case: Case, node: str) -> tuple[str, str]:
     """(the variable, the interface that it names); empty where none does that is on this node."""
     record = case.record(node)
     for variable in VARIABLES:
-        for name in record["interfaces"] if record else ():
-            if is_value(case, node, variable, name):
-                return variable, name
+        name = value_among(case, node, variable, record["interfaces"] if record else ())
+        if name:
+            return variable, name
     return "", ""
 
 
@@ -105,7 +93,7 @@ def interface_is_another(case: Case, place: Place) -> Answer:
     variable, name = named_interface(case, place.node)
     if name and wanted and name != wanted:
         return yes(f"{variable} is {name}, and the training network is on {wanted}", f"environment on {place.node}")
-    if is_value(case, place.node, VARIABLES[0], "") is None:
+    if environment(case, place.node) is None or case.record(place.node) is None:
         return not_looked(case.why_not(place.node, "program"))
     return no("no variable names another interface", f"environment on {place.node}")
 
@@ -157,7 +145,9 @@ CAUSES = (
         symptoms=("gloo.interface",),
         places=with_its_interface,
         confirm=(
-            Question("address.interface", "has {node} no address on an interface {what}?", interface_is_missing, ADDRESSES),
+            Question(
+                "address.interface", "has {node} no address on an interface {what}?", interface_is_missing, ADDRESSES
+            ),
         ),
         decisive=("gloo.interface",),
         instead_of=(*OWN, "absent.rank"),
@@ -186,7 +176,12 @@ CAUSES = (
         symptoms=(*CALLED_PEER, "gloo.hostname"),
         places=each_node,
         confirm=(
-            Question("address.own_name", "does {node} tell its loopback?", tells_its_loopback, on_node("{node}", "hostname -i")),
+            Question(
+                "address.own_name",
+                "does {node} tell its loopback?",
+                tells_its_loopback,
+                on_node("{node}", "hostname -i"),
+            ),
             LOOPBACK_FOUND,
         ),
     ),

@@ -138,7 +138,9 @@ CAUSES = (
     disagreement("count", "nnodes", "the nodes do not agree how many they are", "Give all the same --nnodes"),
     disagreement("port", "master_port", "the nodes meet at different ports", "Give all the same --master-port"),
     disagreement("address", "master_addr", "the nodes meet at different machines", "Give all the same --master-addr"),
-    disagreement("endpoint", "rdzv_endpoint", "the nodes meet at different places", "Give all the same --rdzv-endpoint"),
+    disagreement(
+        "endpoint", "rdzv_endpoint", "the nodes meet at different places", "Give all the same --rdzv-endpoint"
+    ),
     disagreement("id", "rdzv_id", "the nodes belong to different launches", "Give all the same --rdzv-id"),
     disagreement("backend", "rdzv_backend", "the nodes meet in different ways", "Give all the same --rdzv-backend"),
     Cause(

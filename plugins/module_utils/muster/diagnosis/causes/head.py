@@ -243,7 +243,8 @@ CAUSES = (
         "head.nobody_listens",
         group="head",
         scope="node",
-        says="nobody listens on port {port} of {node}, where the others call: its launcher was not started, or has ended",
+        says="nobody listens on port {port} of {node}, where the others call: its launcher was not started, or"
+        " has ended",
         fix="Look at the launcher on {node}, and start it as node rank 0 with this port",
         command=LISTENERS,
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
