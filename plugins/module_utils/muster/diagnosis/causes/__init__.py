@@ -14,6 +14,7 @@ from . import (
     head,
     interference,
     lacking,
+    names,
     network,
     process,
     program,
@@ -21,7 +22,7 @@ from . import (
 )
 
 CAUSES = (
-    *(*head.CAUSES, *agreement.CAUSES, *absent.CAUSES, *address.CAUSES, *network.CAUSES),
+    *(*head.CAUSES, *names.CAUSES, *agreement.CAUSES, *absent.CAUSES, *address.CAUSES, *network.CAUSES),
     *(*access.CAUSES, *interference.CAUSES),
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
