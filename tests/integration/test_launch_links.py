@@ -103,6 +103,7 @@ def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine
         assert nothing_listens(nodes)
 
 
+@pytest.mark.slow
 def test_ports_of_the_ranks_that_are_closed(drill: Drill, nodes: list[Machine]) -> None:
     match = "32768-60999 ct state new"
     with net_faults.shut(nodes[2], nodes[0], net_faults.EPHEMERAL, match, "reject with tcp reset", refused=True):
@@ -120,6 +121,7 @@ def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> Non
         assert nothing_listens(nodes)
 
 
+@pytest.mark.slow
 def test_without_the_calls_it_is_the_patience_of_torchrun(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
     with net_faults.led_astray(nodes[0], nodes[2]):
