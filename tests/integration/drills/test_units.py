@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.moment
 
-STOP = 5.0  # launch_failure_timeout
-
 
 @in_all_ways("administrators")
 def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
@@ -68,23 +66,3 @@ def test_the_unit_is_stopped_by_hand(drill: Drill, nodes: tuple[Machine, Machine
     drill.was_quick(notice=NOTICED, clean=CLEAN)
     drill.nothing_is_left(*nodes)
     table("systemctl stop of the unit", drill, verdict)
-
-
-@in_all_ways()
-def test_the_unit_is_stopped_by_hand_and_its_ranks_go_on(
-    drill: Drill, nodes: tuple[Machine, Machine], table: Any
-) -> None:
-    drill.begin("--deaf").in_step()
-    drill.fault(
-        lambda: drill.systemctl(nodes[1], "stop", "--no-block", drill.unit()),
-        lambda: drill.systemctl(nodes[1], "is-active", drill.unit(), check=False) != "active\n",
-    )
-    verdict = drill.end()
-    finding = only_failure(verdict)
-    assert finding["id"] == "launch.unit"
-    assert finding["node"] == "node2"
-    assert "stopped from outside" in finding["summary"]
-    assert finding["summary"].endswith("and did not end in time")
-    drill.was_quick(clean=STOP + CLEAN)
-    drill.nothing_is_left(*nodes)
-    table("systemctl stop of the unit, whose ranks take no notice of SIGTERM", drill, verdict)

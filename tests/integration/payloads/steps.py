@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from datetime import timedelta
@@ -46,10 +45,7 @@ def main() -> None:
     parser.add_argument("--fault", default="", help="of one rank, when it sees that file; nobody ends well then")
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--deaf", action="store_true", help="take no notice of SIGTERM")
     options = parser.parse_args()
-    if options.deaf:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (record(loop) if options.record else loop)(options)
 
 
