@@ -61,7 +61,7 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
 
-@in_all_ways("administrators")
+@in_all_ways()
 def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     # Her launch is no session of hers: it is in her manager, which stays.
