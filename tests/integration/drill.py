@@ -210,7 +210,8 @@ class Drill:
         """Wait until every rank has come to step 3, seen in the logs that come to the controller."""
 
         def stepped() -> bool:
-            assert self.goes_on(), "the play has ended too early"
+            why = self.verdict()["summary"] if self.run.is_dir() and self.has_verdict() else "nothing was said"
+            assert self.goes_on(), f"the play has ended too early: {why}"
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 
