@@ -26,7 +26,7 @@ MOST_PLAN = 16_000_000  # bytes
 
 
 class Heard(NamedTuple):
-    """By node. who: identity there. said: its answer. silent: why there is none."""
+    """By node. who: identity there. said: its answer, and when it was received. silent: why there is none."""
 
     who: dict[str, dict[str, Any]]
     said: dict[str, dict[str, Any]]
@@ -69,7 +69,7 @@ def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[st
             own = is_own(answer.data)
             messages.ask(answer.node, verb, {**request, "node": answer.node, "own": own}, privileged=not own)
         elif answer.verb == verb:
-            heard.said[answer.node] = answer.data
+            heard.said[answer.node] = {**answer.data, "received": answer.received}
     for name in nodes:
         if name not in heard.said:
             heard.silent.setdefault(name, f"no answer within {SECONDS:.0f} s")

@@ -41,7 +41,7 @@ PLAN: dict[str, Any] = {
 
 @cases(__file__, "jobs")
 def test_jobs(case: dict[str, Any]) -> None:
-    assert table(merge(case["answers"]), case["answers"]) == case["lines"]
+    assert table(merge(case["answers"]), case["answers"], 2) == case["lines"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_jobs(case: dict[str, Any]) -> None:
     ],
 )
 def test_answers_of_other_shapes(answer: dict[str, Any]) -> None:
-    assert table(merge({"node1": answer}), {"node1": answer})
+    assert table(merge({"node1": answer}), {"node1": answer}, 2)
 
 
 def test_a_plan_that_a_node_has_kept() -> None:

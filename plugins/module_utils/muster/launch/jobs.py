@@ -5,12 +5,14 @@ What a node says of a launch, that launch's user may have written: only what has
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import age, few, plural
 from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
+from .first_words import first
 from .unit import LAUNCH_UNIT
 
 if TYPE_CHECKING:
@@ -83,13 +85,14 @@ def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
     return [found[key] for key in sorted(found)]
 
 
-def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Lines for people: of each launch one, and its last lines below it."""
+def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
+    """Lines for people: of each launch one, and below it its last lines, `most` of them: of one that failed, those of
+    the rank that failed first."""
     lines = []
     for job in jobs:
         parts = [job.launch_id, job.state, who(job), where(job), gpus(job, answers), since(job, answers)]
         lines.append("  ".join(part for part in parts if part))
-        lines += last_lines(job)
+        lines += (first_lines(job, answers, most) if job.over and most else []) or last_lines(job)
     left_out = sum(one["left_out"] for one in answers.values() if isinstance(one.get("left_out"), int))
     if left_out:
         lines.append(f"... and {left_out} more, which took too long to look at")
@@ -155,6 +158,20 @@ def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
         if isinstance(one.get("ended_at"), (int, float)) and isinstance(answers[node].get("clock"), (int, float))
     ]
     return f"{age(max(0.0, min(ended)))} ago" if ended else ""
+
+
+def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
+    """Of the rank that failed first: why, and what it said last. The newest log is often the launcher's, whose table
+    names a rank of its own node alone."""
+    failure, said = first(job.here, answers) if job.end.startswith("failed") else (None, "")
+    if failure is None or failure.rank is None:
+        return []
+    lines = [line.rstrip()[:MOST_TEXT] for line in re.split(r"[\r\n]+", said) if line.strip()]
+    key = f"{failure.node} {failure.local_rank}/stderr"
+    return [
+        f"    {failure.where} failed first: {failure.summary[:MOST_TEXT]}",
+        *(f"    {key}: {line}" for line in lines[-most:]),
+    ]
 
 
 def last_lines(job: Job) -> list[str]:
