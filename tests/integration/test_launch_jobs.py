@@ -18,6 +18,7 @@ import standin_torchrun
 from drill import Drill, processes
 from launch_users import make_launch_user
 from paths import ARTIFACTS, ROOT
+from people import people
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -120,6 +121,48 @@ def test_begun_by_one_controller_and_stopped_by_another(
     none = elsewhere(user, jobs_stop="20200101-000000-abcd")
     assert none.rc != 0
     assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
+
+
+def test_an_administrator_follows_and_ends_somebodys_own_launch(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    """In that user's name: nothing of root's is left in the folders of the launch."""
+    drill = begin("--save=1", user="ada", launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
+    drill.wait()
+    launch_id = drill.launch_id
+    watching = Drill(tmp_path / "watching", {"jobs_attach": launch_id}, playbook="playbooks/jobs.yml")
+    watching.folder.mkdir()
+    process = watching.begin_in_terminal()
+    until(lambda: b"step " in watching.shown, PATIENCE, "rank 0 is followed")
+    os.write(watching.terminal, b"\x03")
+    assert process.wait(PATIENCE) is not None
+    assert drill.runs()
+
+    ended = elsewhere(jobs_stop=launch_id)
+    assert ended.rc == 0, ended.stdout
+    assert not processes(launch_id)
+    assert len(contents(kept(tmp_path, drill) / "fetched")) == 8
+    for machine in nodes:
+        assert machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout == ""
+        assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
+    assert f"{launch_id}  ended by hand  ada's own" in elsewhere(jobs_history=True).stdout
+
+
+def test_whoever_is_no_administrator_cannot(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine]
+) -> None:
+    drill = begin(user="ada", launch_detached=True, launch_time_limit=1800)
+    drill.wait()
+    stop = {"cluster_artifacts_dir": str(drill.folder / "kept"), "jobs_stop": drill.launch_id}
+    with people(nodes, carl=4711) as [carl]:
+        access = {"ansible_user": carl.name, "ansible_ssh_private_key_file": str(carl.key)}
+        refused = elsewhere(**access, **stop)
+    assert refused.rc != 0
+    said = f"launch {drill.launch_id} is ada's own, and carl logs in, who cannot act for ada there: "
+    assert said in refused.stdout
+    assert drill.runs()
+    assert elsewhere("ada", **stop).rc == 0
+    assert not drill.runs()
 
 
 def processes_of(drill: Drill) -> set[str]:

@@ -96,7 +96,7 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
     problems = []
     for name, answer in kept.items():
         plan = unpacked(answer["plan"])
-        why = usable(plan, launch_id, str(answer.get("run_dir")), nodes)
+        why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
         if why:
             problems.append(f"{name}: the plan of {launch_id} that it keeps cannot be followed: {why}.")
         elif plan not in plans:

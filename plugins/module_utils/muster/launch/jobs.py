@@ -187,14 +187,18 @@ def last_lines(job: Job) -> list[str]:
 # ---------------------------------------------------------------- plans that nodes have kept
 
 
-def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str]) -> str:
+def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
     """Why a plan that a node has kept cannot be followed; "" where it can. run_dir: where it was found. nodes: those of
-    the inventory."""
+    the inventory. owner: the user whose folder that is, "" for administrators': who writes a plan there may write any
+    name into it, and root acts in that name."""
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
         return "it is no plan"
     if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
         return "it is another launch's"
+    own = plan.get("manager", "system") == "user"
+    if own != bool(owner) or (own and plan.get("user") != owner):
+        return "it lies in another's folder than it says"
     texts = [plan.get(name) for name in ("cluster", "user", "backend", "master_addr")]
     numbers = [plan.get(name) for name in ("master_port", "world_size")]
     if not all(map(_is_text, texts)) or not all(map(_is_number, numbers)) or not _is_table(plan.get("given")):

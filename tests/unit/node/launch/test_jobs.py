@@ -160,9 +160,10 @@ def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) ->
 
 
 def test_a_list_has_an_end(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST_WORDS", 300)
     for launch_id in IDS:
         make(tmp_path, launch_id)
+    one = json.dumps(jobs.jobs(asked)["launches"][0]["failed"])
+    monkeypatch.setattr(jobs, "MOST_WORDS", 3 * len(one))
     found = jobs.jobs({**asked, "ended": 4})["launches"]
     assert [bool(one["failed"]) for one in found] == [True, True, True, False]
 
