@@ -270,7 +270,7 @@ def request_of(
             time.time(),
         ),
         module=options["module"],
-        command=options["command"],
+        command=project.in_command(options["command"], chdir=bool(options["chdir"])) if project else options["command"],
         project=project.in_plan if project else None,
         data=options["data"],
     )

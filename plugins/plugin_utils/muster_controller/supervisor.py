@@ -130,7 +130,8 @@ class Supervisor:
         )
         self.reports.reached(prepared.reached)
         if self.settings.probe and not self.interruption.came and not prepared.refused:
-            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
+            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
