@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from acceptance_runs import Run
     from machines import Machine, Play, Result
 
 pytestmark = pytest.mark.slow
@@ -196,6 +197,24 @@ def test_results_come_home_after_a_failure(begin: Callable[..., Drill]) -> None:
     assert "fetched 8 files" in drill.runner.stdout.read()
 
 
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
+def test_a_list_has_the_last_words_of_the_rank_that_failed_first(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], user: str
+) -> None:
+    """Not those of the launcher, which writes last."""
+    drill = begin("--broken=3", user=user)
+    assert drill.end()["status"] == "failed"
+    for asker in {"", user}:
+        listed = elsewhere(asker, jobs_history=True)
+        lines = [line.strip() for line in listed.stdout.splitlines()]
+        at = next(number for number, line in enumerate(lines) if line.startswith(f"{drill.launch_id}  failed"))
+        assert lines[at + 1] == "rank 3 (node2, local rank 1) failed first: ValueError: sample 3 is broken"
+        assert lines[at + 2 : at + 4] == [
+            'node2 1/stderr:     raise ValueError(f"sample {step} is broken")',
+            "node2 1/stderr: ValueError: sample 3 is broken",
+        ]
+
+
 def test_the_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) -> None:
     drill = begin("--save=6", launch_time_limit=5, launch_fetch=["results"])
     verdict = drill.end()
@@ -234,15 +253,15 @@ def test_output_is_followed_from_elsewhere_and_left_off(begin: Callable[..., Dri
     until(lambda: not drill.runs(), PATIENCE, "it ends")
 
 
-def test_a_result_is_there_twelve_launches_later(
-    begin: Callable[..., Drill], nodes: tuple[Machine, Machine], tmp_path: Path
+def test_a_result_is_there_twelve_acceptance_tests_later(
+    begin: Callable[..., Drill], smoke: Callable[..., Run], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
     """Logs of finished launches go; what a job wrote into its working folder stays until somebody deletes it."""
     first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
     assert first.end()["status"] in ("healthy", "degraded")
     launch_id, run = first.launch_id, first.run
     for _ in range(12):
-        assert begin("--steps=1", folder=tmp_path / "one").end()["status"] == "healthy"
+        assert smoke("world", cluster_nproc_per_node=1).verdict["status"] == "healthy"
     for number, machine in enumerate(nodes):
         assert machine.inside("test", "-e", f"/var/lib/muster/launches/{launch_id}", check=False).returncode != 0
         path = f"/var/lib/muster/work/{launch_id}/results/done-{2 * number}.json"
