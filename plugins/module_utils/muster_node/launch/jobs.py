@@ -77,9 +77,15 @@ def jobs(request: Json) -> Json:
 def plan(request: Json) -> Json:
     """{plan (packed), run_dir, user, manager, reader}: what this node keeps of one launch; empty where it has none.
 
-    request: {launch_id, run_root, users_root}. reader: who may look without root.
+    request: {launch_id, run_root, users_root}. reader: who may look without root. Whose launch runs comes before those
+    who have a folder of its name: anybody may make one of their own.
     """
-    for root in roots(request):
+    running = in_units()
+
+    def is_aside(root: Root) -> bool:
+        return root.user is not None and (root.user.pw_uid, request["launch_id"]) not in running
+
+    for root in sorted(roots(request), key=is_aside):
         run_dir = f"{root.folder}/{request['launch_id']}"
         with suppress(OSError), files.folder(run_dir) as folder:
             owner = os.fstat(folder).st_uid

@@ -139,6 +139,24 @@ def test_the_end_is_noted_once(tmp_path: Path, asked: dict[str, Any]) -> None:
     assert (found["state"], found["failed"]["ranks"]) == ("ended", [RANK])
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+def test_a_folder_of_the_same_name_hides_nobodys_launch(
+    tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = []
+    for name in ("", "bin", "daemon"):
+        run = make(tmp_path, f"{name or 'root'}/{IDS[0]}")
+        user = pwd.getpwnam(name) if name else None
+        there.append(jobs.Root(str(run.parent), str(tmp_path / "state"), user))
+        for path in (run, run / "plan.json"):
+            os.chown(path, user.pw_uid if user else 0, -1)
+    for kept_by, running, whose in ((there[1:], "daemon", "daemon"), (there[1:], "", "bin"), (there, "daemon", "")):
+        units = {(pwd.getpwnam(running).pw_uid, IDS[0]): [7]} if running else {}
+        monkeypatch.setattr(jobs, "roots", lambda _request, found=kept_by: found)
+        monkeypatch.setattr(jobs, "in_units", lambda found=units: found)
+        assert jobs.plan({**asked, "launch_id": IDS[0]})["user"] == whose
+
+
 def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) -> None:
     """Of every rank, whoever wrote last; not of what ended well, nor more than a list may bring."""
     run = make(tmp_path, IDS[0])
