@@ -2,10 +2,12 @@ r"""How long a launch takes to begin, and its verdict to come: by Muster, and by
 torchrun commands; on 2 and on 8 nodes, in turns. And what the calls of all links right before a start take.
 
 PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
-    .venv/bin/python tests/bench/launch_seconds.py [TIMES] [NODES...]
+    .venv/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
-On a sandbox that is up, has as many nodes and PyTorch on them. One rank a node, which needs no PyTorch itself: it says
-when it began, and when it ended. All nodes have this machine's clock, and its processors. Figures are medians.
+On a sandbox that is up, has as many nodes and PyTorch on them; without it, a stand-in of torchrun runs in both ways,
+which imports nothing: eight imports of PyTorch at once are all that two processors have to do. One rank a node, which
+needs no PyTorch itself: it says when it began, and when it ended. All nodes have this machine's clock, and its
+processors. Figures are medians.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
+import standin_torchrun
 from launch_overhead import launch_task, typed
 from machines import find_machine, run_playbook
 from muster_controller.connection import NodeConnection
@@ -37,12 +40,12 @@ PARTS = ("to the first line", "ranks", "to the verdict", "to the prompt")
 PROBES = 7
 
 
-def main(times: int, numbers: list[int]) -> None:
+def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
     print("nodes", "way", *PARTS, sep="\t")
     for number in numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
         with tempfile.TemporaryDirectory() as name:
-            found = compare(Path(name), machines, times)
+            found = compare(Path(name), machines, times, options)
         for way, runs in found.items():
             texts = (f"{median(values):.1f} ({min(values):.1f}-{max(values):.1f})" for values in columns(runs))
             print(number, way, *texts, sep="\t", flush=True)
@@ -54,30 +57,37 @@ def columns(runs: list[dict[str, float]]) -> list[list[float]]:
     return [[run[part] for run in runs] for part in PARTS]
 
 
-def compare(folder: Path, machines: list[Machine], times: int) -> dict[str, list[dict[str, float]]]:
+def compare(
+    folder: Path, machines: list[Machine], times: int, options: dict[str, Any]
+) -> dict[str, list[dict[str, float]]]:
     for machine in machines:
         machine.inside("python3", "-c", f"open({SCRIPT!r}, 'w').write({PAYLOAD!r})")
-    plan, _ = by_muster(folder, machines)  # connections and caches are warm for both
+        if options:
+            standin_torchrun.put(machine)
+    plan, _ = by_muster(folder, machines, options)  # connections and caches are warm for both
     by_hand(plan, machines)
     found: dict[str, list[dict[str, float]]] = {"Muster": [], "by hand": []}
     for _ in range(times):
-        found["Muster"].append(by_muster(folder, machines)[1])
+        found["Muster"].append(by_muster(folder, machines, options)[1])
         found["by hand"].append(by_hand(plan, machines))
     for machine in machines:
         machine.inside("rm", SCRIPT)
     return found
 
 
-def by_muster(folder: Path, machines: list[Machine]) -> tuple[dict[str, Any], dict[str, float]]:
+def by_muster(
+    folder: Path, machines: list[Machine], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, float]]:
     """The plan, and the seconds of each part."""
-    options = {
+    request = {
+        **options,
         "cluster_launch_nodes": [machine.name for machine in machines],
         "cluster_nproc_per_node": 1,
         "cluster_artifacts_dir": str(folder / "artifacts"),
         "launch_script": SCRIPT,
     }
     began = time.time()
-    result = run_playbook(folder, "playbooks/launch.yml", extravars=options)
+    result = run_playbook(folder, "playbooks/launch.yml", extravars=request)
     ended = time.time()
     if result.rc != 0:
         raise SystemExit(result.stdout)
@@ -146,4 +156,10 @@ def connect(machine: Machine) -> NodeConnection:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, [int(word) for word in sys.argv[2:]] or [2, 8])
+    given = [int(word) for word in sys.argv[1:] if word.isdecimal()]
+    without = "--without-pytorch" in sys.argv
+    main(
+        given[0] if given else 5,
+        given[1:] or [2, 8],
+        {"cluster_torchrun": standin_torchrun.TORCHRUN} if without else {},
+    )
