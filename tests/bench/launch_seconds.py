@@ -44,13 +44,18 @@ def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
     print("nodes", "way", *PARTS, sep="\t")
     for number in numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
+        seconds = probes(machines)
+        print(
+            number,
+            f"calls of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})",
+            sep="\t",
+            flush=True,
+        )
         with tempfile.TemporaryDirectory() as name:
             found = compare(Path(name), machines, times, options)
         for way, runs in found.items():
             texts = (f"{median(values):.1f} ({min(values):.1f}-{max(values):.1f})" for values in columns(runs))
             print(number, way, *texts, sep="\t", flush=True)
-        seconds = probes(machines)
-        print(number, f"calls of all links: {median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})", sep="\t")
 
 
 def columns(runs: list[dict[str, float]]) -> list[list[float]]:
@@ -157,9 +162,5 @@ def connect(machine: Machine) -> NodeConnection:
 
 if __name__ == "__main__":
     given = [int(word) for word in sys.argv[1:] if word.isdecimal()]
-    without = "--without-pytorch" in sys.argv
-    main(
-        given[0] if given else 5,
-        given[1:] or [2, 8],
-        {"cluster_torchrun": standin_torchrun.TORCHRUN} if without else {},
-    )
+    options = {"cluster_torchrun": standin_torchrun.TORCHRUN} if "--without-pytorch" in sys.argv else {}
+    main(given[0] if given else 5, given[1:] or [2, 8], options)
