@@ -41,6 +41,7 @@ PROBES = 7
 
 
 def main(times: int, numbers: list[int], options: dict[str, Any]) -> None:
+    init_plugin_loader()
     print("nodes", "way", *PARTS, sep="\t")
     for number in numbers:
         machines = [find_machine(f"node{place}") for place in range(1, number + 1)]
@@ -129,7 +130,6 @@ def parts(began: float, machines: list[Machine], folder: str, verdict: float, en
 
 def probes(machines: list[Machine]) -> list[float]:
     """Seconds of each turn of all calls, over connections that are open."""
-    init_plugin_loader()
     entries = [
         {"node": machine.name, "node_rank": rank, "address": machine.address, "interface": "eth0"}
         for rank, machine in enumerate(machines)
