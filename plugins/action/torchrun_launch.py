@@ -20,6 +20,7 @@ from muster.launch.endings import Ending
 from muster.launch.manager import SELF, as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
+from muster.verdict.commands import Terminal
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.attempts import Attempts
@@ -195,6 +196,8 @@ class ActionModule(ControllerAction):
         else:
             record = supervisor.launch()
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
+        if supervisor.messages.own and not supervisor.messages.by_root:
+            verdict = Terminal(is_somebodys=True).shapes(verdict)
         logs.close()
         if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
             keep_verdict(folder, verdict, keeping)
@@ -267,7 +270,7 @@ def request_of(
             time.time(),
         ),
         module=options["module"],
-        command=options["command"],
+        command=project.in_command(options["command"], chdir=bool(options["chdir"])) if project else options["command"],
         project=project.in_plan if project else None,
         data=options["data"],
     )

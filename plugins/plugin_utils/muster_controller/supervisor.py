@@ -14,7 +14,7 @@ from muster.launch import grants, launchers
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
-from muster.launch.manager import USER, not_theirs
+from muster.launch.manager import is_own, not_theirs, others
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
@@ -30,7 +30,7 @@ from .interruption import Interruption
 from .launch_messages import LaunchMessages
 from .link_probe import probe_links
 from .node_reports import NodeReports
-from .preparation import Prepared, identities, prepare
+from .preparation import Prepared, identities, in_their_name, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
@@ -69,7 +69,7 @@ class Supervisor:
         self.say = say
         self.pace = pace(len(plan["nodes"]))
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
-        self.messages.own = plan.get("manager") == USER
+        self.messages.own = is_own(plan)
         self.reports = NodeReports(plan, logs, say)
         self.interruption = Interruption()
         self.prepared = Prepared(plan)
@@ -99,11 +99,19 @@ class Supervisor:
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
     def refused(self) -> Record | None:
-        """Somebody's own launch is followed and ended by that user alone."""
+        """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
         if not self.messages.own:
             return None
         known = identities(self.plan, self.messages, lambda: self.interruption.came)
-        found = not_theirs(self.plan, {name: answer.data for name, answer in known.items() if answer.data is not None})
+        seen = {name: answer.data for name, answer in known.items() if answer.data is not None}
+        found = not_theirs(self.plan, seen)
+        if not found:
+            self.messages.user = self.plan["user"]
+            if by_others := others(self.plan, seen):
+                silent = set(self.reports.by_node) - set(seen)
+                self.messages.by_root = frozenset(by_others | silent)
+                tried = in_their_name(by_others, self.messages, lambda: self.interruption.came)
+                found = not_theirs(self.plan, seen, tried)
         return Record(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
@@ -122,7 +130,8 @@ class Supervisor:
         )
         self.reports.reached(prepared.reached)
         if self.settings.probe and not self.interruption.came and not prepared.refused:
-            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
+            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())

@@ -110,6 +110,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             chdir=node.text("launch_chdir"),
             more={"fetch": {"patterns": fetch}} if fetch else {},
             data=entries(node, "launch_data"),
+            project={} if node.text("launch_project") else None,
         )
         for sentence in (*problems_of(request), *of_attempts(inventory, node)):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")

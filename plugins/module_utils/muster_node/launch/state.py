@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import pwd
 import socket
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process, trees
+from ..tools.as_user import become
 from ..tools.run import CLEAN
 from ..tools.run import run as command
 
@@ -63,13 +65,27 @@ def use(*, own: bool) -> None:
 
 
 def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Every request says whether it is about somebody's own launch."""
+    """Every request says whether it is about somebody's own launch. as: whose, where that is settled."""
 
     def done(request: Json) -> Json:
-        use(own=request.get("own") is True)
+        own = request.get("own") is True
+        if own and request.get("as"):
+            be(request["as"])
+        use(own=own)
         return work(request)
 
     return done
+
+
+def be(name: str) -> None:
+    """Go on as this user alone: root becomes it once for all, so that it comes to nothing but what is that user's, and
+    opens no file as root."""
+    user = pwd.getpwnam(name)
+    if os.geteuid() == 0 and user.pw_uid:
+        become(user)
+        os.chdir("/")
+    if os.getuid() != user.pw_uid or not user.pw_uid:
+        raise PermissionError(f"uid {os.getuid()} may not act as {name}")
 
 
 def is_own() -> bool:
