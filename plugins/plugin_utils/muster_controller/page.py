@@ -11,7 +11,8 @@ from muster import report
 from muster.verdict.printable import printable
 
 from . import junit
-from .artifacts import write_json, write_text
+from .artifacts import write_text
+from .json_file import write_json
 from .runs import history, read_json
 from .variables import project_root
 
