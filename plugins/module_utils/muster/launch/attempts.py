@@ -143,7 +143,7 @@ def ended(record: Record, verdict: Mapping[str, Any], number: int, before: float
         named,
         signature(record),
         before,
-        checkpoint=str(plan["nodes"][0]["env"].get("MUSTER_CHECKPOINT", "")),
+        checkpoint=str(plan["nodes"][0].get("env", {}).get("MUSTER_CHECKPOINT", "")),
     )
 
 
