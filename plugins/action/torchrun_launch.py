@@ -180,7 +180,8 @@ class ActionModule(ControllerAction):
         """In the folder of the first attempt: what came of all of them."""
         keep_verdict(folder, verdict, keeping)
         path = folder / ATTEMPTS
-        keeping.surely(path, lambda: write_json(path, list(history)))
+        if history:
+            keeping.surely(path, lambda: write_json(path, {"schema": 1, "attempts": list(history)}))
         keeping.surely(folder, lambda: point_latest(folder))
 
     def attempt(

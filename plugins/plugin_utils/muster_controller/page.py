@@ -55,6 +55,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         run=run,
         verdict=read_json(folder / "verdict.json"),
         plan=read_json(folder / "plan.json"),
+        attempts=read_json(folder / "attempts.json"),
         smoke=read_json(folder / "smoke.json"),
         comparison=read_json(folder / "comparison.json"),
         network=read_json(folder / "network.json"),
