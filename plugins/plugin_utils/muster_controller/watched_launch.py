@@ -89,18 +89,20 @@ class WatchedLaunch:
             handing = HandingOver(ways, self.say, lambda: self.interruption.came)
             try:
                 whose, against = handing.whose(self.settings.run_as, plan)
-                others = {name: specs[name].address for name in ways if name != handing.head}
-                against = against or handing.unreached(whose.user, others)
                 if against:
                     return Outcome(plan, watched.refused(against), began=False)
                 more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
                 request = as_own(replace(request, more=more), whose.user, users_root)
                 plan = build_plan(request, list(inventory))
+                lost = keep(plan)
+                others = {name: specs[name].address for name in ways if name != handing.head}
+                if against := handing.unreached(whose.user, others):
+                    return Outcome(plan, watched.refused(against), began=False)
                 if self.settings.project:
                     nodes = [specs[name] for name in ways]
                     if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
                         return Outcome(plan, watched.refused(failures), began=False)
-                if lost := keep(plan):
+                if lost:
                     text = f"without its plan here a detached launch cannot be found again: {lost}"
                     return Outcome(plan, watched.refused([watched.WATCHER.fail(handing.head, text)]), began=False)
                 told = {
@@ -173,7 +175,7 @@ class WatchedLaunch:
     def outcome(self, plan: dict[str, Any], word: Word | None) -> Outcome:
         if word is None:
             return Outcome(plan, why="its watcher did not end in time")
-        if not word.known:
+        if not word.known and not word.alive:
             return Outcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
         plans = [found for one in word.attempts if (found := self.plan_of(one))]
         newest = plans[-1] if plans else plan

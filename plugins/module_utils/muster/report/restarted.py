@@ -26,7 +26,6 @@ def table(kept: Mapping[str, Any], verdict: Mapping[str, Any], this: str) -> lis
             "nodes": few([str(name) for name in one.get("nodes", [])]),
             "from": str(one.get("checkpoint") or ""),
             "mark": ENDED[well and one is found[-1]],
-            "failed": few([str(name) for name in one.get("failed", [])]),
             "how": str(one.get("summary", "")),
         }
         for one in found
