@@ -18,6 +18,7 @@ from muster.launch.failure import NodeReport
 from muster.launch.outcome import Record
 from muster.launch.plan import LaunchRequest, NodeSpec
 from muster.launch.watch import Decision
+from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
 from muster_controller import watcher
 from muster_controller.mesh import Here, Login
@@ -126,7 +127,7 @@ class Fit:
 
     def gather(self, verb: str, names: list[str], *_rest: Any) -> dict[str, Any]:
         self.between()
-        fit = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
+        fit: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
         return {name: type("Answer", (), {"data": fit, "error": ""}) for name in names if verb == "fit"}
 
     def between(self) -> None:
@@ -189,11 +190,11 @@ def test_a_stop_between_two_attempts_lets_none_begin(tmp_path: Path, monkeypatch
 
 def test_it_says_no_more_than_it_may_hold(tmp_path: Path) -> None:
     one = Watcher(tmp_path, told())
-    for number in range(watcher.MOST_SAID + 7):
+    for number in range(MOST_SAID + 7):
         one.say(f"{number}" + "x" * 10_000)
     found = state(tmp_path)
-    assert (found["first"], len(found["said"])) == (7, watcher.MOST_SAID)
-    assert max(map(len, found["said"])) == watcher.MOST_TEXT
+    assert (found["first"], len(found["said"])) == (7, MOST_SAID)
+    assert max(map(len, found["said"])) == MOST_TEXT
 
 
 def test_it_logs_in_on_all_nodes_but_its_own(tmp_path: Path) -> None:
