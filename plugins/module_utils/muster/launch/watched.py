@@ -173,14 +173,11 @@ def _finding(one: Any, artifacts: str) -> Finding:
     if not isinstance(one, dict) or one.get("status") not in STATUSES or not str(one.get("id")).startswith("launch."):
         raise UnusableError("a finding of it is none")
     fix = one["fix"] if isinstance(one.get("fix"), dict) else {}
-    return Finding(
-        id=_text(one["id"], "", 100),
-        status=one["status"],
-        node=_text(one.get("node"), "", MOST_TEXT),
-        summary=_text(one.get("summary"), artifacts, MOST_TEXT),
-        observed=_text(one.get("observed") or "", artifacts, MOST_TEXT),
-        expected=_text(one.get("expected") or "", artifacts, MOST_TEXT),
-        evidence=[
+    shape: dict[str, Any] = {
+        "id": _text(one["id"], "", 100),
+        "status": one["status"],
+        "node": _text(one.get("node"), "", MOST_TEXT),
+        "evidence": [
             {
                 "source": _text(proof.get("source"), artifacts, MOST_TEXT),
                 "text": _text(proof.get("text"), "", MOST_EVIDENCE),
@@ -188,10 +185,11 @@ def _finding(one: Any, artifacts: str) -> Finding:
             for proof in _list(one.get("evidence"), MOST_FINDINGS)
             if isinstance(proof, dict)
         ],
-        fix=fix_with(
-            _text(fix.get("text") or "", artifacts, MOST_TEXT), _text(fix.get("command") or "", artifacts, MOST_TEXT)
-        ),
-    )
+        "fix": fix_with(*(_text(fix.get(name) or "", artifacts, MOST_TEXT) for name in ("text", "command"))),
+    }
+    for name in ("summary", "observed", "expected"):
+        shape[name] = _text(one.get(name) or "", artifacts, MOST_TEXT)
+    return Finding(**shape)
 
 
 def _text(value: Any, artifacts: str, most: int) -> str:
