@@ -114,6 +114,9 @@ class Watched:
         command = ("su", "--shell", "/bin/sh", self.person.name, "--command", asked)
         return self.head.inside(*command, check=False).stdout.strip()
 
+    def is_over(self) -> None:
+        until(lambda: self.systemctl("is-active", self.unit) == "inactive", PATIENCE, "the watcher is gone")
+
     @property
     def unit(self) -> str:
         return f"muster-watch-{self.launch_id}.service"
@@ -181,7 +184,7 @@ def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
         assert f"rank 0 in attempt {number} knows the sum 3" in log.read_text()
     assert MARK not in attached.stdout
     assert launch.runs() == {}
-    until(lambda: launch.systemctl("is-active", launch.unit) == "inactive", PATIENCE, "the watcher has ended")
+    launch.is_over()
 
 
 def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
@@ -194,7 +197,7 @@ def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
     stopped = asks(elsewhere, "playbooks/jobs.yml", jobs_stop=second)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "The watcher on node1 was told to end the launch" in stopped.stdout
-    assert launch.systemctl("is-active", launch.unit) == "inactive"
+    launch.is_over()
     assert launch.runs() == {}
     assert len(launch.attempts()) == 2
     verdict = json.loads((elsewhere.checkout / "artifacts" / CLUSTER / launch.launch_id / "verdict.json").read_text())
@@ -204,12 +207,12 @@ def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
 def test_a_stop_between_two_attempts_lets_none_begin(nodes: list[Machine], anna: Person) -> None:
     launch = Watched(anna, nodes[0])
     # The watcher is held, so that its first attempt is over, by its lease, and no other has begun.
-    launch.systemctl("kill", "--kill-whom=main", "--signal=STOP", launch.unit)
+    launch.systemctl("kill", "--signal=STOP", launch.unit)
     until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended the first attempt")
     assert len(launch.attempts()) == 1
     stopped = asks(anna, "playbooks/launch.yml", launch_stop=launch.launch_id)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert launch.systemctl("is-active", launch.unit) == "inactive"
+    launch.is_over()
     assert len(launch.attempts()) == 1
     assert launch.runs() == {}
 
@@ -218,7 +221,7 @@ def test_with_its_watcher_a_launch_ends_everywhere_and_that_is_said(nodes: list[
     launch = Watched(anna, nodes[0])
     assert len(launch.runs()) >= 3
     launch.systemctl("kill", "--signal=KILL", launch.unit)
-    until(lambda: launch.systemctl("is-active", launch.unit) == "inactive", PATIENCE, "the watcher is gone")
+    launch.is_over()
     until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended it on all nodes")
     attached = asks(anna, "playbooks/launch.yml", launch_attach=launch.launch_id)
     assert attached.returncode != 0

@@ -68,6 +68,7 @@ def spec_of(
         "policy": asdict(policy),
         "settings": {
             **plain,
+            "detached": False,  # to the watcher, each attempt is one that it holds the lease of
             "script_body": base64.b64encode(settings.script_body).decode(),
             "begun_here": sorted(settings.begun_here),
         },

@@ -5,6 +5,7 @@ What is decided before it begins, and what is read of its word afterwards, which
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ WATCHER = Check(
 CHECKS = (WATCHER,)
 
 ARTIFACTS = "muster-artifacts:"  # in what a watcher says, in the place of the folder where a controller keeps launches
+ID = re.compile(r"[a-z][a-z0-9_.]{0,99}\Z")
 MOST_SAID = 500  # sentences
 MOST_TEXT = 4000
 MOST_FINDINGS = 500
@@ -170,11 +172,11 @@ def _verdict(given: dict[str, Any], artifacts: str) -> Verdict:
 
 
 def _finding(one: Any, artifacts: str) -> Finding:
-    if not isinstance(one, dict) or one.get("status") not in STATUSES or not str(one.get("id")).startswith("launch."):
+    if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
         raise UnusableError("a finding of it is none")
     fix = one["fix"] if isinstance(one.get("fix"), dict) else {}
     shape: dict[str, Any] = {
-        "id": _text(one["id"], "", 100),
+        "id": str(one["id"]),
         "status": one["status"],
         "node": _text(one.get("node"), "", MOST_TEXT),
         "evidence": [
