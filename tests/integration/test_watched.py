@@ -237,7 +237,11 @@ def test_without_logins_between_the_nodes_it_is_refused_by_name(
     refused = asks(ben, "playbooks/launch.yml", **LAUNCH)
     assert refused.returncode != 0
     said = " ".join(refused.stdout.split())
-    assert "not started. node2: ben cannot log in here from node1, whose watcher would begin attempts" in said
+    assert "ben cannot log in here from node1, whose watcher would begin attempts" in said
+    verdict = json.loads((newest(ben) / "verdict.json").read_text())
+    assert [(one["id"], one["node"]) for one in verdict["findings"]] == [
+        ("launch.watcher", n) for n in ("node2", "node3")
+    ]
     assert "-e ssh_mesh_users=ben" in said
     for machine in nodes:
         assert processes(newest(ben).name) == {}

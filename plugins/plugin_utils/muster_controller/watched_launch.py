@@ -90,32 +90,32 @@ class WatchedLaunch:
             try:
                 whose, against = handing.whose(self.settings.run_as, plan)
                 if against:
-                    return Outcome(plan, watched.refused(against), began=False)
+                    return Outcome(plan, outcome.refused(against), began=False)
                 more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
                 request = as_own(replace(request, more=more), whose.user, users_root)
                 plan = build_plan(request, list(inventory))
                 lost = keep(plan)
                 others = {name: specs[name].address for name in ways if name != handing.head}
                 if against := handing.unreached(whose.user, others):
-                    return Outcome(plan, watched.refused(against), began=False)
+                    return Outcome(plan, outcome.refused(against), began=False)
                 if self.settings.project:
                     nodes = [specs[name] for name in ways]
                     if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
-                        return Outcome(plan, watched.refused(failures), began=False)
+                        return Outcome(plan, outcome.refused(failures), began=False)
                 if lost:
                     text = f"without its plan here a detached launch cannot be found again: {lost}"
-                    return Outcome(plan, watched.refused([watched.WATCHER.fail(handing.head, text)]), began=False)
+                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False)
                 told = {
                     name: {"address": specs[name].address, "interpreter": way.interpreter} for name, way in ways.items()
                 }
                 spec = spec_of(request, list(inventory), policy, self.settings, redaction, told, handing.head)
                 if why := "" if not self.interruption.came else self.interruption.decision().text:
-                    return Outcome(plan, watched.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
+                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
                 if why := handing.begin(request.launch_id, spec):
                     failed = watched.WATCHER.fail(
                         handing.head, f"its watcher could not be begun: {why}", fix="Look at it"
                     )
-                    return Outcome(plan, watched.refused([failed]), began=False)
+                    return Outcome(plan, outcome.refused([failed]), began=False)
             finally:
                 handing.close()
             self.say(

@@ -18,7 +18,7 @@ from .attempts import NO_WATCHER, WITHOUT_WATCHER
 from .unit import LAUNCH_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ..verdict.finding import Verdict
     from .manager import Whose
@@ -92,12 +92,6 @@ def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], node
                 )
             )
     return found
-
-
-def refused(findings: Sequence[Finding]) -> Verdict:
-    reasons = [f"{finding.node}: {finding.summary}" for finding in findings]
-    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return add_up(findings, f"not started. {reasons[0]}{more}")
 
 
 def gone(verdict: Verdict, head: str, why: str) -> Verdict:
