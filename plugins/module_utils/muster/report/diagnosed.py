@@ -120,9 +120,8 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
     ends = {(str(one["node"]), one["rank"]): one for one in evidence["ranks"]}
     for node in evidence["launch"]["nodes"]:
         name = str(node["node"])
-        if (name, None) in events:
-            event = events[name, None]
-            yield row(name, "node", event, 0.0, event.line)
+        if own := events.get((name, None)):
+            yield row(name, "node", own, 0.0, own.line)
         for rank in node["ranks"]:
             event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}))
             at, shot = shots.get(rank, (0.0, {}))
