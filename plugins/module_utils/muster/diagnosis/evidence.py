@@ -205,11 +205,14 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a launch that is still there. listeners: on the launch's ports. frozen: of the unit."""
+    """A node's part of a launch that is still there. listeners: on the launch's ports. half_open: the addresses whose
+    calls to these listeners have come in without being completed (SYN_RECV in /proc/net/tcp, where it is 03), which
+    tells a lost answer from a lost call. frozen: of the unit."""
 
     at: float
     ranks: list[RankShot]
     listeners: list[Listener]
+    half_open: list[str] | None
     frozen: bool | None
     unseen: dict[str, str]
 
@@ -296,8 +299,9 @@ class NodeEnd(TypedDict):
 
 class CaseShape(TypedDict):
     """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
-    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node. not_looked: why a node
-    could not be asked afterwards, by node. key: hexadecimal, of the digests of the environment."""
+    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
+    node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked
+    afterwards, by node. key: hexadecimal, of the digests of the environment."""
 
     schema: int
     launch: LaunchFacts

@@ -7,14 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..launch import starting, stopping
+from ..tools.pack import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     # Named for pack.py as well, which has to bring them.
-    from . import record, snapshot
+    from ..launch.running import Samples
+    from . import hook, record, snapshot
+    from . import sampling as samples
 
-    LOADED = (record, snapshot)
+    LOADED = (hook, record, samples, snapshot)
 
 Json = dict[str, Any]
 
@@ -23,8 +26,15 @@ def load(name: str) -> Any:
     return import_module(f".{name}", __package__)
 
 
+def sampling(state: str, seconds: float) -> Samples:
+    found: Samples = load("sampling").Sampling(state, seconds)
+    return found
+
+
 def start(spec: Json) -> Json:
     """See starting.start. The node is looked at while the unit comes to its seats."""
+    if spec["observe"]:
+        spec["hook"] = source_of(f"{__package__}.hook")
     wanted = spec.pop("record", None)  # it holds a key, which is kept nowhere here
     if wanted is None:
         return starting.start(spec)

@@ -42,6 +42,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     if spec.get("cache_root"):
         make_kept(spec["cache_root"], own)
     files.make_folder(f"{folder}/unit", mode=OUTER_MODE, owner=shared)
+    if hook := spec.pop("hook", ""):
+        place_hook(folder, hook, spec["env"], own)
     files.replace(f"{folder}/node.py", own_text().encode(), mode=0o644)
     # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
     # That user's group may be shared.
@@ -49,6 +51,14 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     reader = (spec["reader"]["uid"], spec["reader"]["gid"])
     files.replace(f"{folder}/lease", state.new_lease(spec["lease"], state.TAKE), mode=0o644, owner=reader)
     return f"{folder}/node.py"
+
+
+def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, int]) -> None:
+    """Have Python find the hook (diagnosis/hook.py) before all else: it takes itself out of the way again."""
+    files.make_folder(f"{folder}/hook", mode=0o755)
+    files.replace(f"{folder}/hook/sitecustomize.py", hook.encode(), mode=0o644)
+    files.make_folder(f"{folder}/observe", mode=0o700, owner=owner)
+    env["PYTHONPATH"] = ":".join(filter(None, (f"{folder}/hook", env.get("PYTHONPATH"))))
 
 
 def make_kept(path: str, owner: tuple[int, int]) -> None:

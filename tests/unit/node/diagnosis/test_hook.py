@@ -1,0 +1,292 @@
+"""The sitecustomize of a launch in real Pythons: what it lets be seen, and that all else is as it is without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.diagnosis import hook, observed
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PYTHON = sys.executable
+LAUNCH = "20261123-101112-abcd"
+RANK = {"RANK": "3", "LOCAL_RANK": "1", "MUSTER_LAUNCH_ID": LAUNCH}
+# All that a script could see of the hook. What no path can hide may be loaded: that is no module of the user's.
+SHOW = """
+import sys
+loaded = sorted(name for name in sys.modules if name not in sys.builtin_module_names)
+import os, threading
+print(sys.path, sys.path_importer_cache.keys(), [each for each in loaded if each not in ("__future__", "_socket")])
+print(sorted(os.environ.items()), threading.active_count(), threading.main_thread() is threading.current_thread())
+print(sys.modules.get("sitecustomize"), sys.excepthook, sys.meta_path, sys.path_hooks)
+print(os.open("/dev/null", os.O_RDONLY))
+import signal
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []), [signal.getsignal(each) for each in (2, 6, 10, 12, 15)])
+sys.stdout.flush()
+child = os.fork()
+if not child:
+    print("forked", len(os.listdir("/proc/self/task")), os.open("/dev/null", os.O_RDONLY))
+    sys.exit(0)
+os.waitpid(child, 0)
+try:
+    import sitecustomize
+except Exception as missing:
+    print(repr(missing))
+raise RuntimeError("as it is printed")
+"""
+THEIRS = "import sys, os; print('theirs', __name__, __file__, sys.path, os.environ.get('PYTHONPATH'))"
+ADDRESS = re.compile(rb"0x[0-9a-f]+")
+# A stand-in for the parts of torch that the hook asks.
+TORCH = """
+import sys, types
+def dump(includeCollectives, onlyActive):
+    return b'{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "7"}}}'
+c10d, binding = types.ModuleType("c10d"), types.ModuleType("binding")
+c10d.GroupMember = types.SimpleNamespace(WORLD=object())
+binding._dump_fr_trace_json = dump
+sys.modules["torch.distributed.distributed_c10d"] = c10d
+sys.modules["torch._C._distributed_c10d"] = binding
+"""
+WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.stdin.read()\nwaits_here()\n"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The folder of a launch, with what folders.place_hook makes in it."""
+    folder = tmp_path / LAUNCH
+    (folder / "hook").mkdir(parents=True)
+    (folder / "observe").mkdir(mode=0o700)
+    shutil.copy(hook.__file__, folder / "hook/sitecustomize.py")
+    return folder
+
+
+def environment(state: Path | None, path: str = "", **more: str) -> dict[str, str]:
+    found = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **RANK, **more}
+    both = [*([f"{state}/hook"] if state else []), *([path] if path else [])]
+    return {**found, "PYTHONPATH": ":".join(both)} if both else found
+
+
+def said(script: Path, env: dict[str, str], *options: str) -> tuple[int, bytes, bytes]:
+    done = subprocess.run([PYTHON, *options, script], env=env, capture_output=True, check=False, timeout=60)
+    return done.returncode, ADDRESS.sub(b"", done.stdout), done.stderr
+
+
+@contextmanager
+def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank that waits where its script says that it does."""
+    argv = [PYTHON, "-c", text]
+    env = environment(state, **more)
+    with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"waits\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [(), ("-Werror",), ("-Wdefault",), ("-P",), ("-O",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "theirs", ["", THEIRS, "raise ValueError('theirs is broken')", "import a_module_that_is_not_there"]
+)
+def test_a_script_computes_and_prints_the_same(
+    state: Path, tmp_path: Path, theirs: str, options: tuple[str, ...]
+) -> None:
+    if "-P" in options and sys.version_info < (3, 11):
+        pytest.skip("this Python knows no -P")
+    script = tmp_path / "script.py"
+    script.write_text(SHOW)
+    path = ""
+    if theirs:
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own/sitecustomize.py").write_text(theirs)
+        path = str(tmp_path / "own")
+    without, with_it = (said(script, environment(each, path), *options) for each in (None, state))
+    assert b"RuntimeError: as it is printed" in without[2]
+    assert with_it == without
+
+
+@pytest.mark.parametrize("option", ["-E", "-I", "-S"])
+def test_where_the_path_is_ignored_nothing_answers(state: Path, option: str) -> None:
+    listing = f"import os; print(os.listdir({str(state / 'observe')!r}))"
+    done = subprocess.run(
+        [PYTHON, option, "-c", listing], env=environment(state), capture_output=True, check=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_an_environment_s_own_one_is_called_as_well(state: Path, tmp_path: Path) -> None:
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    purelib = f"lib/python{sysconfig.get_python_version()}/site-packages"
+    (tmp_path / "venv" / purelib / "sitecustomize.py").write_text(THEIRS)
+    shown = [
+        subprocess.run([python, "-c", SHOW], env=environment(each), capture_output=True, check=False)
+        for each in (None, state)
+    ]
+    assert shown[0].stdout.startswith(b"theirs sitecustomize")
+    assert ADDRESS.sub(b"", shown[1].stdout) == ADDRESS.sub(b"", shown[0].stdout)
+    assert shown[1].stderr == shown[0].stderr
+
+
+def test_a_rank_says_where_it_is(state: Path) -> None:
+    with rank(state) as process:
+        own = (state / "observe" / str(process.pid)).stat()
+        assert (stat.S_IMODE(own.st_mode), own.st_uid) == (0o600, os.getuid())
+        there = ['  File "<string>", line 4 in waits_here', '  File "<string>", line 5 in <module>']
+        folder = str(state / "observe")
+        found = until(lambda: (seen := observed.observed(process.pid, folder))["stack"] == there and seen, PATIENCE)
+    assert found["stack_why"] == ""
+    assert (found["flight"], found["flight_why"]) == (None, "it has no process group of torch.distributed")
+
+
+def test_the_flight_recorder_is_that_of_the_script_s_torch(state: Path) -> None:
+    with rank(state, TORCH + WAITS) as process:
+        found = observed.observed(process.pid, str(state / "observe"))
+    assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
+
+
+def test_a_rank_that_fails_leaves_its_flight_recorder(state: Path) -> None:
+    with rank(state, TORCH + WAITS + "raise SystemExit(3)") as process:
+        process.communicate()
+        assert process.returncode == 3
+        found = observed.observed(process.pid, str(state / "observe"))
+        left = state / "observe" / f"{process.pid}.last"
+    assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
+    assert found["stack_why"] == "it has ended"
+    assert [path.name for path in (state / "observe").iterdir()] == [left.name]
+    assert stat.S_IMODE(left.stat().st_mode) == 0o600
+
+
+NOT_RANKS = {
+    "the launcher": {"RANK": None},
+    "no launch": {"MUSTER_LAUNCH_ID": None},
+    "another launch": {"MUSTER_LAUNCH_ID": "20261123-101112-0000"},
+}
+
+
+@pytest.mark.parametrize("without", NOT_RANKS.values(), ids=NOT_RANKS)
+def test_what_is_no_rank_does_not_answer_and_hands_the_hook_on(state: Path, without: dict[str, str | None]) -> None:
+    env = {name: value for name, value in ({**environment(state), **without}).items() if value is not None}
+    show = "import os, sys; print(os.environ['PYTHONPATH'], os.environ['PYTHONPATH'] in sys.path)"
+    done = subprocess.run([PYTHON, "-c", show], env=env, capture_output=True, check=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{state}/hook False\n", "")
+    assert list((state / "observe").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+def test_what_a_rank_starts_does_not_answer(state: Path, tmp_path: Path, how: str) -> None:
+    script = tmp_path / "loader.py"
+    script.write_text(
+        "import multiprocessing, subprocess, sys, threading\n"
+        "def work(gate, out):\n"
+        "    out.send('works')\n"
+        "    gate.recv()\n"
+        "if __name__ == '__main__':\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # as every rank of torch has
+        f"    context = multiprocessing.get_context({how!r})\n"
+        "    (hold, gate), (out, said) = context.Pipe(), context.Pipe()\n"
+        "    worker = context.Process(target=work, args=(gate, said))\n"
+        "    worker.start()\n"
+        "    assert out.recv() == 'works'\n"
+        "    other = subprocess.Popen([sys.executable, '-c', 'print(input())'], stdin=subprocess.PIPE)\n"
+        "    print('waits', flush=True)\n"
+        "    print(worker.pid, other.pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+        "    other.communicate(b'ends')\n"
+        "    hold.send(1)\n"
+        "    worker.join()\n"
+    )
+    argv = [PYTHON, str(script)]
+    with subprocess.Popen(argv, env=environment(state), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waits\n"
+        below = [int(word) for word in process.stdout.readline().split()]
+        folder = str(state / "observe")
+        until(lambda: bool(observed.observed(process.pid, folder)["stack"]), PATIENCE, "the rank answers again")
+        assert [path.name for path in (state / "observe").iterdir()] == [str(process.pid)]
+        assert observed.answers(below, folder, hook.ALL) == {}
+        process.communicate(b"")
+        assert process.returncode == 0
+
+
+def test_the_only_thread_comes_back_with_the_next_collection_of_garbage(state: Path) -> None:
+    """Python 3.12 and newer warn of a fork with threads; before, it is back at once."""
+    forks = "import gc, os, sys\nif not os.fork():\n    os._exit(0)\nprint('waits', flush=True)\n"
+    with rank(state, forks + "for line in sys.stdin:\n    gc.collect()\n") as process:
+        assert process.stdin is not None
+        folder = str(state / "observe")
+        while not observed.observed(process.pid, folder)["stack"]:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+
+
+def test_a_rank_that_a_shell_began_answers_for_it(state: Path) -> None:
+    argv = ["sh", "-c", f'"{PYTHON}" -c "$1"; true', "sh", WAITS]
+    with subprocess.Popen(argv, env=environment(state), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waits\n"
+        found = observed.observed(process.pid, str(state / "observe"))
+        process.communicate(b"")
+    assert "waits_here" in found["stack"][0]
+
+
+def test_a_stopped_rank_is_said_to_be_stopped(state: Path) -> None:
+    with rank(state) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        found = observed.observed(process.pid, str(state / "observe"))
+        process.send_signal(signal.SIGCONT)
+    assert found["stack"] == []
+    assert found["stack_why"] == "it is stopped by a signal (state T)"
+
+
+def test_a_rank_that_holds_its_interpreter_is_not_waited_for(state: Path) -> None:
+    held = "import ctypes\nprint('waits', flush=True)\nctypes.PyDLL(None).usleep(30_000_000)\n"
+    with rank(state, held) as process:
+        until(lambda: Path(f"/proc/{process.pid}/wchan").exists(), PATIENCE, "it is there")
+        found = observed.observed(process.pid, str(state / "observe"))
+    assert found["stack"] == [] or "<string>" in found["stack"][0]
+    assert found["flight"] is None
+
+
+def test_whoever_answers_in_the_place_of_a_rank_is_not_believed(state: Path) -> None:
+    """The socket of a rank is this very process's."""
+    with rank(state) as process, socket.socket(socket.AF_UNIX) as false:
+        path = state / "observe" / str(process.pid)
+        path.unlink()
+        false.bind(str(path))
+        false.listen()
+        assert observed.answers([process.pid], str(state / "observe"), hook.ALL) == {}
+
+
+def test_a_script_that_closes_all_files_goes_on(state: Path) -> None:
+    closes = "import os, sys\nos.closerange(3, 1000)\nprint('waits', flush=True)\nsys.exit(len(sys.stdin.read()))\n"
+    with rank(state, closes) as process:
+        assert observed.observed(process.pid, str(state / "observe"))["stack"] == []
+        process.communicate(b"four")
+        assert process.returncode == 4
+
+
+def test_a_script_may_fork_as_often_as_it_likes(state: Path) -> None:
+    forks = "import os\nfor _ in range(50):\n    pid = os.fork()\n    if not pid: os._exit(0)\n    os.waitpid(pid, 0)\n"
+    with rank(state, forks + "import threading\nthreading.Thread(target=int).start()\n" + WAITS) as process:
+        assert Path(f"/proc/{process.pid}/task").is_dir()
+        process.communicate(b"")
+        assert process.returncode == 0
+    assert list((state / "observe").iterdir()) == []
