@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .keeping import Keeping
     from .supervisor import Supervisor
 
-PROBES = "probe."  # questions that a look afterwards can answer
+PROBES = "probe"  # the beginning of questions that a look afterwards can answer
 # A launch that ended well, or by somebody's word, or that goes on, has nothing to be explained.
 NOT_FAILED = {Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN}
 
@@ -94,8 +94,8 @@ class Diagnosing:
 
 def recorded(supervisor: Supervisor) -> Gathered:
     """What the nodes recorded while it ran."""
-    del supervisor
-    return Gathered()
+    known = supervisor.evidence
+    return Gathered(dict(known.start), dict(known.end), dict(known.snapshots), key=known.key)
 
 
 def asks_for_looks(case: Case) -> bool:

@@ -20,11 +20,14 @@ from muster.verdict.masking import masked_argv
 from muster_node.tools import files
 
 from .artifacts import FILE, make_folder, write_json
+from .aside import Aside
+from .connection import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from muster.diagnosis.evidence import RankShot
     from muster.launch.messages import RecordRequest, SnapshotRequest
 
     from .logs import LogBook
@@ -36,7 +39,38 @@ MOST_NAMES = 16
 MOST_FILE = 4_000_000  # bytes
 # Beside the folders of all launches: whoever is given the folder of one gets no key with it.
 KEY_FILE = "evidence.key"
-SECRET_BYTES = 32
+SECRET_BYTES = 64  # hexadecimal digits
+ROOM = 5000  # answers that wait to be read
+SETTLE = 10.0  # seconds
+FAILED = "failed"  # in the place of all else: why a node could not make its part
+
+
+def path_of(folder: Path, moment: str, node: str) -> Path:
+    return folder / "evidence" / moment / f"{node}.json"
+
+
+def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    """Moment, node, and what was kept of it in the folder of a launch."""
+    for moment, shape in SHAPES.items():
+        for node in nodes:
+            try:
+                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
+                yield moment, node, reading.read(shape, json.loads(text))[0]
+            except (OSError, ValueError, RecursionError):
+                continue  # there is none, or none that is whole
+
+
+def key_of(secret: bytes, launch_id: str) -> str:
+    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_key(folder: Path) -> str:
+    """The key of a launch by its folder; "" where the secret is not there any more."""
+    try:
+        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
+    except OSError:
+        return ""
+    return key_of(secret, folder.name)
 
 
 class Evidence:
@@ -47,19 +81,21 @@ class Evidence:
 
     def __init__(self, plan: dict[str, Any], logs: LogBook, note: Callable[[str], None]) -> None:
         self.launch_id = plan["launch_id"]
+        self.ranks = {entry["node"]: list(enumerate(entry["ranks"])) for entry in plan["nodes"]}
         self.logs = logs
         self.note = note
         self.start: dict[str, Record] = {}
         self.snapshots: dict[str, Snapshot] = {}
         self.end: dict[str, Record] = {}
         self.silent: dict[str, str] = {}
-        self.secret = secrets.token_bytes(SECRET_BYTES)
+        self.aside = Aside("evidence", ROOM, lambda exc: note(f"evidence: {type(exc).__name__}: {exc}"))
+        self.secret = secrets.token_hex(SECRET_BYTES // 2).encode()
         path = logs.folder.parent / KEY_FILE
         logs.keeping.surely(path, partial(self.share, path))
 
     @property
     def key(self) -> str:
-        return hmac.new(self.secret, self.launch_id.encode(), hashlib.sha256).hexdigest()
+        return key_of(self.secret, self.launch_id)
 
     def share(self, path: Path) -> None:
         """Have one secret with all other runs here, by which the same launch has the same key. Raises OSError."""
@@ -99,14 +135,27 @@ class Evidence:
     # ------------------------------------------------------------ taking
 
     def take(self, moment: str, node: str, given: Any) -> None:
+        """Have it read and kept, aside: with hundreds of nodes that takes seconds, and lets no launch wait."""
+        if given is not None and not self.aside.do(partial(self.read, moment, node, given)):
+            self.note(f"{node}: its part of the evidence ({moment}) came while too much of it waited, and is left out")
+
+    def settle(self, seconds: float = SETTLE) -> None:
+        """Wait until all that was taken is read."""
+        if not self.aside.wait(seconds):
+            self.note("Not all of the evidence of the nodes could be read in time")
+
+    def read(self, moment: str, node: str, given: Any) -> None:
         """Read what a node says, and keep what can be used."""
-        if given is None:
+        if isinstance(given, dict) and isinstance(given.get(FAILED), str):
+            self.note(f"{node}: its part of the evidence ({moment}) could not be made: {one_line(given[FAILED])}")
             return
         try:
             found, dropped = reading.read(SHAPES[moment], given)
         except reading.UnusableError as why:
             self.note(f"{node}: its part of the evidence ({moment}) is of no use: {why}")
             return
+        if moment == SNAPSHOT:
+            dropped += self.without_strangers(node, found)
         if dropped:
             self.note(f"{node}: of its part of the evidence ({moment}) this is of no use: {', '.join(dropped)}")
         covered = self.covered(found)
@@ -115,25 +164,33 @@ class Evidence:
             path = self.path(moment, node)
             self.logs.keeping.keep(path, partial(write_json, path, covered))
 
+    def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
+        """Leave out ranks that the plan does not have there, and second ones: the training user has written which."""
+        theirs: dict[tuple[int, int], RankShot] = {}
+        for shot in found["ranks"]:
+            place = (shot["local_rank"], shot["rank"])
+            if place in self.ranks[node]:
+                theirs.setdefault(place, shot)
+        left_out = len(theirs) != len(found["ranks"])
+        found["ranks"] = list(theirs.values())
+        return ("ranks that are not of the plan",) if left_out else ()
+
     def covered(self, found: Any) -> Any:
         """Without what somebody gave as a secret, and what looks like one in a command line."""
         if program := found.get("program"):
             program["argv"] = masked_argv(program["argv"])
-        return self.logs.redaction.shape(found)
+        text = json.dumps(found, ensure_ascii=False)
+        # Entry by entry it takes forty times as long.
+        return found if self.logs.redaction.text(text) == text else self.logs.redaction.shape(found)
 
     def put(self, moment: str, node: str, found: Any) -> None:
         moments: dict[str, Any] = {START: self.start, SNAPSHOT: self.snapshots, END: self.end}
         moments[moment][node] = found
 
     def path(self, moment: str, node: str) -> Path:
-        return self.logs.folder / "evidence" / moment / f"{node}.json"
+        return path_of(self.logs.folder, moment, node)
 
     def recall(self, nodes: list[str]) -> None:
         """Take over what an earlier supervisor of this launch has kept."""
-        for moment, shape in SHAPES.items():
-            for node in nodes:
-                try:
-                    text = files.read(str(self.path(moment, node)), most=MOST_FILE)
-                    self.put(moment, node, reading.read(shape, json.loads(text))[0])
-                except (OSError, ValueError, RecursionError):
-                    continue  # there is none, or none that is whole
+        for moment, node, found in kept(self.logs.folder, nodes):
+            self.put(moment, node, found)

@@ -42,7 +42,7 @@ class Snapshots:
         gone = decision.node if decision.ending is Ending.NODE else ""
         messages = self.messages = self.messages or self.opened()
         for entry in plan["nodes"]:
-            if entry["node"] != gone and entry["node"] in messages.threads:
+            if entry["node"] != gone:
                 request = self.evidence.snapshot_request(plan, entry)
                 messages.ask(entry["node"], "snapshot", {**request}, privileged=True)
                 self.asked[entry["node"]] = time.monotonic()

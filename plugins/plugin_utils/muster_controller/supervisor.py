@@ -116,7 +116,9 @@ class Supervisor:
         own_limits.raise_for(len(self.plan["nodes"]))
         with self.interruption:
             self.messages.open()
-            return errand()
+            record = errand()
+            self.evidence.settle()
+            return record
 
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""

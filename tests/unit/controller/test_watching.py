@@ -102,6 +102,8 @@ class Supervised:
         self.supervisor = Begun(PLAN, {}, replace(SETTINGS, detached=detached), self.logs, self.said.append)
         self.nodes = AnsweringNodes(table, reader(PLAN))
         self.supervisor.messages = self.nodes
+        self.beside = AnsweringNodes(table)
+        self.supervisor.snapshots.messages = self.beside
 
     def hand_on(self, rank: int, stream: str, line: str) -> None:
         self.on_line(rank, stream, line)
@@ -236,3 +238,27 @@ def test_an_interrupted_watcher_leaves_a_detached_launch_alone(attached: Callabl
     record = watcher.supervisor.attach()
     assert record.decision is not None
     assert (record.decision.ending, watcher.asked("stop")) == (Ending.DETACHED, [])
+
+
+def test_ranks_are_looked_at_as_soon_as_the_launch_fails_and_before_it_is_stopped(
+    leased: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster_controller.watching.GRACE", 0.1)
+    order: list[str] = []
+    for nodes in (leased.nodes, leased.beside):
+        monkeypatch.setattr(nodes, "ask", noting(order, nodes.ask))
+    leased.nodes.table.update(looks({"result": {**WELL, "code": 1}}))
+    record = leased.supervisor.launch()
+    assert record.decision is not None
+    assert record.decision.ending is Ending.FAILED
+    assert [verb for verb in order if verb != "look"] == ["snapshot", "snapshot", "stop", "stop"]
+    assert set(leased.supervisor.evidence.silent) == set(NODES)
+    assert leased.said == []
+
+
+def noting(order: list[str], ask: Callable[..., None]) -> Callable[..., None]:
+    def noted(node: str, verb: str, payload: dict[str, Any], **how: Any) -> None:
+        order.append(verb)
+        ask(node, verb, payload, **how)
+
+    return noted

@@ -1,8 +1,9 @@
 """A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
 
 launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
-number, a node by its name. records: {node: {start: …, end: …}}, with whatever differs from RECORD. snapshots, agents,
-findings, ran, not_looked: as evidence.py has them, ranks of a snapshot with what differs from SHOT.
+number, a node by its name. said: {node: the exception by which its launcher ended}. records: {node: {start: …, end:
+…}}, with whatever differs from RECORD. snapshots, agents, findings, ran, not_looked: as evidence.py has them, ranks of
+a snapshot with what differs from SHOT.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 from muster.diagnosis.case import Case
 
+FRAME = "/srv/venv/lib/python3.11/site-packages/torch/distributed/run.py"
+RAISED = f'Traceback (most recent call last):\n  File "{FRAME}", line 1\n'
 RECORD: dict[str, Any] = {
     "at": 100.0,
     "boot_id": "b007",
@@ -125,13 +128,17 @@ def case_of(sparse: dict[str, Any]) -> Case:
         "ended_at": 0.0,
         "log": "",
     }
-    ends = [{"node": name, **filled_in(default_end, sparse.get("nodes", {}).get(name, {}))} for name in names]
+    failed = {"reason": "exit", "code": 1, "ended_at": 150.0}
+    said = {name: {**failed, "log": RAISED + last} for name, last in sparse.get("said", {}).items()}
+    given_ends = {**said, **sparse.get("nodes", {})}
+    ends = [{"node": name, **filled_in(default_end, given_ends.get(name, {}))} for name in names]
     snapshots = {}
     for name, given in sparse.get("snapshots", {}).items():
         shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
         snapshots[name] = {
             "at": 199.0,
             "listeners": [],
+            "half_open": [],
             "frozen": False,
             "unseen": {},
             **given,

@@ -31,6 +31,7 @@ LAST = {
     "error": "",
     "leftovers": [{"pid": 7}, 8],
     "clean": True,
+    "record": None,
 }
 
 

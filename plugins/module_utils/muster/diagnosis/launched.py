@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..launch import launchers
 from ..launch.agent_log import exit_codes
-from ..launch.failure import first_failure
+from ..launch.endings import Ending
+from ..launch.failure import NodeReport, first_failure
 from ..launch.manager import USER
+from ..launch.outcome import Record as LaunchRecord
 from ..launch.tracebacks import recorded_traceback
+from ..launch.watch import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..launch.failure import NodeReport
-    from ..launch.outcome import Record as LaunchRecord
     from ..verdict.finding import FindingShape
     from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, Record, Snapshot
 
@@ -139,6 +140,34 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
 def signal_of(unit: Mapping[str, str]) -> int | None:
     """The signal that ended the unit's main process, as a negative code; it could leave no word itself."""
     return -int(unit["ExecMainStatus"]) if unit.get("Result") == "signal" else None
+
+
+# ---------------------------------------------------------------- of which nothing but its plan and logs is left
+
+
+def from_logs(
+    plan: dict[str, Any], logs: Mapping[str, Mapping[str, str]], said: str, lost: Mapping[str, str]
+) -> LaunchRecord:
+    """The record of a launch that nobody here has seen through, or that runs now.
+
+    logs: the ends of them, by node and log ("agent", "LOCAL_RANK/stderr"). said: how it ended, as far as that is known.
+    lost: nodes that do not answer, and why.
+    """
+    reports = []
+    for entry in plan["nodes"]:
+        name = entry["node"]
+        known = logs.get(name, {})
+        report = NodeReport(
+            name,
+            lost=name in lost,
+            lost_why=lost.get(name, ""),
+            first_rank=entry["ranks"][0],
+            launcher=launchers.spoken(plan.get("launcher", launchers.TORCHRUN.name)),
+            agent_log=known.get("agent", ""),
+            stderr={key.partition("/")[0]: text for key, text in known.items() if key.endswith("/stderr")},
+        )
+        reports.append(report)
+    return LaunchRecord(plan, Decision(Ending.FAILED, said) if said else None, reports=reports)
 
 
 # ---------------------------------------------------------------- who is asked afterwards

@@ -17,7 +17,7 @@ from ..verdict.printable import printable
 MOST_TEXT = 500  # characters
 MOST_NAME = 128  # of a key
 MOST_ENTRIES = 512  # of a list, or of a mapping
-MOST_ALL = 400_000  # characters of all texts of one answer, and as many entries
+MOST_PART = 150_000  # characters and entries of one part: none takes another one's room
 MOST_NUMBER = 2**64
 NO_USE = "what the node says of it is of no use"
 UNSEEN = "unseen"
@@ -35,6 +35,7 @@ def read(shape: type, given: Any) -> tuple[Any, tuple[str, ...]]:
     reading = Reading()
     found: dict[str, Any] = {}
     for name, kind in hints(shape).items():
+        reading.left = MOST_PART
         value = reading.fit(kind, given.get(name, NOTHING), name)
         if value is NOTHING:
             reading.drop(name)
@@ -77,7 +78,7 @@ class Reading:
     """One answer. lost: of which parts something was left out."""
 
     def __init__(self) -> None:
-        self.left = MOST_ALL
+        self.left = MOST_PART
         self.lost: list[str] = []
 
     def drop(self, part: str) -> None:

@@ -13,10 +13,11 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..launch import state
 from ..launch.foreign import number
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
-from . import program, shots
+from . import hook, observed, program, shots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,16 +62,30 @@ def agents(request: Json) -> Json:
         by_user[agent.pop("uid")].append(agent)
     for uid, theirs in list(by_user.items())[:MOST_USERS]:
         try:
-            pictured = as_user(pwd.getpwuid(uid), partial(with_shots, theirs), seconds=SHOTS_SECONDS)
-        except (SilentError, KeyError) as why:
+            pictured = as_user(account(uid, theirs[0]["pid"]), partial(with_shots, theirs), seconds=SHOTS_SECONDS)
+        except OSError as why:  # it is gone, or does not answer
             unseen[f"ranks of {files.user_name(uid)}"] = str(why)
             pictured = [{**agent, "ranks": []} for agent in theirs]
         by_user[uid] = pictured
     return {"agents": [agent for theirs in by_user.values() for agent in theirs], "unseen": unseen}
 
 
+def account(uid: int, pid: int) -> pwd.struct_passwd:
+    """Whose a process is; in a container that may be nobody whom this node knows. Raises OSError."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return pwd.struct_passwd((str(uid), "x", uid, os.stat(f"/proc/{pid}").st_gid, "", "/", ""))
+
+
 def with_shots(theirs: list[Json]) -> list[Json]:
-    return [{**agent, "ranks": shots.shots(agent["ranks"], {})} for agent in theirs]
+    return [{**agent, "ranks": shots.shots(agent["ranks"], {}, partial(observe, agent["pid"]))} for agent in theirs]
+
+
+def observe(agent: int, pids: list[int]) -> dict[int, Json]:
+    """In a launch by Muster its ranks answer by themselves; of others it is seen what py-spy sees."""
+    launch = process.launch_at(agent)
+    return observed.all_observed(pids, f"{state.dir_of(launch)}/{hook.SOCKETS}" if launch else "")
 
 
 def _agents(key: str) -> list[Json]:
@@ -104,10 +119,12 @@ def processes() -> Iterator[Seen]:
 
 def is_launcher(argv: list[str]) -> bool:
     """Whether a command line is that of a launcher: by the program, or by the script or module that Python runs."""
-    words = argv[1:3] if os.path.basename(argv[0]).startswith("python") else argv[:1]
-    if os.path.basename(argv[0]).startswith("python") and "-m" in argv[:6]:
-        return any(word in MODULES for word in argv[1:7])
-    return any(os.path.basename(word) in PROGRAMS or word.endswith(PARTS_OF_PATH) for word in words)
+    what, words = argv[0], iter(argv[1:])
+    if os.path.basename(what).startswith("python"):
+        what = next((word for word in words if word == "-m" or not word.startswith("-")), "")
+        if what == "-m":
+            return next(words, "") in MODULES
+    return os.path.basename(what) in PROGRAMS or what.endswith(PARTS_OF_PATH)
 
 
 def rank_of(each: Seen) -> Json | None:

@@ -3,7 +3,6 @@ loaded then alone, since a program that looks each second has no use for them.""
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ from ..launch import starting, stopping
 from ..tools.pack import source_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     # Named for pack.py as well, which has to bring them.
     from ..launch.running import Samples
     from . import hook, record, snapshot
@@ -35,13 +36,44 @@ def start(spec: Json) -> Json:
     if spec.get("observe"):
         spec["hook"] = source_of(f"{__package__}.hook")
     wanted = spec.pop("record", None)  # it holds a key, which is kept nowhere here
-    return starting.start(spec, partial(load("record").started, wanted, spec) if wanted else None)
+    if wanted is None:
+        return starting.start(spec)
+    return starting.start(spec, lambda: harmless(lambda: load("record").started(wanted, spec)))
 
 
 def stop(request: Json) -> Json:
     """See stopping.stop. What is gone with the unit is looked at before it is stopped, the rest behind its end."""
     wanted = request.get("record")
-    return stopping.stop(request, load("record").Ended(wanted) if wanted else None)
+    return stopping.stop(request, Evidence(wanted) if wanted else None)
+
+
+class Evidence:
+    def __init__(self, wanted: Json) -> None:
+        self.wanted = wanted
+        self.ended: Any = None
+
+    def before_stop(self) -> None:
+        def look() -> Json:
+            self.ended = load("record").Ended(self.wanted)
+            self.ended.before_stop()
+            return {}
+
+        harmless(look)
+
+    def record(self) -> Json:
+        def look() -> Json:
+            found: Json = self.ended.record()
+            return found
+
+        return harmless(look)
+
+
+def harmless(look: Callable[[], Json]) -> Json:
+    """What a look says, or why it failed: the launch begins and ends as it would without it."""
+    try:
+        return look()
+    except Exception as problem:
+        return {"failed": f"{type(problem).__name__}: {problem}"}
 
 
 def snapshot_of(request: Json) -> Json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...launch.endings import Ending
 from ...verdict.commands import on_node
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import shots_at, state_of
@@ -34,7 +33,11 @@ def ranks_by_signal(*signals: str) -> Places:
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
         del case
         for one in by:
-            if one.rank is not None and (one.id != "rank.signal" or one.about.get("signal") in signals):
+            if (
+                one.rank is not None
+                and not one.victim
+                and (one.id != "rank.signal" or one.about.get("signal") in signals)
+            ):
                 yield Place(one.node, rank=one.rank, what=one.about.get("signal", ""))
 
     return places
@@ -62,11 +65,6 @@ def every_live_rank(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
 def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     del by
     return (Place(node) for node in case.nodes)
-
-
-def nodes_shown(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    del case
-    return (Place(one.node, what=one.line) for one in by if one.node and not one.victim)
 
 
 # ---------------------------------------------------------------- what is asked
@@ -141,13 +139,6 @@ def frozen(case: Case, place: Place) -> Answer:
     return yes("its control group is frozen", f"cgroup.freeze on {place.node}") if shot["frozen"] else no("not frozen")
 
 
-def agent_was_killed(case: Case, place: Place) -> Answer:
-    for one in case.all_failures:
-        if one.node == place.node and one.rank is None and one.ending in (Ending.AGENT, Ending.UNIT):
-            return yes(one.summary, f"systemd and the launcher's end on {place.node}", one.when)
-    return no()
-
-
 def crashed(case: Case, place: Place) -> Answer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
@@ -193,7 +184,6 @@ NOT_FOR_MEMORY = Question(
 STOPPED = state_of("Tt", "was rank {rank} stopped (state T)?", "rank.stopped")
 DISK_WAIT = state_of("D", "did rank {rank} wait for a disk or a driver (state D)?", "rank.disk_wait")
 FROZEN = Question("unit.frozen", "is the launch's control group on {node} frozen?", frozen)
-AGENT_END = Question("agent.end", "was the launcher or its unit on {node} ended from outside?", agent_was_killed)
 CRASHED = Question("rank.crashed", "did a signal of its own doing end rank {rank}?", crashed)
 EXITED = Question("rank.exited", "did rank {rank} end itself with a code?", script_exited)
 NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait in a network file system?", in_its_stack)
@@ -237,10 +227,10 @@ CAUSES = (
         scope="node",
         says="the kernel ended rank {rank} on {node}, because the launch reached its limit of memory there",
         fix="Use less memory (batch, workers, prefetch), or raise the limit of the launch",
-        symptoms=("rank.signal", "system.worker_killed", "unit.ended"),
+        symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OWN_LIMIT,),
-        instead_of=("process.exception", "process.memory.machine", "process.killed"),
+        instead_of=("process.exception", "process.worker", "process.memory.machine", "process.killed"),
     ),
     Cause(
         "process.memory.machine",
@@ -249,10 +239,10 @@ CAUSES = (
         says="the kernel ended rank {rank} on {node}, because memory ran out there",
         fix="Use less memory (batch, workers, prefetch), and look what else runs there",
         command=on_node("{node}", "ps -eo pid,user,rss,args --sort=-rss"),
-        symptoms=("rank.signal", "system.worker_killed", "unit.ended"),
+        symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OOM_KILLS, OOM_LOGGED),
-        instead_of=("process.exception", "process.killed"),
+        instead_of=("process.exception", "process.worker", "process.killed"),
     ),
     Cause(
         "process.killed",
@@ -308,16 +298,5 @@ CAUSES = (
         places=every_live_rank,
         confirm=(DISK_WAIT,),
         support=(NFS_WAIT,),
-    ),
-    Cause(
-        "process.launcher",
-        group="process",
-        scope="node",
-        says="the launcher on {node} was ended, and its ranks with it: {what}",
-        fix="Look who ended it",
-        command=on_node("{node}", "journalctl --lines=50", become=True),
-        symptoms=("agent.ended", "unit.ended"),
-        places=nodes_shown,
-        confirm=(AGENT_END,),
     ),
 )

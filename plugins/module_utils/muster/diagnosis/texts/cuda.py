@@ -1,7 +1,7 @@
 """What the CUDA runtime and torch's allocator print.
 
-No CUDA was run here: the texts are CUDA's own descriptions of its errors (cudaGetErrorString), as torch puts them behind
-"CUDA error: ", and what public issues quote.
+No CUDA was run here: the texts are CUDA's own descriptions of its errors (cudaGetErrorString), as torch puts them
+behind "CUDA error: ", and what public issues quote.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ TEXTS = (
         "cuda.driver_old",
         r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
         "the driver is older than this torch needs",
-        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU"
+        " driver",
         "read, not run: torch 2.13, torch/cuda/__init__.py",
     ),
     Text(
@@ -108,7 +109,8 @@ TEXTS = (
         "cuda.lost",
         r"Unable to determine the device handle for GPU|GPU is lost|GPU has fallen off the bus",
         "the driver does not reach the GPU any more",
-        "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover"
+        " this GPU",
         "read, not run: nvidia-smi's manual",
     ),
     Text(

@@ -13,7 +13,8 @@ TEXTS = (
         r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
         "a collective did not end in time; this rank waited, and does not know for whom",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
-        " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for"
+        " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
+        " ran for"
         " 600020 milliseconds before timing out.",
         "read, not run: OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0), XPixelGroup/BasicSR#737 (2.6)",
         victim=True,
@@ -22,7 +23,8 @@ TEXTS = (
         "nccl.work",
         r"last enqueued NCCL work: (?P<enqueued>-?\d+), last completed NCCL work: (?P<completed>-?\d+)",
         "how far this rank had come: its newest collective, and the newest one that was finished",
-        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: 808,"
+        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at"
+        " work: 808,"
         " last enqueued NCCL work: 811, last completed NCCL work: 807.",
         "read, not run: XPixelGroup/BasicSR#737 (2.6), hiyouga/LlamaFactory#7396 (2.5)",
         victim=True,
@@ -110,14 +112,16 @@ TEXTS = (
     ),
     Text(
         "nccl.queue_pair",
-        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
+        r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to"
+        r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
         "a connection over RDMA could not be set up: a GID that is not there, another subnet, or a port that is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         READ,
     ),
     Text(
         "nccl.connect",
-        r"NCCL WARN .*[Cc]onnect(?:ing)? to (?P<address>[\da-fA-F.:]+)<(?P<port>\d+)> (?:failed|returned) ?:? ?(?P<why>.+)",
+        r"NCCL WARN .*[Cc]onnect(?:ing)? to (?P<address>[\da-fA-F.:]+)<(?P<port>\d+)> (?:failed|returned) ?:?"
+        r" ?(?P<why>.+)",
         "NCCL cannot reach a peer's port",
         "NCCL WARN socketStartConnect: Connect to 192.168.1.2<43211> failed : Connection refused",
         READ,

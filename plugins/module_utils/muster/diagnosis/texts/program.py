@@ -1,4 +1,4 @@
-"""What torch and Gloo print when what the ranks compute does not fit together, or a checkpoint does not fit the model."""
+"""What torch and Gloo print when what the ranks compute does not fit together, or a checkpoint not the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TEXTS = (
         r"\[(?P<rank>\d+)\]: params\[(?P<index>\d+)\] in this process with (?:sizes|strides) (?P<sizes>\[[\d, ]*\])"
         r" appears not to match",
         "DDP compared the models of the ranks: they are not of the same shape",
-        "RuntimeError: [1]: params[0] in this process with sizes [4, 10] appears not to match sizes of the same param in"
+        "RuntimeError: [1]: params[0] in this process with sizes [4, 10] appears not to match sizes of the same"
+        " param in"
         " process 0.",
         RUN,
     ),
@@ -37,7 +38,8 @@ TEXTS = (
         r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank"
         r" (?P<peer>\d+) has inconsistent (?P<other>\d+) params",
         "DDP compared the models of the ranks: they have different numbers of parameters",
-        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has inconsistent 4"
+        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has"
+        " inconsistent 4"
         " params.",
         RUN,
     ),
@@ -47,8 +49,10 @@ TEXTS = (
         r"Collectives differ in the following aspects:\s*(?P<what>.{1,200})",
         "under TORCH_DISTRIBUTED_DEBUG=DETAIL torch compared the calls of the ranks: they are not the same",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running collective:"
-        " CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ in the following"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
+        " collective:"
+        " CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10]).Collectives differ in the"
+        " following"
         " aspects:   Op type: ALLREDUCEvs BROADCAST",
         RUN,
     ),
@@ -56,7 +60,8 @@ TEXTS = (
         "program.sizes_differ",
         r"op\.preamble\.length <= op\.nbytes\. (?P<received>\d+) vs (?P<expected>\d+)",
         "Gloo received more than this rank asked for: the ranks do not call the same collective with the same sizes",
-        "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2000 vs 12. Received"
+        "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2000 vs"
+        " 12. Received"
         " data size doesn't match expected size. Is there a distributed collective mismatch in your code?",
         RUN,
     ),
@@ -78,7 +83,7 @@ TEXTS = (
         "program.checkpoint_sizes",
         r"size mismatch for (?P<name>[\w.]+): copying a param with shape (?P<saved>.+?) from checkpoint",
         "the checkpoint is of a model of other sizes",
-        "	size mismatch for weight: copying a param with shape torch.Size([2, 3]) from checkpoint, the shape in current"
+        "size mismatch for weight: copying a param with shape torch.Size([2, 3]) from checkpoint, the shape in current"
         " model is torch.Size([2, 2]).",
         RUN,
     ),

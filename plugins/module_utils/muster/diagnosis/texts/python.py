@@ -83,7 +83,8 @@ TEXTS = (
     ),
     Text(
         "python.usage",
-        r"(?P<name>torchrun|[\w.-]+\.py): error: (?P<what>(?:unrecognized arguments|the following arguments|argument ).+)",
+        r"(?P<name>torchrun|[\w.-]+\.py): error: (?P<what>(?:unrecognized arguments|the following"
+        r" arguments|argument ).+)",
         "a program was called with options that it does not know, or without some that it needs",
         "torchrun: error: unrecognized arguments: --nodes=2",
         "Python 3.11's argparse",

@@ -1,0 +1,58 @@
+# The work is done on the controller, by plugins/action/diagnose.py. This file documents it.
+
+DOCUMENTATION = r"""
+module: diagnose
+short_description: Say why a launch failed, or what one that hangs waits for
+description:
+  - Puts together what is known of a launch, looks at its nodes once more where that can tell more, and says in five
+    lines what happened, where, why and on what evidence, what was ruled out, and what to type.
+  - A cause that is not proved is not said as one. What nobody could look at is named, with what would tell more.
+  - Changes nothing on a node, ends nothing there, and renews no lease.
+  - A diagnosis that says C(unknown) is a diagnosis, and no failure of this module.
+  - Contacts every node by the connection that the inventory gives it; use it with C(run_once).
+options:
+  launch:
+    description:
+      - Id of a launch, which may run or be over, and may have been begun from another controller. Without it, the last
+        one that was begun from here.
+    type: str
+    default: ""
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full, description: Does and returns the same as without it.}
+  diff_mode: {support: none, description: "Changes nothing on a node, so there is nothing to show."}
+  idempotent: {support: full, description: Changes nothing on a node.}
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Why the last launch failed
+  diagnose:
+  become: true
+  run_once: true
+
+- name: Why one of them failed, or what it waits for
+  diagnose:
+    launch: 20261121-093142-1df3
+  become: true
+  run_once: true
+"""
+
+RETURN = r"""
+diagnosis:
+  description: >-
+    As in C(diagnosis.json): C(word) (confirmed, likely or unknown), C(lines) for people, C(causes) with their proofs,
+    C(candidates), C(also_seen), what was ruled out (C(ruled_out)), C(symptoms), and why nodes were not looked at
+    (C(not_looked)).
+  returned: when there is something to diagnose
+  type: dict
+artifacts:
+  description: Folder on the controller with C(diagnosis.json) and C(evidence.json).
+  returned: when there is something to diagnose
+  type: str
+said:
+  description: Why there is nothing to diagnose.
+  returned: when there is nothing
+  type: str
+"""

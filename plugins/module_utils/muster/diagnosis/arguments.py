@@ -1,0 +1,56 @@
+"""What torchrun was told on each node: read out of an argv, which is a foreign one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .case import Case
+
+# Those on which all nodes of a launch have to agree, by what people call them.
+SHARED = {
+    "nnodes": "--nnodes",
+    "rdzv_id": "--rdzv-id",
+    "rdzv_backend": "--rdzv-backend",
+    "rdzv_endpoint": "--rdzv-endpoint",
+    "master_addr": "--master-addr",
+    "master_port": "--master-port",
+}
+OWN = {"node_rank": "--node-rank", "nproc_per_node": "--nproc-per-node"}
+KNOWN = {**SHARED, **OWN}
+
+
+def arguments(argv: Sequence[str]) -> dict[str, str]:
+    """The options of torchrun that tell a node from others, without the script and what follows it.
+
+    Both spellings of an option (--node-rank, --node_rank) and of its value (=, a word of its own) are taken.
+    """
+    found: dict[str, str] = {}
+    words = iter(argv)
+    for word in words:
+        if not word.startswith("--"):
+            if word.endswith(".py") and found:
+                break
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if not equals and name in KNOWN:
+            value = next(words, "")
+        if name in KNOWN:
+            found[name] = value
+    return found
+
+
+def told(case: Case) -> dict[str, dict[str, str]]:
+    """By node, what its launcher was told; without nodes of which that is not known."""
+    found = {}
+    for node in case.nodes:
+        agents = case.seen["agents"].get(node, [])
+        record = case.record(node)
+        program = record["program"] if record else None
+        known = arguments(agents[0]["argv"] if agents else program["argv"] if program else [])
+        if known:
+            found[node] = known
+    return found

@@ -1,0 +1,269 @@
+"""What was ended from outside, or failed above the ranks: the launcher, its unit, the login, a data loader's worker."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...launch.endings import STOPPED, Ending
+from ...launch.failure import NO_MANAGER
+from ...verdict.commands import on_node
+from ..model import Cause, Place, Question, no, yes
+from .process import OOM_KILLS, OOM_LOGGED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ...launch.failure import Failure
+    from ..case import Case
+    from ..evidence import NodeEnd
+    from ..model import Answer, Symptom
+
+HANGUP, INTERRUPT, TERMINATE = "1", "2", "15"
+NAMES = {HANGUP: "SIGHUP", INTERRUPT: "SIGINT", TERMINATE: "SIGTERM"}
+# What a launcher says when it waited in vain for others: the way to them is to be looked at, and not the launcher.
+WAITED = re.compile(r"Rendezvous|TCPStore|Store|[Tt]imed? ?out|[Cc]onnect|EADDRINUSE|clients joined")
+JOURNAL = on_node("{node}", "journalctl --lines=50", become=True)
+
+
+def of_launchers(case: Case) -> Iterator[Failure]:
+    return (one for one in case.all_failures if one.rank is None and one.ending in (Ending.AGENT, Ending.UNIT))
+
+
+def nodes_of_launchers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(one.node, what=one.summary) for one in of_launchers(case) if not one.cascade)
+
+
+def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[Case, Place], Answer]:
+    """Whether the launcher of a node ended so, before anybody had decided to stop the launch."""
+
+    def look(case: Case, place: Place) -> Answer:
+        for one in of_launchers(case):
+            if one.node == place.node and reads(case.node_ends[place.node], one):
+                return yes(one.summary, f"{source} on {place.node}", one.when)
+        return no(f"the launcher on {place.node} ended otherwise")
+
+    return look
+
+
+def killed(end: NodeEnd, failure: Failure) -> bool:
+    return failure.ending is Ending.AGENT and (end["code"] or 0) < 0
+
+
+def stopped(end: NodeEnd, failure: Failure) -> bool:
+    return failure.ending is Ending.UNIT and end["result"] not in (NO_MANAGER, "oom-kill")
+
+
+def without_manager(end: NodeEnd, failure: Failure) -> bool:
+    return failure.ending is Ending.UNIT and end["result"] == NO_MANAGER
+
+
+def out_of_memory(end: NodeEnd, failure: Failure) -> bool:
+    return failure.ending is Ending.UNIT and end["result"] == "oom-kill"
+
+
+def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
+    """With an exception of its own, which is no waiting for others."""
+    return (
+        failure.ending is Ending.AGENT
+        and (end["code"] or 0) > 0
+        and bool(failure.traceback)
+        and not failure.cascade
+        and not WAITED.search(failure.summary)
+    )
+
+
+def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator[Place]]:
+    """The node whose launcher was told to stop before all others: those may have been told because of it."""
+
+    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        told = [one for one in by if one.node and not stop_reached(case, one.when)]
+        first = min(told, key=lambda one: one.when, default=None)
+        if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
+            yield Place(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
+
+    return places
+
+
+def signal_of(one: Symptom) -> str:
+    named = one.about.get("number") or one.about.get("name", "")
+    return next((number for number, name in NAMES.items() if name == named), named)
+
+
+def stop_reached(case: Case, when: float) -> bool:
+    """Whether what was said then is the noise of the supervisor's own stop."""
+    return bool(case.launch["stop_began"]) and when >= case.launch["stop_began"]
+
+
+def nothing_before(case: Case, place: Place) -> Answer:
+    """A launcher that was told to stop before anything had failed was told by somebody."""
+    end = case.node_ends[place.node]
+    earlier = [
+        one
+        for one in case.all_failures
+        if not one.cascade
+        and (one.rank is not None or one.node != place.node)
+        and (not end["ended_at"] or one.when < end["ended_at"])
+    ]
+    if earlier:
+        return no(f"{earlier[0].where} had failed before: {earlier[0].summary}")
+    if end["reason"] == STOPPED:
+        return no("its unit was stopped as a whole")
+    return yes(f"the launcher was told to stop by {place.what}", f"launcher's log on {place.node}", end["ended_at"])
+
+
+def limit_reached(case: Case, place: Place) -> Answer:
+    del place
+    for one in case.all_failures:
+        if one.ending is Ending.LIMIT:
+            return yes(one.summary, f"the launch's unit on {one.node}", one.when)
+    return no()
+
+
+def anywhere(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case, by
+    yield Place()
+
+
+def ranks_of_workers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and one.final)
+
+
+def worker_ended(case: Case, place: Place) -> Answer:
+    for one in case.all_failures:
+        if one.rank == place.rank and place.what in (one.summary, *one.traceback.splitlines()):
+            return yes(place.what, f"last words of {one.where}", one.when)
+    return no("its rank ended otherwise")
+
+
+LAUNCHER_KILLED = Question(
+    "launcher.killed", "was the launcher on {node} ended by a signal?", by_end(killed, "how the unit's process ended")
+)
+UNIT_STOPPED = Question(
+    "unit.stopped",
+    "was the launch's unit on {node} stopped or killed from outside?",
+    by_end(stopped, "systemd"),
+    JOURNAL,
+)
+MANAGER_ENDED = Question(
+    "unit.no_manager", "did the user's own systemd end on {node}?", by_end(without_manager, "systemd"), JOURNAL
+)
+UNIT_OOM = Question(
+    "unit.oom", "did the kernel end the whole launch on {node} for want of memory?", by_end(out_of_memory, "systemd")
+)
+LAUNCHER_FAILED = Question(
+    "launcher.failed", "did the launcher on {node} fail by itself?", by_end(failed_by_itself, "log of the launcher")
+)
+TOLD_FIRST = Question(
+    "launcher.told", "was the launcher on {node} told to stop before anything had failed?", nothing_before
+)
+LIMIT = Question("launch.limit", "did the launch run into its time limit?", limit_reached)
+WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because of a data loader's worker?", worker_ended)
+
+LAUNCHERS = ("agent.ended", "unit.ended")
+
+CAUSES = (
+    Cause(
+        "process.launcher",
+        group="process",
+        scope="node",
+        says="the launcher on {node} was ended by a signal, and its ranks with it",
+        fix="Look who ended it; the kernel does so when memory runs out",
+        command=JOURNAL,
+        symptoms=LAUNCHERS,
+        places=nodes_of_launchers,
+        confirm=(LAUNCHER_KILLED,),
+    ),
+    Cause(
+        "process.unit",
+        group="process",
+        scope="node",
+        says="the launch's unit on {node} was stopped or killed from outside, by systemctl or a shutdown",
+        fix="Look who stopped it",
+        command=JOURNAL,
+        symptoms=LAUNCHERS,
+        places=nodes_of_launchers,
+        confirm=(UNIT_STOPPED,),
+        instead_of=("process.hangup", "process.terminated"),
+    ),
+    Cause(
+        "process.manager",
+        group="process",
+        scope="node",
+        says="the user's own systemd ended on {node}, and the launch with it: the last login ended, without lingering",
+        fix="Let the user's manager stay: loginctl enable-linger",
+        symptoms=LAUNCHERS,
+        places=nodes_of_launchers,
+        confirm=(MANAGER_ENDED,),
+        instead_of=("process.unit",),
+    ),
+    Cause(
+        "process.memory.unit",
+        group="process",
+        scope="node",
+        says="the kernel ended the launch on {node}, because memory ran out there",
+        fix="Use less memory (batch, workers, prefetch), and look what else runs there",
+        command=on_node("{node}", "ps -eo pid,user,rss,args --sort=-rss"),
+        symptoms=LAUNCHERS,
+        places=nodes_of_launchers,
+        confirm=(UNIT_OOM, OOM_KILLS, OOM_LOGGED),
+        instead_of=("process.launcher", "process.unit"),
+    ),
+    Cause(
+        "process.launcher.failed",
+        group="process",
+        scope="node",
+        says="the launcher on {node} failed by itself: {what}",
+        fix="Read its log",
+        symptoms=LAUNCHERS,
+        places=nodes_of_launchers,
+        confirm=(LAUNCHER_FAILED,),
+    ),
+    Cause(
+        "process.hangup",
+        group="process",
+        scope="node",
+        says="the login from which the launcher on {node} was started has ended (SIGHUP), and the launcher with it",
+        fix="Begin it where no login ends it: as a launch of Muster, or in tmux",
+        symptoms=("python.launcher_signalled",),
+        places=signalled_first(HANGUP),
+        confirm=(TOLD_FIRST,),
+        instead_of=("process.terminated", "process.launcher.failed"),
+    ),
+    Cause(
+        "process.terminated",
+        group="process",
+        scope="node",
+        says="somebody told the launcher on {node} to stop ({what})",
+        fix="Ask who works on {node}, or what ends programs there, such as a queue with a time limit",
+        command=JOURNAL,
+        symptoms=("python.launcher_signalled",),
+        places=signalled_first(""),
+        confirm=(TOLD_FIRST,),
+        instead_of=("process.launcher.failed",),
+    ),
+    Cause(
+        "process.time_limit",
+        group="process",
+        scope="config",
+        says="the launch ran into its time limit",
+        fix="Raise launch_time_limit, or let the script write checkpoints and go on from them",
+        symptoms=("launch.limit",),
+        places=anywhere,
+        confirm=(LIMIT,),
+    ),
+    Cause(
+        "process.worker",
+        group="process",
+        scope="process",
+        says="a process of the data loader of rank {rank} on {node} was ended, and the rank with it",
+        fix="Look whether memory ran out there; fewer or smaller workers need less",
+        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        symptoms=("system.worker_killed", "system.worker_crashed"),
+        places=ranks_of_workers,
+        confirm=(WORKER_ENDED,),
+        instead_of=("process.exception", "process.exception.everywhere"),
+    ),
+)

@@ -1,0 +1,278 @@
+"""The program: other calls, other sizes, other models, fewer steps, a straggler.
+
+Where the ranks do not do the same, the code is to be read, and no node is named; a rank is named where it alone holds
+the others up, or left before them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...launch.endings import Ending
+from ...verdict.commands import on_node
+from .. import progress
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..questions import shots_at
+from ..said import said
+from .process import DISK_WAIT, FROZEN, STOPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..case import Case
+    from ..evidence import Collective
+    from ..model import Answer, Symptom
+
+WAITED = re.compile(r"Timed out waiting|[Ww]atchdog|timed? ?out|failed to pass monitoredBarrier")
+AT_BARRIER = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+
+
+def in_the_code(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case, by
+    yield Place()
+
+
+def others_waited(case: Case) -> bool:
+    """Whether ranks waited until somebody's patience was over, and not because a peer had gone."""
+    launch = case.launch
+    if launch["live"] or launch["ending"] == Ending.STALLED.name:
+        return True
+    return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
+
+
+def own_end(case: Case) -> str:
+    """Which rank ended by itself, so that others wait or lose it for that reason; "" for none."""
+    return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
+
+
+def differ(of: Callable[[Collective], str]) -> Callable[[Case, Place], Answer]:
+    def look(case: Case, place: Place) -> Answer:
+        del place
+        if sum(bool(one.calls) for one in progress.progress(case)) < 2:
+            return not_looked("fewer than two flight recorders could be read")
+        found = progress.difference(case, of)
+        return yes(found, "torch's flight recorders") if found else no("the last calls of the ranks are the same")
+
+    return look
+
+
+def is_behind(case: Case, place: Place) -> Answer:
+    if own := own_end(case):
+        return no(f"{own} had ended by itself")
+    if not others_waited(case):
+        return no("no rank waited until its time was over")
+    known = {one.rank: one for one in progress.progress(case)}
+    if place.rank not in known or len(known) < 2:
+        return not_looked(
+            next((one["flight_why"] for one in shots_at(case, place) if one["flight_why"]), "no recorder")
+        )
+    first, one = progress.furthest(case), known[place.rank]
+    if first is None or one.enqueued >= first.enqueued:
+        return no(f"it had begun {one.enqueued} calls, as many as any other")
+    if one.within is None:
+        return not_looked(f"rank {one.rank} is behind, and its stack, which tells whether it waits, is not known")
+    if one.within:
+        return no(f"rank {one.rank} is behind, and waits in a call itself")
+    here = next((shot["stack"][0].strip() for shot in shots_at(case, place) if shot["stack"]), "")
+    where = f", and is at {here}" if here else ""
+    return yes(f"it had begun {one.enqueued} calls, rank {first.rank} {first.enqueued}{where}", one.source)
+
+
+def ranks_behind(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Those that are behind by their recorders; where there are none, whoever still lives."""
+    del by
+    known = progress.behind(case)
+    ranks = known or dict.fromkeys(case.shots)
+    return (Place(case.node_of(rank), rank=rank) for rank in ranks)
+
+
+def elsewhere(case: Case, place: Place) -> Answer:
+    """By stacks alone: all others wait in a call, and this one does not."""
+    if own_end(case) or not others_waited(case):
+        return no("a rank ended by itself, or none waited")
+    known = {one.rank: one.enqueued for one in progress.progress(case)}
+    if len(known) > 1 and place.rank in known and known[place.rank] == max(known.values()):
+        return no("it had begun as many calls as any other")
+    stacks = {rank: shot["stack"] for rank, (_, shot) in case.shots.items() if shot["stack"]}
+    if place.rank not in stacks or len(stacks) < 2:
+        return not_looked(next((one["stack_why"] for one in shots_at(case, place) if one["stack_why"]), "no stacks"))
+    outside = [rank for rank, stack in stacks.items() if not waits(stack)]
+    if outside != [place.rank]:
+        return no(f"outside of a call were {len(outside)} of {len(stacks)} ranks")
+    return yes(f"it was at {stacks[place.rank][0].strip()}; all others waited in a call", "stacks before the stop")
+
+
+def waits(stack: list[str]) -> bool:
+    return any(progress.WITHIN.search(frame) for frame in stack[: progress.INNERMOST])
+
+
+def missing_at_barrier(case: Case) -> dict[int, str]:
+    """The ranks that did not come to a monitored barrier, with the line that names them."""
+    found = {}
+    for one in case.all_failures:
+        match = AT_BARRIER.search(f"{one.summary}\n{one.traceback}")
+        if match:
+            found.update(dict.fromkeys((int(rank) for rank in re.findall(r"\d+", match[1])), match[0]))
+    return found
+
+
+def ranks_missing(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(case.node_of(rank), rank=rank) for rank in missing_at_barrier(case))
+
+
+def was_missing(case: Case, place: Place) -> Answer:
+    found = missing_at_barrier(case).get(-1 if place.rank is None else place.rank)
+    return yes(found, "monitoredBarrier on rank 0") if found else no()
+
+
+def was_there(case: Case, place: Place) -> Answer:
+    """A rank that lives, or ended after the others had waited: it was late, and not gone."""
+    if shots_at(case, place):
+        return yes(f"rank {place.rank} still ran", "/proc before the stop")
+    own = [one for one in case.all_failures if one.rank == place.rank and not one.cascade]
+    return no(f"it had ended: {own[0].summary}") if own else not_looked("whether it still ran is not known")
+
+
+def ranks_that_finished(case: Case) -> list[int]:
+    codes = {name: end["code"] for name, end in case.node_ends.items() if end["reason"] == "exit"}
+    return [one["rank"] for one in case.seen["ranks"] if 0 in (one["code"], codes.get(one["node"]))]
+
+
+def finished(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    done = ranks_that_finished(case)
+    return (Place(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
+
+
+def left_early(case: Case, place: Place) -> Answer:
+    if own := own_end(case):
+        return no(f"{own} had ended by itself")
+    end = case.rank_ends[-1 if place.rank is None else place.rank]
+    left = end["gone_at"] or case.node_ends[place.node]["ended_at"]
+    later = [one for one in case.all_failures if one.cascade and one.when >= left]
+    waiting = [rank for rank in case.shots if rank != place.rank]
+    if later:
+        return yes(f"it ended with the code 0; then {later[0].where}: {later[0].summary}", "ends of the ranks", left)
+    if waiting and others_waited(case):
+        return yes(f"it ended with the code 0, and rank {waiting[0]} still ran", "ends of the ranks", left)
+    return no("no other rank waited for it afterwards")
+
+
+OTHER_OPERATION = Question(
+    "calls.operation", "do the ranks call different collectives at the same place?", differ(progress.operation)
+)
+OTHER_SIZES = Question("calls.sizes", "do the ranks call a collective with different sizes?", differ(progress.sizes))
+OTHER_TYPES = Question("calls.types", "do the ranks call a collective with different types?", differ(progress.types))
+DETAIL = "program.collectives_differ"
+OPERATION_SAID = said("said.operation", "did torch find other calls (DETAIL)?", DETAIL, containing="Op type:")
+SIZES_SAID = said("said.sizes", "did torch find other sizes (DETAIL)?", DETAIL, containing="Tensor shapes:")
+TYPES_SAID = said("said.types", "did torch find other types (DETAIL)?", DETAIL, containing="dtypes:")
+BYTES_SAID = said("said.bytes", "did Gloo receive another number of bytes than was asked for?", "program.sizes_differ")
+MODELS_SAID = said("said.models", "did DDP find other models?", "program.parameter_differs", "program.parameter_count")
+BEHIND = Question(
+    "rank.behind",
+    "has rank {rank} begun fewer calls than the others, and is it outside of a call?",
+    is_behind,
+    on_node("{node}", "ps -eo pid,stat,time,wchan:20,args"),
+)
+ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside of a call?", elsewhere)
+MISSING = Question("barrier.missing", "did rank {rank} not come to a monitored barrier?", was_missing)
+STILL_THERE = Question("rank.still_there", "did rank {rank} still run then?", was_there)
+LEFT = Question("rank.left", "did rank {rank} finish while others still waited for it?", left_early)
+
+WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout", "nccl.heartbeat")
+EXCEPTIONS = ("process.exception", "process.exception.everywhere")
+
+CAUSES = (
+    Cause(
+        "program.other_operation",
+        group="program",
+        scope="code",
+        says="the ranks do not call the same collectives in the same order",
+        fix="Look for collectives within a condition that is not the same on all ranks (if rank == 0, try, break)",
+        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
+        places=in_the_code,
+        confirm=(OTHER_OPERATION, OPERATION_SAID),
+        instead_of=(*EXCEPTIONS, "process.crash", "program.other_sizes", "program.other_types", "program.bytes"),
+    ),
+    Cause(
+        "program.other_sizes",
+        group="program",
+        scope="code",
+        says="the ranks call the same collective with tensors of different sizes",
+        fix="Look at batches that are not full, or sizes that depend on the data: pad them, or drop the last batch",
+        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
+        places=in_the_code,
+        confirm=(OTHER_SIZES, SIZES_SAID),
+        instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
+    ),
+    Cause(
+        "program.other_types",
+        group="program",
+        scope="code",
+        says="the ranks call the same collective with tensors of different types",
+        fix="Give the tensors the same dtype on all ranks",
+        symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
+        places=in_the_code,
+        confirm=(OTHER_TYPES, TYPES_SAID),
+        instead_of=(*EXCEPTIONS, "process.crash", "program.bytes"),
+    ),
+    Cause(
+        "program.bytes",
+        group="program",
+        scope="code",
+        says="the ranks do not call the same with the same sizes: Gloo received other data than was asked for",
+        fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env: it says which calls differ",
+        symptoms=("program.sizes_differ",),
+        places=in_the_code,
+        confirm=(BYTES_SAID,),
+        instead_of=(*EXCEPTIONS, "process.crash"),
+    ),
+    Cause(
+        "program.other_model",
+        group="program",
+        scope="code",
+        says="the model is not the same on all ranks",
+        fix="Make it from the same settings everywhere, before DDP: number of classes, layers, data that sizes it",
+        symptoms=("program.parameter_differs", "program.parameter_count"),
+        places=in_the_code,
+        confirm=(MODELS_SAID,),
+        instead_of=(*EXCEPTIONS, "program.barrier"),
+    ),
+    Cause(
+        "program.uneven_steps",
+        group="program",
+        scope="process",
+        says="rank {rank} on {node} had done all its steps and left, while others still waited for it",
+        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
+        symptoms=WAITING,
+        places=finished,
+        confirm=(LEFT,),
+    ),
+    Cause(
+        "program.straggler",
+        group="program",
+        scope="process",
+        says="rank {rank} on {node} did not come to the call in which the others waited for it",
+        fix="Look at what it did instead: its stack and its last lines; rare work of one rank needs a longer timeout",
+        symptoms=(*WAITING, "gloo.barrier"),
+        places=ranks_behind,
+        confirm=(BEHIND, ELSEWHERE),
+        refute=(STOPPED, DISK_WAIT, FROZEN),
+        instead_of=("program.barrier",),
+    ),
+    Cause(
+        "program.barrier",
+        group="program",
+        scope="process",
+        says="rank {rank} on {node} did not come to a monitored barrier in time",
+        fix="Read its log: it did something else, or was slower than the others",
+        symptoms=("gloo.barrier",),
+        places=ranks_missing,
+        confirm=(),
+        support=(MISSING, STILL_THERE),
+        refute=(STOPPED, DISK_WAIT, FROZEN),
+    ),
+)

@@ -1,0 +1,379 @@
+"""What a process may not have more of: disk, inodes, shared memory, files, tasks, locked memory, processor time.
+
+The error number is a fact about the process that met it; which limit it was, and that it was reached, is proved by the
+limits and counters of that very node.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...verdict.commands import on_node
+from ...verdict.words import gigabytes
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..questions import probe
+from .program import others_waited, own_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..case import Case
+    from ..evidence import Disk, Record
+    from ..model import Answer, Symptom
+
+LITTLE = 1 << 20  # bytes free, below which hardly any write of a checkpoint or a log succeeds
+SMALL_SHM = 64 << 20  # a container's default, with which NCCL and data loaders are known to fail
+MOSTLY = 0.5  # of its periods a control group was held back
+LOCKED = "max_locked_memory"
+FORK_REJECTED = "fork rejected by pids controller"
+TABLE_FULL = "nf_conntrack: table full"
+TRIED = re.compile(r"you tried to allocate (\d+) bytes")
+OWN = ("process.exception", "process.exception.everywhere", "process.exit", "process.crash", "process.worker")
+
+
+def counts(one: Symptom) -> bool:
+    """Whether it was the end of something. NCCL warns before it fails, and names the reason only there."""
+    return bool(one.node) and (one.final or one.id.startswith("nccl."))
+
+
+def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Each node that ended with it. what: the path, where the text has one."""
+    del case
+    return (Place(one.node, what=one.about.get("path", "")) for one in by if counts(one))
+
+
+def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+
+
+def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+# ---------------------------------------------------------------- disks
+
+
+def disks_of(case: Case, place: Place) -> list[Disk] | None:
+    """Those on which the path lies, by the longest mount that is known; all but shared memory without a path."""
+    record = case.record(place.node)
+    if record is None or not record["disks"]:
+        return None
+    disks = [one for one in record["disks"] if one["use"] != "shm"]
+    under = [one for one in disks if place.what.startswith(one["path"].rstrip("/") + "/")]
+    longest = max((len(one["path"]) for one in under), default=0)
+    return [one for one in under if len(one["path"]) == longest] if place.what else disks
+
+
+def disk_with(reads: Callable[[Disk], bool], says: str) -> Callable[[Case, Place], Answer]:
+    def look(case: Case, place: Place) -> Answer:
+        disks = disks_of(case, place)
+        if not disks:
+            why = f"what {place.what} lies on was not looked at" if disks == [] else case.why_not(place.node, "disks")
+            return not_looked(why)
+        for one in disks:
+            if reads(one):
+                return yes(says.format(path=one["path"], free=gigabytes(one["free"])), f"file systems of {place.node}")
+        return no("; ".join(f"{one['path']} has {gigabytes(one['free'])} free" for one in disks))
+
+    return look
+
+
+def has_no_room(disk: Disk) -> bool:
+    return disk["free"] < LITTLE
+
+
+def has_no_inodes(disk: Disk) -> bool:
+    return disk["inodes_free"] == 0 and disk["free"] >= LITTLE
+
+
+def takes_no_writes(disk: Disk) -> bool:
+    return disk["read_only"]
+
+
+def shm_is_small(case: Case, place: Place) -> Answer:
+    record = case.record(place.node)
+    disk = next((one for one in record["disks"] if one["use"] == "shm"), None) if record else None
+    if disk is None:
+        return not_looked(case.why_not(place.node, "disks"))
+    if disk["free"] < LITTLE or disk["total"] <= SMALL_SHM:
+        text = f"{disk['path']} has {disk['free'] >> 20} of {disk['total'] >> 20} MiB free"
+        return yes(text, f"file systems of {place.node}")
+    return no(f"{disk['path']} has {gigabytes(disk['free'])} free")
+
+
+# ---------------------------------------------------------------- limits
+
+
+def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
+    """Whether this limit of the launch's processes is there at all: the error number says that it was reached."""
+
+    def look(case: Case, place: Place) -> Answer:
+        record = case.record(place.node)
+        if record is None or name not in record["limits"]:
+            return not_looked(case.why_not(place.node, "limits"))
+        soft = record["limits"][name][0]
+        if soft is None:
+            return no(f"there is no limit of {what} on {place.node}")
+        higher = [
+            f"{other}: {theirs[0]}"
+            for other in case.nodes
+            if other != place.node and (theirs := (limits_of(case, other)).get(name)) and differs(theirs[0], soft)
+        ]
+        others = f" ({', '.join(higher)})" if higher else ""
+        return yes(f"the limit of {what} is {soft} there{others}", f"limits of the launch on {place.node}")
+
+    return look
+
+
+def limits_of(case: Case, node: str) -> dict[str, list[int | None]]:
+    record = case.record(node)
+    return record["limits"] if record else {}
+
+
+def differs(theirs: int | None, soft: int) -> bool:
+    return theirs is None or theirs > soft
+
+
+def tasks_refused(case: Case, place: Place) -> Answer:
+    grown = case.grown(place.node, pids_refused)
+    if grown:
+        return yes(f"{grown} tasks were refused by the launch's control group", f"pids.events on {place.node}")
+    record = case.seen["end"].get(place.node)
+    for line in (record["kernel"] if record else None) or []:
+        if FORK_REJECTED in line["text"]:
+            return yes(line["text"], f"kernel log of {place.node}", line["at"])
+    return not_looked(case.why_not(place.node, "unit")) if grown is None else no("no task was refused")
+
+
+def pids_refused(record: Record) -> int | None:
+    return record["unit"]["pids_refused"] if record["unit"] else None
+
+
+def held_back(case: Case, place: Place) -> Answer:
+    """Whether the launch got too little processor time there, and by far more than elsewhere."""
+    if own_end(case) or not others_waited(case):
+        return no("a rank ended by itself, or none waited until its time was over")
+    share = throttled(case, place.node)
+    if share is None:
+        return not_looked(case.why_not(place.node, "unit"))
+    others = [each for name in case.nodes if name != place.node and (each := throttled(case, name)) is not None]
+    if share < MOSTLY or not others or max(others) >= share / 2:
+        return no(f"it was held back in {share:.0%} of its periods")
+    record = case.record(place.node)
+    cores = record["unit"]["cpu_max"] if record and record["unit"] else None
+    of = f" of {cores:g} cores" if cores else ""
+    return yes(
+        f"its limit{of} held it back in {share:.0%} of its periods; elsewhere at most {max(others):.0%}",
+        f"cpu.stat on {place.node}",
+    )
+
+
+def throttled(case: Case, node: str) -> float | None:
+    periods = case.grown(node, lambda record: cpu(record, "nr_periods"))
+    times = case.grown(node, lambda record: cpu(record, "nr_throttled"))
+    if times is None:
+        return None
+    return times / periods if periods else 0.0
+
+
+def cpu(record: Record, name: str) -> int | None:
+    return record["unit"]["cpu"].get(name) if record["unit"] else None
+
+
+def conntrack_dropped(case: Case, place: Place) -> Answer:
+    if own := own_end(case):
+        return no(f"{own} had ended by itself")
+    record = case.seen["end"].get(place.node)
+    for line in (record["kernel"] if record else None) or []:
+        if TABLE_FULL in line["text"]:
+            return yes(line["text"], f"kernel log of {place.node}", line["at"])
+    counters = record["counters"] if record else {}
+    if "conntrack.count" not in counters or "conntrack.max" not in counters:
+        return not_looked(case.why_not(place.node, "counters"))
+    grown = case.grown(place.node, lambda one: one["counters"].get("conntrack.drop"))
+    count, most = counters["conntrack.count"], counters["conntrack.max"]
+    if grown and most and count >= 0.9 * most:
+        return yes(f"{grown} connections were dropped, with {count} of {most} tracked", f"conntrack on {place.node}")
+    return no(f"{count} of {most} connections are tracked")
+
+
+def asked_too_much(case: Case, place: Place) -> Answer:
+    record = case.record(place.node)
+    total = record["memory"].get("total") if record else None
+    asked = 0
+    for one in case.all_failures:
+        if one.rank == place.rank and (match := TRIED.search(f"{one.summary}\n{one.traceback}")):
+            asked = int(match[1])
+    if not asked:
+        return not_looked("how much it asked for is not known")
+    if total is None:
+        return not_looked(case.why_not(place.node, "memory"))
+    if asked > total:
+        return yes(f"it asked for {gigabytes(asked)} at once, {place.node} has {gigabytes(total)}", "last words")
+    return no(f"it asked for {gigabytes(asked)}, which {place.node} has")
+
+
+DISKS = on_node("{node}", "df -h")
+NO_ROOM = Question(
+    "disk.full", "has the disk on {node} no room?", disk_with(has_no_room, "{path} has {free} free"), DISKS
+)
+NO_INODES = Question(
+    "disk.inodes",
+    "has the file system on {node} no inodes left?",
+    disk_with(has_no_inodes, "{path} has {free} free, and no inodes"),
+    on_node("{node}", "df -i"),
+)
+READ_ONLY = Question(
+    "disk.read_only",
+    "is the file system on {node} read-only?",
+    disk_with(takes_no_writes, "{path} is read-only"),
+    on_node("{node}", "findmnt --options ro"),
+)
+DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel make a file system of {node} read-only?")
+SHM = Question("shm.small", "is /dev/shm on {node} small, or full?", shm_is_small, on_node("{node}", "df -h /dev/shm"))
+SHM_SMALL = probe("os.shm.small", "is /dev/shm on {node} too small for a launch?")
+SHM_UNUSABLE = probe("os.shm.unusable", "can /dev/shm on {node} not be written?")
+FILES = Question("limit.files", "is the number of open files limited on {node}?", limit("max_open_files", "open files"))
+REFUSED = Question(
+    "limit.tasks",
+    "were tasks refused to the launch on {node}?",
+    tasks_refused,
+    on_node("{node}", "systemctl show --property=DefaultTasksMax"),
+)
+PROCESSES = probe("os.limits.processors", "is the number of processes too low on {node}?")
+TASKS = probe("os.limits.tasks", "is the number of tasks of a unit too low on {node}?")
+MEMLOCK = Question("limit.memlock", "is locked memory limited on {node}?", limit(LOCKED, "locked memory"))
+MEMLOCK_FOUND = probe("os.limits.memlock", "is locked memory limited on {node}?")
+HELD_BACK = Question("cpu.held_back", "was the launch on {node} held back by a limit of processor time?", held_back)
+CONNTRACK = Question(
+    "conntrack.full",
+    "were connections dropped on {node}, because the table of connections was full?",
+    conntrack_dropped,
+    on_node("{node}", "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
+)
+TOO_MUCH = Question("memory.asked", "did rank {rank} ask for more memory than {node} has?", asked_too_much)
+
+NO_SPACE = ("system.no_space", "system.write_failed")
+WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout")
+
+CAUSES = (
+    Cause(
+        "resources.disk",
+        group="resources",
+        scope="node",
+        says="a disk of {node} is full",
+        fix="Make room there, or write elsewhere",
+        command=DISKS,
+        symptoms=NO_SPACE,
+        places=where_met,
+        confirm=(NO_ROOM,),
+        instead_of=(*OWN, "process.launcher.failed"),
+    ),
+    Cause(
+        "resources.inodes",
+        group="resources",
+        scope="node",
+        says="a file system of {node} has room, but no inodes left: it holds too many files",
+        fix="Delete files there, or write elsewhere",
+        command=on_node("{node}", "df -i"),
+        symptoms=NO_SPACE,
+        places=where_met,
+        confirm=(NO_INODES,),
+        instead_of=(*OWN, "process.launcher.failed"),
+    ),
+    Cause(
+        "resources.read_only",
+        group="resources",
+        scope="node",
+        says="a file system of {node} takes no writes",
+        fix="Look at the kernel log for errors of that disk; repair it, and mount it again",
+        command=on_node("{node}", "journalctl --dmesg --lines=30", become=True),
+        symptoms=("system.read_only",),
+        places=where_met,
+        confirm=(READ_ONLY, DISK_READ_ONLY),
+        instead_of=OWN,
+    ),
+    Cause(
+        "resources.shared_memory",
+        group="resources",
+        scope="node",
+        says="the shared memory of {node} (/dev/shm) has too little room",
+        fix="Mount it larger (a container needs --shm-size), delete what was left there, or use fewer workers",
+        command=on_node("{node}", "df -h /dev/shm"),
+        symptoms=(
+            *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
+            "rank.signal",
+        ),
+        places=lambda case, by: where_met(case, [one for one in by if one.about.get("signal", "SIGBUS") == "SIGBUS"]),
+        confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),
+        instead_of=OWN,
+    ),
+    Cause(
+        "resources.files",
+        group="resources",
+        scope="process",
+        says="rank {rank} on {node} had as many files open as it may",
+        fix="Raise the limit (launch_users_nofile for launches of people), or look for files that are not closed",
+        symptoms=("system.files",),
+        places=ranks_that_met,
+        confirm=(FILES,),
+        instead_of=OWN,
+    ),
+    Cause(
+        "resources.tasks",
+        group="resources",
+        scope="node",
+        says="{node} refused the launch further processes or threads",
+        fix="Raise the limit of tasks there, or use fewer workers and threads (OMP_NUM_THREADS)",
+        symptoms=("system.tasks",),
+        places=where_met,
+        confirm=(REFUSED, PROCESSES, TASKS),
+        instead_of=OWN,
+    ),
+    Cause(
+        "resources.locked_memory",
+        group="resources",
+        scope="node",
+        says="the launch on {node} may not lock the memory that RDMA needs",
+        fix="Give it no limit of locked memory: the step baseline does so",
+        symptoms=("nccl.locked_memory",),
+        places=where_met,
+        confirm=(MEMLOCK, MEMLOCK_FOUND),
+        instead_of=OWN,
+    ),
+    Cause(
+        "resources.processor_time",
+        group="resources",
+        scope="node",
+        says="the launch on {node} got too little processor time, and the others waited for it",
+        fix="Raise CPUQuota of the unit, or of the slice above it",
+        symptoms=WAITING,
+        places=every_node,
+        confirm=(HELD_BACK,),
+        instead_of=("program.straggler",),
+    ),
+    Cause(
+        "resources.conntrack",
+        group="resources",
+        scope="node",
+        says="{node} dropped connections, because its table of tracked connections was full",
+        fix="Raise net.netfilter.nf_conntrack_max there, or do not track the training network",
+        symptoms=(*WAITING, "store.connect.timeout", "gloo.connect.timeout", "gloo.closed"),
+        places=every_node,
+        confirm=(CONNTRACK,),
+    ),
+    Cause(
+        "resources.memory",
+        group="resources",
+        scope="process",
+        says="rank {rank} on {node} asked for more memory at once than {node} has",
+        fix="Look at the size in the message: a batch, a sequence or a buffer is larger than meant",
+        symptoms=("system.memory",),
+        places=ranks_that_met,
+        confirm=(TOO_MUCH,),
+        instead_of=OWN,
+    ),
+)

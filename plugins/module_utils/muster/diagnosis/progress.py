@@ -1,0 +1,113 @@
+"""How far each rank had come in what the ranks do together, by torch's flight recorders and NCCL's watchdogs.
+
+Of Gloo's entries the number, the operation and the sizes can be believed, and not whether they are completed. So
+whether a rank waits within a collective is taken from its stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .case import Case
+    from .evidence import Collective, RankShot
+
+WATCHDOG = re.compile(r"last enqueued NCCL work: (\d+), last completed NCCL work: (\d+)")
+COMPLETED = "completed"
+# Python frames behind which a rank may wait for others: in a collective, or in backward, where DDP waits.
+WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
+INNERMOST = 3  # frames that are looked at; further out, all of a step lies in DDP's forward
+OF_TWO = re.compile(r"(?:^|:)(?:i?send|i?recv)\b", re.IGNORECASE)
+# Calls that come with other sizes from each rank, without anything being wrong.
+OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """enqueued: the highest number. calls: the newest, by their numbers. within: whether it waits for others, by its
+    stack, or has finished its last call; None where neither is known."""
+
+    rank: int
+    node: str
+    enqueued: int
+    within: bool | None
+    source: str
+    calls: Mapping[int, Collective] = field(default_factory=dict)
+
+
+def progress(case: Case) -> list[Progress]:
+    """Of each rank that is known of, by its number."""
+    found: dict[int, Progress] = {}
+    for end in case.seen["ranks"]:
+        said = WATCHDOG.findall(end["stderr"])
+        if said:
+            enqueued, completed = (int(number) for number in said[-1])
+            found[end["rank"]] = Progress(end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog")
+    groups = Counter(shot["flight"]["group"] for _, shot in case.shots.values() if shot["flight"])
+    group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together
+    for rank, (node, shot) in case.shots.items():
+        flight = shot["flight"]
+        if flight is not None and flight["group"] == group:
+            calls = {one["sequence"]: one for one in flight["last"] if one["sequence"] and not of_two(one)}
+            found[rank] = Progress(
+                rank, node, flight["enqueued"], within_a_call(shot), "torch's flight recorders", calls
+            )
+    return [found[rank] for rank in sorted(found)]
+
+
+def within_a_call(shot: RankShot) -> bool | None:
+    if shot["stack"]:
+        return any(WITHIN.search(frame) for frame in shot["stack"][:INNERMOST])
+    last = shot["flight"]["last"][-1:] if shot["flight"] else []
+    return False if last and last[0]["state"] == COMPLETED else None
+
+
+def behind(case: Case) -> dict[int, Progress]:
+    """The ranks that have begun fewer calls than another one, and are not within one."""
+    known = progress(case)
+    most = max((one.enqueued for one in known), default=0)
+    return {one.rank: one for one in known if one.enqueued < most and one.within is False}
+
+
+def furthest(case: Case) -> Progress | None:
+    return max(progress(case), key=lambda one: one.enqueued, default=None)
+
+
+def difference(case: Case, of: Callable[[Collective], str]) -> str:
+    """The first call of one number in which the ranks differ, in words; "" where those that are known are the same."""
+    known = progress(case)
+    for number in sorted({number for one in known for number in one.calls}):
+        with_it = [one for one in known if number in one.calls]
+        values = {one.rank: of(one.calls[number]) for one in with_it}
+        if len(set(values.values()) - {""}) > 1:
+            return f"call {number}: " + ", ".join(in_words(value, values) for value in dict.fromkeys(values.values()))
+    return ""
+
+
+def in_words(value: str, values: Mapping[int, str]) -> str:
+    ranks = [str(rank) for rank, one in values.items() if one == value]
+    return f"rank{'s' if len(ranks) > 1 else ''} {' '.join(ranks[:8])}{' …' if len(ranks) > 8 else ''} {value}"
+
+
+def of_two(call: Collective) -> bool:
+    """Whether it is between two ranks only; those are counted apart."""
+    return OF_TWO.search(call["operation"]) is not None
+
+
+def operation(call: Collective) -> str:
+    """Without the backend that stands before it."""
+    return call["operation"].rpartition(":")[2]
+
+
+def sizes(call: Collective) -> str:
+    """Nothing where ranks may well differ."""
+    return "" if OWN_SIZES.search(call["operation"]) else f"{operation(call)} of {call['sizes']}"
+
+
+def types(call: Collective) -> str:
+    return "" if OWN_SIZES.search(call["operation"]) else f"{operation(call)} of {call['types']}"

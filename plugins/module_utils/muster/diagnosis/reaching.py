@@ -1,0 +1,132 @@
+"""Who could not reach whom: the places and questions of causes that lie between nodes.
+
+A probe's finding names a node where most of its links are bad, and a pair where that cannot be told; a cause is said at
+the very place that the finding names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from ..verdict.commands import playbook
+from .case import FOUND
+from .model import Place, Question, no, not_looked, yes
+from .questions import MOST_SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from ..verdict.finding import FindingShape
+    from .case import Case
+    from .model import Answer, Places, Symptom
+
+# A node that shows one of these has called the head node in vain.
+CALLED_HEAD = (
+    "store.connect.timeout",
+    "store.connect.refused",
+    "store.connect.unanswered",
+    "store.connect.no_host",
+    "store.connect.no_route",
+    "store.connect.none",
+    "store.name",
+    "rendezvous.connection",
+)
+# The head node, or all of them, have waited for others.
+WAITED = ("store.clients", "store.barrier", "rendezvous.timeout", "launch.stalled")
+CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
+CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")
+
+
+def callers(case: Case, by: Sequence[Symptom]) -> list[str]:
+    """The nodes that called the head node in vain; where no node says so, all that might have."""
+    called = [one.node for one in by if one.id in CALLED_HEAD and one.node and one.node != case.head]
+    return list(dict.fromkeys(called)) or [node for node in case.nodes if node != case.head]
+
+
+def ends_of(found: FindingShape) -> set[str]:
+    return {found["node"], found.get("peer") or ""} - {""}
+
+
+def of_checks(case: Case, checks: Collection[str]) -> Iterator[FindingShape]:
+    return (one for one in case.seen["findings"] if one["id"] in checks and one["status"] in FOUND)
+
+
+def place_of(found: FindingShape) -> Place:
+    return Place(found["node"], found.get("peer") or "")
+
+
+def ways_to_head(*checks: str) -> Places:
+    """Where probes found something on the ways by which nodes called the head node, and each such way."""
+
+    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        them = callers(case, by)
+        for found in of_checks(case, checks):
+            ends = ends_of(found)
+            if ends <= {case.head, *them}:
+                yield place_of(found)
+        covered = {node for found in of_checks(case, checks) for node in ends_of(found)}
+        for node in them:
+            if not {node, case.head} & covered:
+                yield Place(node, case.head)
+
+    return places
+
+
+def ways_between(*checks: str) -> Places:
+    """Where probes found something between participants, and each node that shows a symptom."""
+
+    def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        nodes = set(case.nodes)
+        found = [one for one in of_checks(case, checks) if ends_of(one) <= nodes]
+        yield from map(place_of, found)
+        covered = {node for one in found for node in ends_of(one)}
+        for one in by:
+            peer = case.node_at(one.about.get("address", ""))
+            if one.node and one.node not in covered:
+                yield Place(one.node, peer if peer != one.node else "")
+
+    return places
+
+
+def probed(asks: str, *checks: str) -> Question:
+    """Whether probes, made after the failure, found one of these at this very place."""
+
+    def look(case: Case, place: Place) -> Answer:
+        for found in of_checks(case, checks):
+            if place_of(found)[:2] == place[:2]:
+                return yes(found["summary"][:MOST_SHOWN], f"{found['id']} on {found['node']}")
+        for node in (place.node, place.peer):
+            if node and not any(case.looked_for(check, node) for check in checks):
+                why = case.seen["not_looked"].get(node, f"{checks[0]} was not looked for on {node}")
+                return not_looked(why)
+        return no(f"{checks[0]} was looked for", "net_probe")
+
+    return Question(f"probe.{checks[0]}", asks, look, playbook("playbooks/health.yml"))
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(text: str) -> bool:
+    return is_address(text) and ipaddress.ip_address(text).is_loopback
+
+
+def addresses_of(case: Case, node: str) -> set[str]:
+    """All that are known of a node, without those of every node's own loopback."""
+    record = case.record(node)
+    known = {case.planned[node]["address"]} if node in case.planned else set()
+    if record:
+        known |= {each for one in record["interfaces"].values() for each in one["addresses"]}
+    return {one for one in known if one and not is_loopback(one)}
+
+
+def at_head(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    if case.head:
+        yield Place(case.head)

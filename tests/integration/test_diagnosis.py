@@ -1,0 +1,141 @@
+"""Why a launch failed, said by itself and by hand: faults on real nodes, with the cause that each has."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import net_faults
+from drill import Drill, fields, hit, processes
+from launch_users import make_launch_user
+from machines import NODES, find_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+pytestmark = pytest.mark.moment
+
+USER = "ada"
+SOON = 20.0  # seconds that a diagnosis may take
+
+
+@pytest.fixture(scope="module")
+def nodes(with_pytorch: None) -> list[Machine]:
+    machines = [find_machine(name) for name in NODES]
+    make_launch_user(USER, machines)
+    return machines
+
+
+@pytest.fixture
+def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: list[Machine]) -> Iterator[Drill]:
+    """One rank on each of three nodes; an administrator's launch, or the own one of somebody."""
+    variables = {"cluster_launch_nodes": list(NODES), "cluster_nproc_per_node": 1}
+    drill = Drill(tmp_path, variables, user=getattr(request, "param", ""))
+    yield drill
+    for machine in nodes:
+        if drill.run.is_dir() and drill.runs():
+            drill.systemctl(machine, "stop", drill.unit(), check=False)
+        machine.inside("rm", "--force", drill.gate)
+
+
+@pytest.fixture
+def by_hand(play: Play, tmp_path: Path) -> Callable[..., Result]:
+    """playbooks/diagnose.yml, as the controller of the drill has it."""
+
+    def run(**variables: Any) -> Result:
+        return play("playbooks/diagnose.yml", extravars={"cluster_artifacts_dir": str(tmp_path / "kept"), **variables})
+
+    return run
+
+
+def diagnosed(drill: Drill) -> dict[str, Any]:
+    """What was said of a launch that has failed; on the screen as in its folder, and without a trace on the nodes."""
+    result = drill.result()
+    said: dict[str, Any] = result["diagnosis"]
+    assert json.loads((drill.run / "diagnosis.json").read_text())["lines"] == said["lines"]
+    for name in ("diagnosis.json", "evidence.json"):
+        assert (drill.run / name).stat().st_mode & 0o777 == 0o600
+    assert all(line in result["msg"] for line in said["lines"])
+    took = (drill.run / "diagnosis.json").stat().st_mtime - result["timing"]["cleaned"]
+    noticed = (drill.run / "diagnosis.json").stat().st_mtime - result["timing"]["noticed"]
+    print(f"five lines {took:.1f} s after the end, {noticed:.1f} s after the failure was noticed")
+    print("\n".join(said["lines"]))
+    assert took < SOON * drill.stretch
+    assert processes(drill.launch_id) == {}
+    return said
+
+
+def causes(said: dict[str, Any]) -> list[tuple[str, str, int | None]]:
+    return [(one["id"], one["node"], one["rank"]) for one in said["causes"]]
+
+
+def test_a_rank_that_raises(drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]) -> None:
+    drill.begin("--fault=raise", "--rank=1").in_step(3)
+    drill.fault(lambda: drill.open_gate(nodes[1]), lambda: not drill.goes_on() or drill.has_verdict())
+    verdict = drill.end()
+    said = diagnosed(drill)
+    assert (said["word"], causes(said)) == ("confirmed", [("process.exception", "node2", 1)])
+    assert said["lines"][1] == "Where: node2, rank 1"
+    assert "sample 17 is broken" in said["lines"][2]
+    assert verdict["summary"].startswith("node2: rank 1 (local rank 0) failed: RuntimeError: sample 17 is broken")
+    assert [one["node"] for one in verdict["findings"] if one["id"] == "launch.cause"] == ["node2"]
+    again = by_hand()
+    assert again.rc == 0, again.stdout
+    assert all(line in again.stdout.replace("\n", "") for line in said["lines"][:2])
+
+
+def test_a_stopped_rank(drill: Drill) -> None:
+    drill.variables["launch_stall_timeout"] = 4
+    drill.begin().in_step(3)
+    pid = drill.pid(2)
+    drill.fault(lambda: hit(pid, signal.SIGSTOP), lambda: fields(pid)[0] == "T")
+    drill.end()
+    said = diagnosed(drill)
+    assert (said["word"], causes(said)) == ("confirmed", [("process.stopped", "node3", 2)])
+
+
+def test_a_port_that_is_filtered_while_the_nodes_look_for_each_other(drill: Drill, nodes: list[Machine]) -> None:
+    """The probe before the start is left out, as it would refuse the launch."""
+    drill.variables.update(launch_probe=False, launch_rendezvous_timeout=10)
+    port = net_faults.PORT
+    with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
+        verdict = drill.begin().end()
+        said = diagnosed(drill)
+    assert said["word"] == "confirmed", said
+    [cause] = said["causes"]
+    assert {cause["node"], cause["peer"]} == {"node1", "node2"}
+    assert cause["group"] == "head"
+    assert "net.master_port.dropped" in cause["proofs"][0]["source"]
+    assert verdict["summary"].startswith(f"{cause['node']}: {cause['says']}")
+
+
+@pytest.mark.parametrize("drill", [USER], indirect=True)
+def test_what_somebodys_own_launch_cannot_see_is_not_looked_at(drill: Drill) -> None:
+    drill.begin().in_step(3)
+    pid = drill.pid(1)
+    drill.fault(lambda: hit(pid, signal.SIGKILL), lambda: pid not in processes(drill.launch_id))
+    drill.end()
+    said = diagnosed(drill)
+    evidence = json.loads((drill.run / "evidence.json").read_text())
+    assert all(one["kernel"] is None and one["unseen"]["kernel"] for one in evidence["end"].values())
+    open_questions = " ".join(line for one in [*said["causes"], *said["candidates"]] for line in one["open"])
+    assert "kernel.oom" in open_questions
+
+
+def test_an_unknown_launch_and_one_that_ended_well_are_said_so(
+    drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
+) -> None:
+    assert "No launch was begun from here" in by_hand().stdout
+    drill.begin("--steps=3").end()
+    done = by_hand()
+    assert done.rc == 0
+    assert "ended well" in done.stdout
+    missing = by_hand(launch="20200101-000000-abcd")
+    assert missing.rc != 0
+    assert "20200101-000000-abcd is not known here" in missing.stdout
