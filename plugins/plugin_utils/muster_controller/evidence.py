@@ -19,9 +19,10 @@ from muster.launch.plan import beat_port
 from muster.verdict.masking import masked_argv
 from muster_node.tools import files
 
-from .artifacts import FILE, make_folder, write_json
+from .artifacts import FILE, make_folder
 from .aside import Aside
 from .connection import one_line
+from .json_file import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
