@@ -46,8 +46,8 @@ def unpacked(text: Any) -> Any:
         return None
 
 
-def opened(connections: dict[str, NodeConnection]) -> Messages:
-    messages = Messages(connections, PROGRAM)
+def opened(connections: dict[str, NodeConnection], program: Program = PROGRAM) -> Messages:
+    messages = Messages(connections, program)
     messages.open()
     return messages
 
