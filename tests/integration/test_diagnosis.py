@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +14,11 @@ import net_faults
 from drill import PAYLOAD, Drill, all_pids, environ, fields, hit, processes, read_proc
 from launch_users import make_launch_user
 from machines import NODES, find_machine
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
     from machines import Machine, Play, Result
 
 pytestmark = pytest.mark.moment
