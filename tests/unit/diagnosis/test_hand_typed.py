@@ -23,7 +23,7 @@ SPECS = {f"node{place}": NodeSpec(f"node{place}", f"192.0.2.{place}", "torchrun"
 def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) -> Agent:
     argv = ["/usr/bin/python3", "/opt/bin/torchrun", "--nnodes=2", f"--node_rank={place}", "--nproc-per-node", "2"]
     argv += ["--master_addr", "192.0.2.1", "--master-port=29600", "train.py", "--node-rank=9"]
-    found: Any = {
+    found: Agent = {
         "pid": 100 + place,
         "user": "ada",
         "argv": argv,
