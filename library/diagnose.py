@@ -18,6 +18,12 @@ options:
         here.
     type: str
     default: ""
+  log:
+    description:
+      - Logs that Muster did not make, on the controller - a file, a folder, or a pattern of files, such as
+        C(slurm-*.out). No node is asked.
+    type: str
+    default: ""
   live:
     description: Whether only a launch that runs now is diagnosed, and not the last one where there is none.
     type: bool

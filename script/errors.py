@@ -30,7 +30,8 @@ SECTIONS = {
     "gloo": "Gloo",
     "nccl": "NCCL",
     "cuda": "CUDA",
-    "python": "Python and torch",
+    "program": "The program",
+    "python": "Python",
     "system": "The kernel and the C library",
 }
 HEADING = 100  # characters

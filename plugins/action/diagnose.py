@@ -12,13 +12,16 @@ from ansible.utils.display import Display
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.case import Case
 from muster.diagnosis.decide import decide
+from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.words import diagnosis
 from muster.launch.plan import NodeSpec, PlanError
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.diagnosing import keep
 from muster_controller.elsewhere import opened
+from muster_controller.foreign_logs import texts_of
 from muster_controller.interruption import Interruption
 from muster_controller.keeping import Keeping
 from muster_controller.known_launch import KnownLaunch, kept_case, newest
@@ -31,7 +34,6 @@ from muster_controller.variables import node_variables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.diagnosis.case import Case
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
 
@@ -47,6 +49,9 @@ class ActionModule(ControllerAction):
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
         kept = Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
         try:
+            if self.options["log"]:
+                known = [Known(name, spec.address) for name, spec in self.specs().items()]
+                return self.decided(Case(case_of_logs(texts_of(self.options["log"]), known)), run_folder(kept))
             if self.options["launch"]:
                 return self.known(self.options["launch"], kept, cluster)
             found = self.running(kept, cluster)

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
     from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
+    from .model import Text
 
 FOUND = ("fail", "warn")
 
 
 @dataclass(frozen=True)
 class Case:
+    """seen: what is known. texts: those of the site, beside the table's."""
+
     seen: CaseShape
+    texts: tuple[Text, ...] = ()
 
     @property
     def launch(self) -> LaunchFacts:
@@ -70,6 +74,12 @@ class Case:
             if address in known:
                 return one["node"]
         return ""
+
+    @property
+    def is_only_a_log(self) -> bool:
+        """A log that others kept, of which no node was looked at."""
+        looked = (self.seen[part] for part in ("start", "end", "snapshots", "agents", "ran"))
+        return self.launch["how"] == "log" and not any(looked)
 
     # ------------------------------------------------------------ records
 

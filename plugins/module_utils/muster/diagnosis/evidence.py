@@ -299,8 +299,9 @@ class NodeEnd(TypedDict):
 
 class CaseShape(TypedDict):
     """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
-    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node. not_looked: why a node
-    could not be asked afterwards, by node. key: hexadecimal, of the digests of the environment."""
+    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
+    node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked
+    afterwards, by node. key: hexadecimal, of the digests of the environment."""
 
     schema: int
     launch: LaunchFacts

@@ -7,6 +7,7 @@ whether a rank waits within a collective is taken from its stack.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ COMPLETED = "completed"
 # Python frames behind which a rank may wait for others: in a collective, or in backward, where DDP waits.
 WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
 INNERMOST = 3  # frames that are looked at; further out, all of a step lies in DDP's forward
+OF_TWO = re.compile(r"(?:^|:)(?:i?send|i?recv)\b", re.IGNORECASE)
 # Calls that come with other sizes from each rank, without anything being wrong.
 OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNORECASE)
 
@@ -40,16 +42,18 @@ class Progress:
 
 def progress(case: Case) -> list[Progress]:
     """Of each rank that is known of, by its number."""
-    found = {}
+    found: dict[int, Progress] = {}
     for end in case.seen["ranks"]:
         said = WATCHDOG.findall(end["stderr"])
         if said:
             enqueued, completed = (int(number) for number in said[-1])
             found[end["rank"]] = Progress(end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog")
+    groups = Counter(shot["flight"]["group"] for _, shot in case.shots.values() if shot["flight"])
+    group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together
     for rank, (node, shot) in case.shots.items():
         flight = shot["flight"]
-        if flight is not None:
-            calls = {one["sequence"]: one for one in flight["last"]}
+        if flight is not None and flight["group"] == group:
+            calls = {one["sequence"]: one for one in flight["last"] if one["sequence"] and not of_two(one)}
             found[rank] = Progress(
                 rank, node, flight["enqueued"], within_a_call(shot), "torch's flight recorders", calls
             )
@@ -88,6 +92,11 @@ def difference(case: Case, of: Callable[[Collective], str]) -> str:
 def in_words(value: str, values: Mapping[int, str]) -> str:
     ranks = [str(rank) for rank, one in values.items() if one == value]
     return f"rank{'s' if len(ranks) > 1 else ''} {' '.join(ranks[:8])}{' …' if len(ranks) > 8 else ''} {value}"
+
+
+def of_two(call: Collective) -> bool:
+    """Whether it is between two ranks only; those are counted apart."""
+    return OF_TWO.search(call["operation"]) is not None
 
 
 def operation(call: Collective) -> str:

@@ -29,8 +29,7 @@ def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
             return not_looked(case.seen["not_looked"].get(unseen[0], f"{check} was not looked for on {unseen[0]}"))
         return no(f"{check} was looked for", "net_probe" if check.startswith("net.") else "nccl_health")
 
-    book = "playbooks/health.yml"
-    return Question(f"probe.{check}", asks, look, playbook(book))
+    return Question(f"probe.{check}", asks, look, playbook("playbooks/health.yml"))
 
 
 def state_of(states: str, asks: str, name: str) -> Question:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..launch.failure import Failure
     from .case import Case
     from .evidence import RankEnd
+    from .model import Text
 
 # Symptoms that are no text, with what they are.
 OTHERS = {
@@ -95,9 +96,9 @@ def lines_of_ranks(case: Case) -> Iterator[Symptom]:
         final = last_words(end)
         when = end["gone_at"] or 0.0
         for line in [*final, *end["error"].splitlines()]:
-            yield from of_line(line, end["node"], end["rank"], when, final=True)
+            yield from of_line(line, end["node"], end["rank"], when, case.texts, final=True)
         for line in end["stderr"].splitlines()[-MOST_LINES:]:
-            yield from of_line(RANK_PREFIX.sub("", line), end["node"], end["rank"], when, final=False)
+            yield from of_line(RANK_PREFIX.sub("", line), end["node"], end["rank"], when, case.texts, final=False)
 
 
 def last_words(end: RankEnd) -> list[str]:
@@ -109,19 +110,26 @@ def last_words(end: RankEnd) -> list[str]:
 def lines_of_launchers(case: Case) -> Iterator[Symptom]:
     for end in case.seen["nodes"]:
         for line in end["log"].splitlines()[-MOST_LINES:]:
-            yield from of_line(RANK_PREFIX.sub("", line), end["node"], None, end["ended_at"], final=True)
+            yield from of_line(RANK_PREFIX.sub("", line), end["node"], None, end["ended_at"], case.texts, final=True)
 
 
-def of_line(line: str, node: str, rank: int | None, when: float, *, final: bool) -> Iterator[Symptom]:
-    for number, about in matches(line[:LONGEST]):
-        text = TEXTS[number]
+def of_line(
+    line: str, node: str, rank: int | None, when: float, more: tuple[Text, ...], *, final: bool
+) -> Iterator[Symptom]:
+    for number, about in matches(line[:LONGEST], more):
+        text = (*TEXTS, *more)[number]
         yield Symptom(text.id, node, rank, when, line.strip(), dict(about), text.victim, final)
 
 
+@lru_cache(maxsize=8)
+def compiled(texts: tuple[Text, ...]) -> tuple[tuple[Text, re.Pattern[str]], ...]:
+    return tuple((text, re.compile(text.pattern)) for text in texts)
+
+
 @lru_cache(maxsize=4096)
-def matches(line: str) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
+def matches(line: str, more: tuple[Text, ...]) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
     """Which texts this line is, by their numbers, with the groups that were found. Most ranks print the same lines."""
-    found = ((number, pattern.search(line)) for number, (_, pattern) in enumerate(PATTERNS))
+    found = ((number, pattern.search(line)) for number, (_, pattern) in enumerate((*PATTERNS, *compiled(more))))
     return tuple(
         (number, tuple((name, value.strip()) for name, value in match.groupdict().items() if value is not None))
         for number, match in found

@@ -97,12 +97,14 @@ def stop_reached(case: Case, when: float) -> bool:
 
 
 def nothing_before(case: Case, place: Place) -> Answer:
-    """A launcher that was told to stop while no rank had failed was told by somebody, and not by a failure."""
+    """A launcher that was told to stop before anything had failed was told by somebody."""
     end = case.node_ends[place.node]
     earlier = [
         one
         for one in case.all_failures
-        if one.rank is not None and not one.cascade and (not end["ended_at"] or one.when < end["ended_at"])
+        if not one.cascade
+        and (one.rank is not None or one.node != place.node)
+        and (not end["ended_at"] or one.when < end["ended_at"])
     ]
     if earlier:
         return no(f"{earlier[0].where} had failed before: {earlier[0].summary}")
@@ -155,7 +157,7 @@ LAUNCHER_FAILED = Question(
     "launcher.failed", "did the launcher on {node} fail by itself?", by_end(failed_by_itself, "log of the launcher")
 )
 TOLD_FIRST = Question(
-    "launcher.told", "was the launcher on {node} told to stop while no rank had failed?", nothing_before
+    "launcher.told", "was the launcher on {node} told to stop before anything had failed?", nothing_before
 )
 LIMIT = Question("launch.limit", "did the launch run into its time limit?", limit_reached)
 WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because of a data loader's worker?", worker_ended)

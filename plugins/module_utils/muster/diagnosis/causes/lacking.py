@@ -42,7 +42,8 @@ def missed_there_only(case: Case, place: Place) -> Answer:
     here = [one for (node, _), one in lacked.items() if node == place.node]
     if not here:
         return no(f"no rank of {place.node} ended for want of it")
-    others = [name for name in case.nodes if name != place.node and not any(node == name for node, _ in lacked)]
+    answered = [name for name, end in case.node_ends.items() if end["reached"] and not end["lost"]]
+    others = [name for name in answered if name != place.node and not any(node == name for node, _ in lacked)]
     if not others:
         return no("it was missed on every node") if len(case.nodes) > 1 else no("there is no other node")
     return yes(here[0].summary, f"last words of {here[0].where}; {others[0]} did not miss it", here[0].when)

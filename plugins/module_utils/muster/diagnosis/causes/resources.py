@@ -184,6 +184,8 @@ def cpu(record: Record, name: str) -> int | None:
 
 
 def conntrack_dropped(case: Case, place: Place) -> Answer:
+    if own := own_end(case):
+        return no(f"{own} had ended by itself")
     record = case.seen["end"].get(place.node)
     for line in (record["kernel"] if record else None) or []:
         if TABLE_FULL in line["text"]:
@@ -314,7 +316,7 @@ CAUSES = (
         group="resources",
         scope="process",
         says="rank {rank} on {node} had as many files open as it may",
-        fix="Raise the limit (launch_users_nofile, where it is somebody's own launch), use fewer workers, or look for files that are not closed",
+        fix="Raise the limit (launch_users_nofile for launches of people), or look for files that are not closed",
         symptoms=("system.files",),
         places=ranks_that_met,
         confirm=(FILES,),
@@ -359,7 +361,7 @@ CAUSES = (
         scope="node",
         says="{node} dropped connections, because its table of tracked connections was full",
         fix="Raise net.netfilter.nf_conntrack_max there, or do not track the training network",
-        symptoms=(*WAITING, "store.connect.timeout", "gloo.connect.timeout", "gloo.closed", "rank.exception"),
+        symptoms=(*WAITING, "store.connect.timeout", "gloo.connect.timeout", "gloo.closed"),
         places=every_node,
         confirm=(CONNTRACK,),
     ),

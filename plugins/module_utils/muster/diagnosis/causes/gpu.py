@@ -1,0 +1,372 @@
+"""GPUs: absent, hidden, taken, full, of another kind than torch was built for, or broken.
+
+What CUDA says is the symptom. That the machine is at fault is proved by its kernel's log within the launch, by its
+records, or by the checks of nccl_health that were made afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ...health.xids import XID_LINE, XIDS
+from ...verdict.commands import on_node, playbook
+from ...verdict.words import gigabytes
+from ..digests import environment, value_among
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..questions import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..case import Case
+    from ..evidence import Gpu
+    from ..model import Answer, Symptom
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MOST_GPUS = 16
+# What hides GPUs: nothing, a number that none has, one of them, or the first few.
+ONE_OR_NONE = ("", "-1", "NoDevFiles", *(str(number) for number in range(MOST_GPUS)))
+FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambda one, two: f"{one},{two}"))
+MUCH = 0.2  # of a GPU's memory, in the hands of another process
+MOST_OF_IT = 0.6  # in the hands of the process that asked for more
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+SIZE = r"(?P<{0}>[\d.]+) (?P<{0}_unit>[KMGT]iB)"
+TOTAL = re.compile(r"total capaci?ty of " + SIZE.format("size") + r"|; " + SIZE.format("older") + r" total capacity")
+THIS = re.compile(
+    r"this process has " + SIZE.format("size") + r"|; " + SIZE.format("older") + r" (?:already )?allocated"
+)
+NUMBER = re.compile(r"GPU (\d+)(?: has a total|;)")
+OTHER = re.compile(r"Process (?P<pid>\d+) has " + SIZE.format("size") + r" memory in use")
+OWN = ("process.exception", "process.exception.everywhere", "process.crash")
+SMI = on_node("{node}", "nvidia-smi")
+LOG = on_node("{node}", "journalctl --dmesg --grep=NVRM --lines=20", become=True)
+
+
+def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Each node that ended with it, or that NCCL warned of."""
+    del case
+    return (Place(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
+
+
+def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
+
+
+def every_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+def gpus(case: Case, node: str) -> list[Gpu] | None:
+    record = case.record(node)
+    return record["gpus"] if record else None
+
+
+# ---------------------------------------------------------------- which there are
+
+
+def none_there(case: Case, place: Place) -> Answer:
+    found = gpus(case, place.node)
+    if found is None:
+        return not_looked(case.why_not(place.node, "gpus"))
+    return no(f"{len(found)} GPUs are there") if found else yes("no GPU is listed", f"nvidia-smi on {place.node}")
+
+
+def fewer_than_ranks(case: Case, place: Place) -> Answer:
+    found, ranks = gpus(case, place.node), case.ranks_of(place.node)
+    if found is None:
+        return not_looked(case.why_not(place.node, "gpus"))
+    if len(found) < len(ranks):
+        return yes(f"{len(ranks)} ranks, and {len(found)} GPUs", f"nvidia-smi on {place.node}, and the plan")
+    return no(f"{len(found)} GPUs are enough for {len(ranks)} ranks")
+
+
+def hidden(case: Case, place: Place) -> Answer:
+    known, found = environment(case, place.node), gpus(case, place.node)
+    if known is None:
+        return not_looked(case.why_not(place.node, "program"))
+    if VISIBLE not in known:
+        return no(f"{VISIBLE} is not set")
+    value = value_among(case, place.node, VISIBLE, (*ONE_OR_NONE, *FIRST_FEW))
+    if value is None:
+        return not_looked(f"{VISIBLE} is set on {place.node}, to something that its digest does not tell")
+    shown = sum(part.isdigit() and (found is None or int(part) < len(found)) for part in value.split(","))
+    ranks = len(case.ranks_of(place.node))
+    if shown < ranks:
+        return yes(f"{VISIBLE} leaves {shown} GPUs to {ranks} ranks", f"environment of the launch on {place.node}")
+    return no(f"{VISIBLE} leaves {shown} GPUs")
+
+
+# ---------------------------------------------------------------- memory
+
+
+def out_of_memory_words(case: Case, place: Place) -> str:
+    return next((f"{one.summary}\n{one.traceback}" for one in case.all_failures if one.rank == place.rank), "")
+
+
+def amount(match: re.Match[str] | None) -> float:
+    if match is None:
+        return 0.0
+    name = "size" if match["size"] else "older"
+    return float(match[name]) * UNITS[match[f"{name}_unit"]]
+
+
+def of_its_own(much: bool) -> Callable[[Case, Place], Answer]:
+    """Whether most of the GPU's memory was in its own hands, or only a small part."""
+
+    def look(case: Case, place: Place) -> Answer:
+        words = out_of_memory_words(case, place)
+        total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
+        if not total or not mine:
+            return not_looked("the message does not say who has how much")
+        said = f"it had {gigabytes(mine)} of {gigabytes(total)}"
+        return yes(said, f"last words of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
+
+    return look
+
+
+def full_of_others(case: Case, place: Place) -> Answer:
+    words = out_of_memory_words(case, place)
+    total, own = amount(TOTAL.search(words)), {shot["pid"] for _, shot in case.shots.values()}
+    for match in OTHER.finditer(words):
+        if total and amount(match) >= MUCH * total and int(match["pid"]) not in own and own:
+            text = f"process {match['pid']} had {gigabytes(float(match['size']) * UNITS[match['size_unit']])} of it"
+            return yes(text, f"last words of rank {place.rank}")
+    return not_looked("whose the other processes were is not known") if OTHER.search(words) and not own else no()
+
+
+def taken_before(case: Case, place: Place) -> Answer:
+    start, number = case.seen["start"].get(place.node), NUMBER.search(out_of_memory_words(case, place))
+    if start is None or start["gpus"] is None:
+        return not_looked(case.why_not(place.node, "gpus"))
+    if number is None or VISIBLE in (environment(case, place.node) or {}):
+        return not_looked("which GPU it was is not known")
+    for gpu in start["gpus"]:
+        used, total = gpu["memory_used"], gpu["memory_total"]
+        if gpu["index"] == int(number[1]) and used and total and used >= MUCH * total:
+            by = f" by process {gpu['processes'][0]}" if gpu["processes"] else ""
+            return yes(
+                f"GPU {gpu['index']} had {gigabytes(used)} in use{by}", f"nvidia-smi on {place.node} at the start"
+            )
+    return no("that GPU was not in use when the launch began")
+
+
+# ---------------------------------------------------------------- faults
+
+
+def xid_logged(hardware: bool) -> Callable[[Case, Place], Answer]:
+    """Whether the driver reported a fault of the machine, or one of the program, during the launch."""
+
+    def look(case: Case, place: Place) -> Answer:
+        record = case.seen["end"].get(place.node)
+        if record is None or record["kernel"] is None:
+            return not_looked(case.why_not(place.node, "kernel"))
+        for line in record["kernel"]:
+            match = XID_LINE.search(line["text"])
+            if match and is_fault(int(match[2])) is hardware:
+                return yes(line["text"], f"kernel log of {place.node}", line["at"])
+        return no("no such Xid during the launch", f"kernel log of {place.node}")
+
+    return look
+
+
+def is_fault(number: int) -> bool | None:
+    """Of the machine, or of the program; None for what is only to be watched."""
+    if number not in XIDS:
+        return False
+    return None if XIDS[number].action == "watch" else True
+
+
+def ecc_grew(case: Case, place: Place) -> Answer:
+    pair = case.both(place.node)
+    if pair is None or pair[0]["gpus"] is None or pair[1]["gpus"] is None:
+        return not_looked(case.why_not(place.node, "gpus"))
+    before = {gpu["uuid"]: gpu["ecc"] for gpu in pair[0]["gpus"]}
+    for gpu in pair[1]["gpus"]:
+        was = before.get(gpu["uuid"])
+        if gpu["ecc"] is not None and was is not None and gpu["ecc"] > was:
+            return yes(f"GPU {gpu['index']} had {gpu['ecc'] - was} uncorrected errors", f"nvidia-smi on {place.node}")
+    return no("no GPU counted an uncorrected error")
+
+
+NONE_THERE = Question("gpu.none", "is there no GPU on {node}?", none_there, SMI)
+FEWER = Question("gpu.fewer", "has {node} fewer GPUs than ranks?", fewer_than_ranks, SMI)
+HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
+OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", of_its_own(True))
+LITTLE_OF_ITS_OWN = Question("gpu.memory.little", "had rank {rank} only a small part of it?", of_its_own(False))
+OTHERS_MEMORY = Question("gpu.memory.others", "had other processes much of the memory?", full_of_others, SMI)
+TAKEN_BEFORE = Question(
+    "gpu.memory.before", "was memory of a GPU of {node} taken before the launch?", taken_before, SMI
+)
+XID = Question("gpu.xid.hardware", "did the driver on {node} report a fault of a GPU?", xid_logged(True), LOG)
+XID_OF_PROGRAM = Question(
+    "gpu.xid.program", "did the driver on {node} report a fault of a program?", xid_logged(False), LOG
+)
+ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} count uncorrected errors?", ecc_grew, SMI)
+
+
+def found(check: str, what: str) -> Question:
+    return probe(check, f"was {what} found on {{node}}?")
+
+
+CAUSES = (
+    Cause(
+        "gpu.absent",
+        group="gpu",
+        scope="node",
+        says="a GPU of {node} is not there, or the driver does not reach it",
+        fix="Look at the kernel log, restart the node, and look whether the GPU is back",
+        command=LOG,
+        symptoms=("cuda.no_gpu", "cuda.lost", "cuda.invalid_device", "nccl.cuda_error"),
+        places=where_met,
+        confirm=(
+            *(NONE_THERE, found("gpu.lost", "a lost GPU"), found("gpu.driver.not_loaded", "no driver")),
+            found("sw.torch.gpus", "a torch that sees too few GPUs"),
+        ),
+        decisive=("cuda.lost",),
+        instead_of=(*OWN, "gpu.fewer_than_ranks"),
+    ),
+    Cause(
+        "gpu.fewer_than_ranks",
+        group="gpu",
+        scope="config",
+        says="{node} has fewer GPUs than the launch has ranks there",
+        fix="Give the node as many ranks as it has GPUs (cluster_nproc_per_node)",
+        command=SMI,
+        symptoms=("cuda.invalid_device",),
+        places=where_met,
+        confirm=(FEWER, found("gpu.count.differs", "another number of GPUs than is said")),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.hidden",
+        group="gpu",
+        scope="config",
+        says="CUDA_VISIBLE_DEVICES hides GPUs of {node} from its ranks",
+        fix="Take CUDA_VISIBLE_DEVICES out of launch_env and of the script",
+        symptoms=("cuda.invalid_device", "cuda.no_gpu"),
+        places=where_met,
+        confirm=(HIDDEN,),
+        instead_of=(*OWN, "gpu.fewer_than_ranks", "gpu.absent"),
+    ),
+    Cause(
+        "gpu.memory.others",
+        group="gpu",
+        scope="node",
+        says="other processes hold memory of the GPU that rank {rank} on {node} uses",
+        fix="Look whose they are, and let them end",
+        command=SMI,
+        symptoms=("cuda.out_of_memory", "cuda.not_enough_memory"),
+        places=ranks_that_met,
+        confirm=(OTHERS_MEMORY, TAKEN_BEFORE),
+        support=(
+            *(found("gpu.process.foreign", "a foreign process"), found("gpu.memory.held", "memory that nobody owns")),
+            LITTLE_OF_ITS_OWN,
+        ),
+        instead_of=(*OWN, "gpu.memory.own"),
+    ),
+    Cause(
+        "gpu.memory.own",
+        group="gpu",
+        scope="process",
+        says="rank {rank} on {node} needs more memory than its GPU has",
+        fix="Use smaller batches or sequences, mixed precision or checkpointing of activations",
+        symptoms=("cuda.out_of_memory",),
+        places=ranks_that_met,
+        confirm=(OWN_MEMORY,),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.taken",
+        group="gpu",
+        scope="node",
+        says="a GPU of {node} lets no further process in: another one has it for itself",
+        fix="End the other process, or set the compute mode to Default",
+        command=SMI,
+        symptoms=("cuda.busy",),
+        places=where_met,
+        confirm=(found("gpu.compute_mode", "an exclusive compute mode"),),
+        support=(found("gpu.process.foreign", "another process"),),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.no_code",
+        group="gpu",
+        scope="node",
+        says="the torch on {node} holds no code for its GPUs",
+        fix="Choose a release of torch, or a variant of CUDA, for this GPU",
+        command=playbook("playbooks/plan.yml"),
+        symptoms=("cuda.no_code",),
+        places=where_met,
+        confirm=(found("sw.torch.no_code", "a torch without code for the GPUs"),),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.driver.old",
+        group="gpu",
+        scope="node",
+        says="the driver on {node} is older than its torch needs",
+        fix="Bring the driver to the version that the plan names",
+        command=playbook("site.yml", tags="gpu_stack"),
+        symptoms=("cuda.driver_old", "nccl.cuda_error"),
+        places=where_met,
+        confirm=(found("sw.cuda.driver_old", "a driver that is too old"),),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.driver.mismatch",
+        group="gpu",
+        scope="node",
+        says="the driver's module in the kernel of {node} is of another version than its libraries",
+        fix="Restart the node",
+        command=on_node("{node}", "cat /proc/driver/nvidia/version"),
+        symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
+        places=where_met,
+        confirm=(found("gpu.driver.mismatch", "a driver of two versions"),),
+        instead_of=(*OWN, "gpu.absent"),
+    ),
+    Cause(
+        "gpu.ecc",
+        group="gpu",
+        scope="node",
+        says="the memory of a GPU of {node} lost data",
+        fix="Reset the GPU while nothing uses it; have it changed if that happens again",
+        command=SMI,
+        symptoms=("cuda.ecc", "nccl.cuda_error"),
+        places=where_met,
+        confirm=(ECC_GREW, found("gpu.ecc.uncorrected", "an uncorrected error")),
+        decisive=("cuda.ecc",),
+        instead_of=(*OWN, "gpu.fault"),
+    ),
+    Cause(
+        "gpu.fault",
+        group="gpu",
+        scope="node",
+        says="a GPU of {node} failed during the launch",
+        fix="Look up the Xid in the kernel log; reset the GPU or restart the node",
+        command=LOG,
+        symptoms=(
+            *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
+            *("nccl.cuda_error", "nccl.timeout", "nccl.heartbeat", "nccl.remote"),
+        ),
+        places=every_node,
+        confirm=(XID,),
+        support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that asks for a reset")),
+        instead_of=(*OWN, "program.illegal_access", "program.straggler"),
+    ),
+    Cause(
+        "program.illegal_access",
+        group="program",
+        scope="code",
+        says="a kernel of the program reached beyond its memory on {node}; the driver counts it as the program's fault",
+        fix="Run it with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
+        symptoms=("cuda.illegal_access", "cuda.failed"),
+        places=where_met,
+        confirm=(XID_OF_PROGRAM,),
+        refute=(XID,),
+        instead_of=OWN,
+    ),
+)
