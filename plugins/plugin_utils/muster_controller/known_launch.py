@@ -122,7 +122,7 @@ class KnownLaunch:
         folder = self.folder / "logs" / entry["node"]
         names = {"agent": f"{launchers.log_name(self.plan.get('launcher', launchers.TORCHRUN.name))}.log"}
         names |= {f"{local}/stderr": f"rank{rank}.stderr.log" for local, rank in enumerate(entry["ranks"])}
-        return {key: text for key, name in names.items() if (text := tail(folder / name))}
+        return {key: text for key, name in names.items() if (text := read_end(folder / name, TAIL))}
 
     def follow_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -165,10 +165,11 @@ class KnownLaunch:
         return found
 
 
-def tail(path: Path) -> str:
+def read_end(path: Path, most: int) -> str:
+    """The last bytes of a file as text; nothing of one that cannot be read."""
     try:
         with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - TAIL))
-            return stream.read(TAIL).decode("utf-8", "replace")
+            stream.seek(max(0, path.stat().st_size - most))
+            return stream.read(most).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -120,8 +120,9 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
     ends = {(str(one["node"]), one["rank"]): one for one in evidence["ranks"]}
     for node in evidence["launch"]["nodes"]:
         name = str(node["node"])
-        if own := events.get((name, None)):
-            yield row(name, "node", own, 0.0, own.line)
+        if (name, None) in events:
+            of_node = events[name, None]
+            yield row(name, "node", of_node, 0.0, of_node.line)
         for rank in node["ranks"]:
             event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}))
             at, shot = shots.get(rank, (0.0, {}))
