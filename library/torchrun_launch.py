@@ -218,6 +218,20 @@ options:
         seconds, asks the nodes involved once more, and changes nothing.
     type: bool
     default: true
+  observe:
+    description:
+      - Whether the ranks can be asked where they are and which collectives they have begun, so that it can be said why
+        a launch failed, or whom it waits for. A C(sitecustomize) does that, in ranks alone, which also calls the one
+        that Python would have found without it.
+    type: bool
+    default: true
+  notice_timeout:
+    description:
+      - Seconds that a launch seems to stand still until that is said, with the rank that the others wait for. 0 means
+        never. Nothing is ended by it. A launch that has been quiet for long before has three times as long.
+      - It needs O(observe).
+    type: float
+    default: 180.0
   attach:
     description:
       - Id of a detached launch, to be watched to its end. Its logs are fetched whole.

@@ -312,6 +312,8 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Proje
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
         probe=options["probe"],
+        observe=options["observe"],
+        notice_timeout=options["notice_timeout"],
         project=project,
     )
 

@@ -38,4 +38,6 @@ class Settings:
     run_as: str = "cluster_user"
     failure_timeout: int = 5
     probe: bool = False
+    observe: bool = False
+    notice_timeout: float = 0.0
     project: Project | None = None

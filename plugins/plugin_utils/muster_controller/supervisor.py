@@ -10,7 +10,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.launch import grants, launchers
+from muster.launch import grants, launchers, standing
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
@@ -116,7 +116,9 @@ class Supervisor:
         own_limits.raise_for(len(self.plan["nodes"]))
         with self.interruption:
             self.messages.open()
-            return errand()
+            record = errand()
+            self.evidence.settle()
+            return record
 
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
@@ -258,6 +260,7 @@ class Supervisor:
             "cache_root": entry["cache_root"],
             "peers": self.peers(entry) if settings.detached else None,
             "project": self.sending.request,
+            "observe": standing.interval(settings.notice_timeout) if settings.observe else 0.0,
             "record": self.evidence.request(self.plan, entry),
         }
 
@@ -284,6 +287,7 @@ class Supervisor:
             self.interruption,
             self.say,
             lambda decision: self.snapshots.ask(self.plan, decision),
+            self.settings.notice_timeout,
         )
         return self.watching.until_over()
 

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.endings import Ending
+from muster.launch.standing import Standing
 from muster.launch.watch import Decision, Watch
 
 from .stopping import RANKS_HAVE
@@ -42,8 +43,10 @@ class Watching:
         interruption: Interruption,
         say: Callable[[str], None],
         on_failure: Callable[[Decision], None] = lambda _: None,
+        notice: float = 0.0,
     ) -> None:
-        """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there."""
+        """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there. notice:
+        seconds that the launch stands still until that is said; 0 for never."""
         self.launch_id = plan["launch_id"]
         self.entries = {entry["node"]: entry for entry in plan["nodes"]}
         self.pace = pace
@@ -55,6 +58,8 @@ class Watching:
         self.limits = limits
         self.on_failure = on_failure
         self.watch = Watch({name: entry["nproc"] for name, entry in self.entries.items()}, time.monotonic(), limits)
+        ranks = {name: entry["ranks"] for name, entry in self.entries.items()}
+        self.standing = Standing(ranks, notice, time.monotonic(), self.launch_id)
         self.noticed = 0.0
         self.notices: list[float] = []
 
@@ -69,6 +74,8 @@ class Watching:
             now = time.monotonic()
             for sentence in self.watch.notices(now):
                 self.notices.append(now)
+                self.say(sentence)
+            for sentence in self.standing.notices(now) if decision is None else ():
                 self.say(sentence)
             if self.interruption.came:
                 left = Decision(Ending.DETACHED, "left running")
@@ -95,6 +102,7 @@ class Watching:
         else:
             # First what keeps the launch going, then what is kept of it.
             self.watch.saw(node, answer.data, time.monotonic())
+            self.standing.saw(node, answer.data.get("samples"), answer.data["logs"], time.monotonic())
             with self.reports.contained(node):
                 self.reports.keep(answer)
                 self.say_why_ranks_end(answer.data.get("ending"))
@@ -114,5 +122,6 @@ class Watching:
             "wait": wait,
             "offsets": self.reports.logs.offsets(entry["node"]),
             "limit": self.pace.look_bytes,
+            "sampled": self.standing.numbers[entry["node"]],
         }
         self.messages.ask(entry["node"], "look", {**request}, delay=delay)

@@ -1,4 +1,4 @@
-"""What a controller asks of nodes for a diagnosis, and when; what it keeps of it; and that none of it holds anything up."""
+"""What a controller asks of nodes for a diagnosis, and when; and what it keeps of it. None of it holds anything up."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def shot(rank: int, local_rank: int) -> dict[str, Any]:
 
 
 def snapshot(*ranks: dict[str, Any]) -> dict[str, Any]:
-    return {"at": 5.0, "ranks": list(ranks), "listeners": [], "frozen": None, "unseen": {}}
+    return {"at": 5.0, "ranks": list(ranks), "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
 
 
 @pytest.fixture
@@ -96,6 +96,7 @@ def make(tmp_path: Path, said: list[str]) -> Callable[..., Evidence]:
 
 
 def kept(evidence: Evidence, moment: str, node: str) -> Any:
+    evidence.settle()
     evidence.logs.keeping.finish()
     return json.loads(evidence.path(moment, node).read_text())
 
@@ -114,17 +115,21 @@ def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str
     evidence.take(START, "node1", None)
     evidence.take(END, "node1", {**RECORD, "routes": 7})
     evidence.take(END, "node2", "\x1b[2J")
+    evidence.take(END, "node3", {"failed": "KeyError: 'x'\x1b[2J"})
+    evidence.settle()
     assert (evidence.start, list(evidence.end)) == ({}, ["node1"])
     assert evidence.end["node1"]["unseen"] == {"routes": reading.NO_USE}
     assert said == [
         "node1: of its part of the evidence (end) this is of no use: routes",
         "node2: its part of the evidence (end) is of no use: it is no object",
+        "node3: its part of the evidence (end) could not be made: KeyError: 'x'",
     ]
 
 
 def test_ranks_that_the_plan_does_not_have_there_are_left_out(make: Callable[..., Evidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(SNAPSHOT, "node2", snapshot(shot(2, 0), shot(2, 0), shot(3, 0), shot(0, 0), shot(3, 1)))
+    evidence.settle()
     assert [one["rank"] for one in evidence.snapshots["node2"]["ranks"]] == [2, 3]
     assert said == ["node2: of its part of the evidence (snapshot) this is of no use: ranks that are not of the plan"]
 
@@ -136,7 +141,7 @@ def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
     assert first.key == again.key != other.key
     secret = tmp_path / "lab/evidence.key"
     assert secret.stat().st_mode & 0o777 == 0o600
-    assert first.key not in secret.read_bytes().hex()
+    assert first.key not in secret.read_text()
     assert not [
         path for path in (tmp_path / "lab").rglob("*") if path.is_file() and first.key in path.read_text("latin1")
     ]
@@ -183,6 +188,7 @@ def asked(evidence: Evidence, table: dict[tuple[str, str], list[Any]], decision:
     snapshots.ask(PLAN, decision)
     snapshots.ask(PLAN, decision)
     snapshots.gather(lambda: False)
+    evidence.settle()
     return [name for name, verb, _ in nodes.asked if verb == "snapshot"]
 
 

@@ -1,8 +1,9 @@
 """A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
 
 launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
-number, a node by its name. said: {node: the exception by which its launcher ended}. records: {node: {start: …, end: …}}, with whatever differs from RECORD. snapshots, agents,
-findings, ran, not_looked: as evidence.py has them, ranks of a snapshot with what differs from SHOT.
+number, a node by its name. said: {node: the exception by which its launcher ended}. records: {node: {start: …, end:
+…}}, with whatever differs from RECORD. snapshots, agents, findings, ran, not_looked: as evidence.py has them, ranks of
+a snapshot with what differs from SHOT.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 from muster.diagnosis.case import Case
 
-RAISED = 'Traceback (most recent call last):\n  File "/srv/venv/lib/python3.11/site-packages/torch/distributed/run.py", line 1\n'
+FRAME = "/srv/venv/lib/python3.11/site-packages/torch/distributed/run.py"
+RAISED = f'Traceback (most recent call last):\n  File "{FRAME}", line 1\n'
 RECORD: dict[str, Any] = {
     "at": 100.0,
     "boot_id": "b007",

@@ -6,26 +6,18 @@ expect: word; causes: ["id @ node rank N" …], the first one first; never: ids 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cases import cases, load_cases
+from lines import line
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
 from muster.diagnosis.model import not_looked
 from sparse import case_of
 
-if TYPE_CHECKING:
-    from muster.diagnosis.decide import Judged
-
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
-
-
-def line(one: Judged) -> str:
-    place = " - ".join(part for part in (one.place.node, one.place.peer) if part)
-    rank = "" if one.place.rank is None else f" rank {one.place.rank}"
-    return f"{one.cause.id} @ {place or 'no node'}{rank}"
 
 
 @cases(__file__, "decide")

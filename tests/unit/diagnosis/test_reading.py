@@ -37,7 +37,7 @@ SHOT: dict[str, Any] = {
     ],
     "said": None,
 }
-SNAPSHOT: dict[str, Any] = {"at": 5.0, "ranks": [SHOT], "listeners": [], "frozen": False, "unseen": {}}
+SNAPSHOT: dict[str, Any] = {"at": 5.0, "ranks": [SHOT], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
 RECORD: dict[str, Any] = {
     "at": 5.0,
     "boot_id": "b",

@@ -60,6 +60,7 @@ def test_look(tmp_path: Path) -> None:
         "run_dir": str(tmp_path),
         "lease": 1.0,
         "wait": 0.0,
+        "sampled": 0,
         "offsets": {},
         "limit": 100,
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import accepted_samples
+import diagnosed_samples
 import samples
 from chromium import Chromium, find
 from muster import report
@@ -35,6 +36,9 @@ PAGES: dict[str, Artifacts] = {
     "killed_stage": accepted_samples.kept(4, 2, "stage"),
     "slower_than_accepted": accepted_samples.kept(4, 2, "drop"),
     "soak": accepted_samples.soaked(4, 2),
+    "diagnosed": diagnosed_samples.kept(4, 2),
+    "diagnosed_64": diagnosed_samples.kept(8, 8),
+    "hostile_diagnosis": diagnosed_samples.kept(4, 2, hostile=True),
     "accepted_64": accepted_samples.kept(64, 8, "gpu"),
 }
 SEEN = "document.body.innerText"
@@ -95,7 +99,7 @@ def test_a_page_is_quiet_readable_and_asks_for_nothing(
     assert browser.value("document.title") != ""
     assert browser.value("document.documentElement.scrollWidth") <= 1280
     assert browser.value(CONTRASTS) == []
-    if name != "hostile":
+    if "hostile" not in name:
         browser.picture(PICTURES / f"{name}_{scheme}.png")
 
 

@@ -49,8 +49,8 @@ def told(case: Case) -> dict[str, dict[str, str]]:
     for node in case.nodes:
         agents = case.seen["agents"].get(node, [])
         record = case.record(node)
-        argv = agents[0]["argv"] if agents else (record["program"] or {}).get("argv", []) if record else []
-        known = arguments(argv)
+        program = record["program"] if record else None
+        known = arguments(agents[0]["argv"] if agents else program["argv"] if program else [])
         if known:
             found[node] = known
     return found

@@ -75,6 +75,12 @@ class Case:
                 return one["node"]
         return ""
 
+    @property
+    def is_only_a_log(self) -> bool:
+        """A log that others kept, of which no node was looked at."""
+        looked = (self.seen[part] for part in ("start", "end", "snapshots", "agents", "ran"))
+        return self.launch["how"] == "log" and not any(looked)
+
     # ------------------------------------------------------------ records
 
     def record(self, node: str) -> Record | None:

@@ -119,6 +119,8 @@ def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: 
         word = RULED_OUT
     else:
         word = POSSIBLE
+    if word == CONFIRMED and case.is_only_a_log:
+        word = LIKELY  # nobody has looked at any node
     return Judged(cause, place, word, answers, by)
 
 

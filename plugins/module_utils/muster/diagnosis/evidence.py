@@ -51,7 +51,8 @@ class Disk(TypedDict):
 
 
 class Unit(TypedDict):
-    """The launch's control group. memory_max, pids_max, cpu_max (cores): None for no limit or where it is not limited.
+    """The launch's control group. A number that nobody counts for it alone is None, or missing. memory_max, pids_max,
+    cpu_max (cores): None for no limit or where it is not limited.
 
     memory_events: as memory.events (v2), or {oom_kill} from memory.oom_control (v1). cpu: nr_periods, nr_throttled,
     throttled_usec, usage_usec.
@@ -110,9 +111,9 @@ class Record(TypedDict):
     hard (None: none) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
     counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
     ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed. pressure: some avg10 of cpu, memory, io. memory: total, available,
-    swap_free (bytes). kernel: lines since the record before it, or since a minute ago.
-    fabric: state and error counters by "device/port".
+    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole machine, as the kernel counts it without a log).
+    pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: lines since the record
+    before it, or since a minute ago. fabric: state and error counters by "device/port".
     """
 
     at: float
@@ -138,8 +139,9 @@ class Record(TypedDict):
 
 
 class Socket(TypedDict):
-    """A TCP connection of a rank. local, peer: "address:port". queued: bytes not yet acknowledged. idle: seconds since
-    anything was received, None where the kernel does not say."""
+    """A TCP connection of a rank. local, peer: "address:port". state: the kernel's name, such as ESTABLISHED or
+    SYN_SENT. queued: bytes not yet acknowledged. retransmits: in a row, without an answer. idle: seconds since anything
+    was received, None where the kernel does not say."""
 
     local: str
     peer: str
@@ -297,8 +299,9 @@ class NodeEnd(TypedDict):
 
 class CaseShape(TypedDict):
     """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
-    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node. not_looked: why a node
-    could not be asked afterwards, by node. key: hexadecimal, of the digests of the environment."""
+    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
+    node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked
+    afterwards, by node. key: hexadecimal, of the digests of the environment."""
 
     schema: int
     launch: LaunchFacts

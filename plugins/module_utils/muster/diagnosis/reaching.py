@@ -102,7 +102,7 @@ def probed(asks: str, *checks: str) -> Question:
                 return not_looked(why)
         return no(f"{checks[0]} was looked for", "net_probe")
 
-    return Question(f"probed.{checks[0]}", asks, look, playbook("playbooks/health.yml"))
+    return Question(f"probe.{checks[0]}", asks, look, playbook("playbooks/health.yml"))
 
 
 def is_address(text: str) -> bool:

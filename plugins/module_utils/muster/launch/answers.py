@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .messages import DiskFacts, Identity, LastLook, LogPart, Look, ProcessFacts, RanksEnd, RankState, Result
+    from .messages import (
+        DiskFacts,
+        Identity,
+        LastLook,
+        LogPart,
+        Look,
+        ProcessFacts,
+        RanksEnd,
+        RankState,
+        Result,
+        Sample,
+        Samples,
+    )
 
     Reader = Callable[[str, str, Any], tuple[Any, tuple[str, ...]]]
 
@@ -25,6 +37,7 @@ MOST_PART = 8 * 1024 * 1024  # characters of one part of a log
 MOST_ERROR = 256 * 1024  # characters of what an error file says
 MOST_WORD = 200
 MOST_NOTES = 20
+MOST_FRAMES = 10
 MOST_LEFT = 100
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\Z")  # of an account
 MOST_ENDING = 86400.0  # seconds that ranks have to end
@@ -85,6 +98,7 @@ class Reading:
             "disk": disk(self.data.get("disk")),
             "clock": needed(number(self.data.get("clock")), "clock"),
             "ending": ending(self.data.get("ending")),
+            "samples": self.samples(),
         }
 
     def last_look(self) -> LastLook:
@@ -148,6 +162,32 @@ class Reading:
             "state": word(given.get("state"), 1) or "",
             "cpu": number(given.get("cpu")) or 0.0,
             "wchan": word(given.get("wchan")) or "",
+        }
+
+    def samples(self) -> Samples | None:
+        given = self.data.get("samples")
+        known = given if isinstance(given, dict) else {}
+        count, age, entries = whole(known.get("number")), number(known.get("age")), known.get("ranks")
+        if count is None or age is None or not isinstance(entries, list):
+            return None
+        found = [one for each in entries[: len(self.ranks_there)] if (one := self.sample(each))]
+        return {"number": count, "age": max(age, 0.0), "ranks": found}
+
+    def sample(self, given: Any) -> Sample | None:
+        known = given if isinstance(given, dict) else {}
+        local, cpu, switches = whole(known.get("local_rank")), number(known.get("cpu")), whole(known.get("switches"))
+        stack, state = known.get("stack"), word(known.get("state"), 1)
+        if local is None or local >= len(self.ranks_there) or cpu is None or switches is None or not state:
+            return None
+        return {
+            "local_rank": local,
+            "state": state,
+            "cpu": cpu,
+            "switches": switches,
+            "stack": [line for line in stack[:MOST_FRAMES] if word(line)] if isinstance(stack, list) else [],
+            "sequence": whole(known.get("sequence")),
+            "operation": word(known.get("operation")) or "",
+            "begun": known.get("begun") is True,
         }
 
     def errors(self) -> dict[str, Any]:

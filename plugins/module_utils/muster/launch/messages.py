@@ -246,11 +246,12 @@ class LogsRequest(TypedDict):
 
 
 class LookRequest(LogsRequest):
-    """wait: seconds to wait for news."""
+    """wait: seconds to wait for news. sampled: the number of the samples that are known already."""
 
     launch_id: str
     lease: float
     wait: float
+    sampled: int
 
 
 class FreezeRequest(TypedDict):
@@ -316,6 +317,30 @@ class RankState(TypedDict, total=False):
     wchan: str
 
 
+class Sample(TypedDict):
+    """A rank at one moment. cpu: seconds of processor time, with all that it has started. switches: of its main thread
+    to another and back. stack: of that thread, innermost first; [] where it does not say. sequence: collectives that it
+    has begun in the group of all ranks; None where that is not known. operation: the newest. begun: that one has begun
+    on a GPU, and not ended."""
+
+    local_rank: int
+    state: str
+    cpu: float
+    switches: int
+    stack: list[str]
+    sequence: int | None
+    operation: str
+    begun: bool
+
+
+class Samples(TypedDict):
+    """Of the ranks of a node. age: seconds since they were taken."""
+
+    number: int
+    age: float
+    ranks: list[Sample]
+
+
 class RanksEnd(TypedDict):
     """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
     that are left."""
@@ -330,6 +355,7 @@ class Look(Logs):
     own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
 
     notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
+    samples: None where there are no new ones.
     """
 
     unit: dict[str, str]
@@ -340,6 +366,7 @@ class Look(Logs):
     disk: DiskFacts
     clock: float
     ending: RanksEnd | None
+    samples: Samples | None
 
 
 class LastLook(Look):

@@ -10,7 +10,9 @@ from typing import Any
 CASCADE = re.compile(
     r"gloo/transport/tcp"
     r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
-    r"|DistNetworkError|DistStoreError|RendezvousConnectionError|RendezvousTimeoutError"
+    r"|DistNetworkError|DistStoreError|Rendezvous(Connection|Timeout|Closed)Error"
+    r"|The client socket has timed out|Timed out initializing process group in store based barrier"
+    r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store"
     r"|Application timeout caused pair closure|Timed out waiting \d+ms for (recv|send)"
     r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|failed to pass monitoredBarrier"
     r"|SignalException: Process \d+ got signal: 15"

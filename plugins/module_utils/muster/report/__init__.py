@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import few
-from . import accepted, checks, comparison, launched, links, measured, past, training, transports, versions, words
+from . import (
+    accepted,
+    checks,
+    comparison,
+    diagnosed,
+    launched,
+    links,
+    measured,
+    past,
+    training,
+    transports,
+    versions,
+    words,
+)
 from .artifacts import Artifacts
 from .pipelines import suite
 
@@ -35,6 +48,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "run": about(kept),
         "head": words.headline(kept.run, kept.verdict),
         "causes": words.causes(kept.verdict),
+        "diagnosed": diagnosed.section(kept),
         "stops": words.stops(kept.run, kept.verdict),
         "checks": checks.grid(kept, nodes),
         "links": links.maps(kept.network),

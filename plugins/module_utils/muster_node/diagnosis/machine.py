@@ -68,6 +68,9 @@ def counters() -> dict[str, int]:
         number = whole(f"{PROC}/sys/net/netfilter/{name}")
         if number is not None:
             found[ours] = number
+    killed = re.search(r"^oom_kill (\d+)$", files.text(f"{PROC}/vmstat") or "", re.MULTILINE)
+    if killed:
+        found["vm.oom_kill"] = int(killed[1])
     return {**found, **dropped(files.text(f"{PROC}/net/stat/nf_conntrack") or "")}
 
 

@@ -27,6 +27,7 @@ STARTING, ENDED = "start", "end"
 USERS = {STARTING: 0.6, ENDED: 1.5}
 NAMES = {STARTING: 0.1, ENDED: 0.3}
 GPUS = {STARTING: 0.0, ENDED: 2.0}
+SYSTEMCTL = 2.0
 LIMIT = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
 MOST_SPEC = 4_000_000  # bytes
 NOT_AT_START = "it is looked at in the end"
@@ -55,7 +56,7 @@ class Ended:
 
 
 def main_process(launch_id: str) -> int:
-    asked = state.systemctl("show", state.unit_name(launch_id), "--property=MainPID", "--value")
+    asked = state.systemctl("show", state.unit_name(launch_id), "--property=MainPID", "--value", seconds=SYSTEMCTL)
     return int(asked.text.strip() or 0) if asked.text.strip().isdecimal() else 0
 
 

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 RANKS_SECONDS, LISTENERS_SECONDS = 2.0, 0.7
 MOST_LISTENERS = 16
+MOST_HALF_OPEN = 64
 MOST_COMMAND = 200  # characters
 
 
@@ -25,6 +26,7 @@ def snapshot(request: Json) -> Json:
     at = time.time()
     parts.look("ranks", lambda: ranks(request), [])
     parts.look("listeners", lambda: as_user(None, lambda: listeners(request["ports"]), seconds=LISTENERS_SECONDS), [])
+    parts.look("half_open", lambda: half_open(request["ports"]), None)
     parts.look("frozen", lambda: frozen(request["launch_id"]), None)
     if os.geteuid() != 0:
         parts.leave("others", "of other users' listeners root alone may see who they are")
@@ -52,7 +54,10 @@ def frozen(launch_id: str) -> bool | None:
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
         raise UnseenError("its main process is gone")
-    found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    try:
+        found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
+    except LookupError as why:
+        raise UnseenError(str(why)) from None
     return found
 
 
@@ -61,13 +66,20 @@ def listeners(ports: list[int]) -> list[Json]:
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
-    owners: dict[int, int] = {}
-    if there:
-        links = {f"socket:[{inode}]": inode for inode in there}
-        for pid in process.ids():
-            for link in links.keys() & process.opened(pid):
-                owners.setdefault(links[link], pid)
-    return [listener(each, owners.get(inode, 0)) for inode, each in list(there.items())[:MOST_LISTENERS]]
+    owners: dict[int, list[tuple[int, int]]] = {inode: [] for inode in there}
+    links = {f"socket:[{inode}]": inode for inode in there}
+    for pid in process.ids() if there else ():
+        for link in links.keys() & process.opened(pid):
+            if seen := process.status(pid):
+                owners[links[link]].append((seen.started, pid))
+    # Of those that have it open, the oldest has it from itself, and the others from that one.
+    return [listener(there[inode], min(who, default=(0, 0))[1]) for inode, who in list(owners.items())[:MOST_LISTENERS]]
+
+
+def half_open(ports: list[int]) -> list[str]:
+    """Who has called one of these ports and has not confirmed the answer: it is lost, or on its way."""
+    calls = (each for each in sockets.connections() if each.state in sockets.COMING and each.local[1] in ports)
+    return list(dict.fromkeys(each.peer[0] for each in calls))[:MOST_HALF_OPEN]
 
 
 def listener(each: sockets.Connection, pid: int) -> Json:

@@ -25,7 +25,8 @@ STATES = (
     *("LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV"),
 )
 LISTEN = "LISTEN"
-NOT_BEGUN = ("SYN_SENT", "SYN_RECV", "NEW_SYN_RECV")
+COMING = ("SYN_RECV", "NEW_SYN_RECV")
+NOT_BEGUN = ("SYN_SENT", *COMING)
 SECONDS = 0.5
 BUFFER = 1 << 16
 TABLES = {"/proc/net/tcp": socket.AF_INET, "/proc/net/tcp6": socket.AF_INET6}

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..tools import files
 from .capping import Cap
@@ -25,6 +25,8 @@ from .state import BEGIN, LET_GO, lease
 from .written import GROUP
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     # Loaded at the end alone, and named for pack.py, which has to bring it.
     from ..tools import control_group
 
@@ -38,8 +40,14 @@ HOW = {ASKED: "it was ended on request", LIMIT: "its time limit is over"}
 INNER_MODE = 0o755  # for whoever was let into the run directory above
 
 
-def run(state: str) -> None:
+class Samples(Protocol):
+    def keep(self, ranks: Iterable[Json]) -> None: ...
+
+
+def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
     """Run it until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
+
+    sampling: what notes how the ranks are, made of the state's folder and the seconds between two samples.
 
     How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
     collects it, and after a lost connection nobody might.
@@ -57,6 +65,7 @@ def run(state: str) -> None:
     if agent is None:
         return
     ranks = Ranks(agent.pid)
+    samples = sampling(state, spec["observe"])
     noted = 0
     ending = Ending()
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))
@@ -68,6 +77,7 @@ def run(state: str) -> None:
         if ranks.look() or len(cap.notes) > noted:
             noted = len(cap.notes)
             write_table(state, ranks, cap, ending)
+        samples.keep(ranks.table.values())
         if code is not None:
             write_result(state, ending.reason or ("stopped" if signalled else "exit"), code=code)
             seats.let_go()

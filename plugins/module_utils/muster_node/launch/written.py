@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 SECONDS = 10.0  # for what should take milliseconds
-NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": [], "ending": None}
+NOTHING: Json = {"result": None, "ranks": [], "errors": {}, "logs": {}, "notes": [], "ending": None, "samples": None}
 MOST_RESULT = 100_000  # bytes
 GROUP = "group.json"
 MOST_TABLE = 1_000_000
+MOST_SAMPLES = 256 * 1024
 
 
 def training_user(request: Json) -> pwd.struct_passwd | None:
@@ -102,7 +103,17 @@ def _all(request: Json) -> Json:
         rank["state"], rank["cpu"] = (seen.state, seen.cpu) if seen and ours else ("", 0.0)
         rank["wchan"] = process.read(rank["pid"], "wchan") if ours else ""
     ending = table["ending"] and {**table["ending"], "left": max(0.0, table["ending"]["until"] - time.monotonic())}
-    return {**_logs(request), "result": result, **{name: table[name] for name in ("ranks", "notes")}, "ending": ending}
+    told = {name: table[name] for name in ("ranks", "notes")}
+    return {**_logs(request), "result": result, **told, "ending": ending, "samples": _samples(request)}
+
+
+def _samples(request: Json) -> Json | None:
+    """What was noted of the ranks since it was told last, with its age."""
+    found = _json(request["launch_id"], "samples.json", MOST_SAMPLES)
+    if not isinstance(found, dict) or found.get("number") == request.get("sampled"):
+        return None
+    at = found.get("at")
+    return {**found, "age": time.monotonic() - at} if isinstance(at, (int, float)) else None
 
 
 def _logs(request: Json) -> Json:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 
-from ..diagnosis.asked import snapshot_of, start, stop
+from ..diagnosis.asked import sampling, snapshot_of, start, stop
 from ..launch import state
 from ..launch.facts import identity, prepare
 from ..launch.fit import fit
@@ -35,7 +35,7 @@ from ..tools.program import answer
 
 def main() -> None:
     if sys.argv[1] == "run":
-        run(sys.argv[2])
+        run(sys.argv[2], sampling)
         return
     verbs = {
         "identity": identity,

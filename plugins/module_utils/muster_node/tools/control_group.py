@@ -15,6 +15,7 @@ from .kernel_files import pairs, whole, word
 Json = dict[str, Any]
 
 CGROUPS = "/sys/fs/cgroup"
+V2, BESIDE = "", "unified"  # its tree alone, or beside those of v1
 WANTED = ("memory", "cpu", "cpuacct", "pids", "freezer")
 NO_LIMIT = 1 << 60  # what v1 says in the place of "max" is nearly 2^63, rounded to pages
 EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
@@ -22,25 +23,41 @@ PERIODS = ("nr_periods", "nr_throttled", "throttled_usec", "usage_usec")
 
 
 def unit_facts(pid: int) -> Json:
-    """Those of the group that a process is in; see Unit in evidence.py. Raises LookupError where none is to be seen."""
-    trees = folders(process.read(pid, "cgroup"))
+    """Those of the unit that a process is in; see Unit in evidence.py. Raises LookupError where none is to be seen."""
+    trees = folders(process.read(pid, "cgroup"), process.read(1, "cgroup"))
     if not trees:
         raise LookupError("its control group is not to be seen here")
-    return facts_v1(trees) if "" not in trees else facts_v2(trees[""])
+    return facts_v2(trees[V2]) if V2 in trees else facts_v1(trees)
 
 
-def folders(text: str) -> dict[str, str]:
-    """{controller: the folder of the group} of those with a tree of their own; {"": folder} where one has all."""
+def folders(text: str, first: str = "") -> dict[str, str]:
+    """{controller: the unit's folder in its tree}; that of the one tree of v2 as V2, or as BESIDE where v1 has the
+    controllers. A controller that systemd was not given for its units has none. first: the groups of PID 1, since in
+    a container all paths may begin with that of the container, which its own trees leave out.
+    """
     found: dict[str, str] = {}
+    above = groups(first)
+    for controller, path in groups(text).items():
+        if not path.endswith((".service", ".scope")):
+            continue  # it counts what others use as well
+        inner = path.removeprefix(above.get(controller, "").removesuffix("/init.scope"))
+        for place in (V2, BESIDE) if controller == V2 else (controller,):
+            tree = f"{CGROUPS}/{place}".rstrip("/")
+            there = (tree + each for each in (path, inner) if os.path.exists(f"{tree}{each}/cgroup.procs"))
+            if folder := next(there, ""):
+                found[place] = folder
+                break
+    return found
+
+
+def groups(text: str) -> dict[str, str]:
+    """{controller: path} of /proc/PID/cgroup."""
+    found = {}
     for line in text.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers and os.path.exists(f"{CGROUPS}{path}/cgroup.controllers"):
-            return {"": CGROUPS + path}
-        for controller in set(controllers.split(",")) & set(WANTED):
-            folder = f"{CGROUPS}/{controller}{path}"
-            if os.path.isdir(folder):
-                found[controller] = folder
+        controllers, _, path = line.partition(":")[2].partition(":")
+        for controller in controllers.split(","):
+            if controller in (V2, *WANTED):
+                found[controller] = path
     return found
 
 
@@ -62,10 +79,11 @@ def facts_v2(folder: str) -> Json:
 def facts_v1(trees: dict[str, str]) -> Json:
     memory, cpu, pids = (trees.get(name, "") for name in ("memory", "cpu", "pids"))
     most = whole(f"{memory}/memory.limit_in_bytes") if memory else None
+    beside = facts_v2(trees[BESIDE]) if BESIDE in trees else {"cpu": {}, "frozen": None}
     used = whole(f"{trees['cpuacct']}/cpuacct.usage") if "cpuacct" in trees else None
     throttled = pairs(f"{cpu}/cpu.stat") if cpu else {}
     state = word(f"{trees['freezer']}/freezer.state") if "freezer" in trees else ""
-    found = only(throttled, PERIODS)
+    found = {**beside["cpu"], **only(throttled, PERIODS)}
     if "throttled_time" in throttled:
         found["throttled_usec"] = throttled["throttled_time"] // 1000
     return {
@@ -77,7 +95,7 @@ def facts_v1(trees: dict[str, str]) -> Json:
         "pids_current": whole(f"{pids}/pids.current") if pids else None,
         "pids_max": whole(f"{pids}/pids.max") if pids else None,
         "pids_refused": pairs(f"{pids}/pids.events").get("max", 0) if pids else 0,
-        "frozen": state in ("FROZEN", "FREEZING") if state else None,
+        "frozen": beside["frozen"] or state in ("FROZEN", "FREEZING") if state else beside["frozen"],
     }
 
 

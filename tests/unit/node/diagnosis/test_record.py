@@ -10,7 +10,8 @@ import pwd
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from muster_node.diagnosis import kernel, machine, network, program, record
 from muster_node.diagnosis.parts import Parts, UnseenError
 from muster_node.launch import state
 from muster_node.tools import control_group
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LAUNCH_ID = "20260101-120000-abcd"
 KEY = "cd" * 32
@@ -189,9 +187,12 @@ def test_a_group_of_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "pids.events": "max 6\n",
         "cgroup.events": "populated 1\nfrozen 1\n",
     }
-    tree(tmp_path / "a/b", files)
-    trees = control_group.folders("12:memory:/x\n0::/a/b\n")
-    assert trees == {"": f"{tmp_path}/a/b"}
+    tree(tmp_path / "a/b.service", {**files, "cgroup.procs": ""})
+    trees = control_group.folders("12:memory:/x\n0::/a/b.service\n")
+    assert trees == {"": f"{tmp_path}/a/b.service"}
+    # In a container whose trees begin with itself, all paths may begin beyond.
+    assert control_group.folders("0::/pod/a/b.service\n", "0::/pod/init.scope\n") == trees
+    assert control_group.folders("0::/a\n") == {}
     assert control_group.facts_v2(trees[""]) == {
         "memory_current": 1000,
         "memory_max": None,
@@ -208,19 +209,20 @@ def test_a_group_of_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     files = {
-        "memory/a/memory.usage_in_bytes": "1000\n",
-        "memory/a/memory.limit_in_bytes": "9223372036854771712\n",
-        "memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
-        "cpu/a/cpu.cfs_quota_us": "-1\n",
-        "cpu/a/cpu.cfs_period_us": "100000\n",
-        "cpu/a/cpu.stat": "nr_periods 3\nnr_throttled 2\nthrottled_time 5000\n",
-        "cpuacct/a/cpuacct.usage": "9000\n",
-        "pids/b/pids.max": "max\n",
-        "freezer/a/freezer.state": "FROZEN\n",
+        "memory/a.service/memory.usage_in_bytes": "1000\n",
+        "memory/a.service/memory.limit_in_bytes": "9223372036854771712\n",
+        "memory/a.service/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        "cpu/a.service/cpu.cfs_quota_us": "-1\n",
+        "cpu/a.service/cpu.cfs_period_us": "100000\n",
+        "cpu/a.service/cpu.stat": "nr_periods 3\nnr_throttled 2\nthrottled_time 5000\n",
+        "cpuacct/a.service/cpuacct.usage": "9000\n",
+        # Of all units together, so that it is nothing of this one's.
+        "pids/system.slice/pids.current": "700\n",
+        "freezer/a.service/freezer.state": "FROZEN\n",
     }
-    tree(tmp_path, files)
-    lines = "4:memory:/a\n3:cpu,cpuacct:/a\n2:pids:/b\n6:freezer:/a\n1:name=systemd:/a\n0::/a\n"
-    assert control_group.facts_v1(control_group.folders(lines)) == {
+    tree(tmp_path, {**files, **{f"{Path(name).parent}/cgroup.procs": "" for name in files}})
+    own = "4:memory:/a.service\n3:cpu,cpuacct:/a.service\n6:freezer:/a.service\n1:name=systemd:/a.service\n"
+    facts = {
         "memory_current": 1000,
         "memory_max": None,
         "memory_events": {"oom_kill": 2},
@@ -231,6 +233,11 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
         "pids_refused": 0,
         "frozen": True,
     }
+    assert control_group.facts_v1(control_group.folders(f"{own}2:pids:/system.slice\n0::/a.service\n")) == facts
+    # What systemd was not given for its units is not seen; whether they are frozen, the tree beside says.
+    tree(tmp_path / "unified/a.service", {"cgroup.procs": "", "cgroup.events": "populated 1\nfrozen 0\n"})
+    alone = control_group.facts_v1(control_group.folders("4:memory:/\n0::/a.service\n"))
+    assert alone == {**facts, "memory_current": None, "memory_events": {}, "cpu": {}, "frozen": False}
 
 
 def test_no_group_is_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +256,7 @@ def test_counters_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         {
             "net/snmp": "Ip: Forwarding InDiscards OutNoRoutes\nIp: 1 5 6\nTcp: MaxConn RetransSegs\nTcp: -1 42\n",
             "net/netstat": "TcpExt: ListenDrops TCPTimeouts IPReversePathFilter\nTcpExt: 1 2 3\n",
+            "vmstat": "nr_free_pages 5\noom_kill 3\n",
             "net/stat/nf_conntrack": "entries drop insert_failed\n10 0a 1\n10 1 0\n",
             "sys/net/netfilter/nf_conntrack_max": "262144\n",
             "sys/net/netfilter/nf_conntrack_count": "7\n",
@@ -265,6 +273,7 @@ def test_counters_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "ip.OutNoRoutes": 6,
         "conntrack.count": 7,
         "conntrack.max": 262144,
+        "vm.oom_kill": 3,
         "conntrack.drop": 11,
         "conntrack.insert_failed": 1,
     }

@@ -156,6 +156,20 @@ def test_who_listens_on_the_ports(launch: Callable[..., dict[str, Any]], listene
     assert abs(found["started"] + age - time.time()) < 60
 
 
+def test_whose_calls_came_in_without_being_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(state: str, port: int, peer: str) -> sockets.Connection:
+        return sockets.Connection(0, 0, state, ("192.0.2.1", port), (peer, 40000), 0, 0, None)
+
+    calls = [
+        call("SYN_RECV", 29500, "192.0.2.2"),
+        call("SYN_RECV", 29500, "192.0.2.2"),
+        call("SYN_RECV", 22, "192.0.2.9"),
+        call("ESTABLISHED", 29500, "192.0.2.3"),
+    ]
+    monkeypatch.setattr(sockets, "connections", lambda: calls)
+    assert snapshot.half_open([29500]) == ["192.0.2.2"]
+
+
 @as_root
 def test_no_process_but_those_of_the_training_user_is_looked_at(
     launch: Callable[..., dict[str, Any]], start: Callable[..., dict[str, Any]]

@@ -83,7 +83,8 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
     os.umask(0o077)
     done = starting.start(spec)
     assert done["reserved"]["held"] == {"gpu-0": []}
-    assert done == {"started": True, "error": "", "time": ANY, "pruned": [], "bytes": 0, "reserved": ANY, "project": ""}
+    nothing = {"pruned": [], "bytes": 0, "project": "", "record": None}
+    assert done == {"started": True, "error": "", "time": ANY, "reserved": ANY, **nothing}
     assert at_the_time == [(0, 0)] * 4
 
     folder = tmp_path / "run/state" / LAUNCH_ID

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from . import code, drift, ended, fabric, gpu, head, lacking, process, program, resources
+from . import (
+    absent,
+    access,
+    address,
+    agreement,
+    code,
+    drift,
+    ended,
+    fabric,
+    gpu,
+    head,
+    interference,
+    lacking,
+    names,
+    network,
+    process,
+    program,
+    resources,
+)
 
 CAUSES = (
+    *(*head.CAUSES, *names.CAUSES, *agreement.CAUSES, *absent.CAUSES, *address.CAUSES, *network.CAUSES),
+    *(*access.CAUSES, *interference.CAUSES),
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
     *(*gpu.CAUSES, *fabric.CAUSES, *drift.CAUSES),
-    *head.CAUSES,
 )

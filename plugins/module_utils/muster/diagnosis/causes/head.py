@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node, playbook
-from ...verdict.words import few
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..reaching import (
     CALLED_HEAD,
@@ -13,8 +12,6 @@ from ..reaching import (
     addresses_of,
     at_head,
     callers,
-    is_address,
-    is_loopback,
     probed,
     ways_to_head,
 )
@@ -36,13 +33,6 @@ LISTENERS = on_node("{node}", "ss -ltnp sport = :{port}", become=True)
 
 def each_caller(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     return (Place(node, case.head) for node in callers(case, by))
-
-
-def by_name(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    """Each node that was to call the head node by a name; the head node looks itself up too."""
-    name = case.launch["master_addr"]
-    if name and not is_address(name):
-        yield from (Place(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))
 
 
 def held_by(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
@@ -158,42 +148,6 @@ def another_route(case: Case, place: Place) -> Answer:
     return yes(f"the route leaves by {route['interface']}, and not by {wanted}", f"ip route get on {place.node}")
 
 
-def answers_of(case: Case, place: Place) -> list[str] | None:
-    record = case.record(place.node)
-    return record["names"].get(place.what) if record else None
-
-
-def name_unknown(case: Case, place: Place) -> Answer:
-    answers = answers_of(case, place)
-    if answers is None:
-        return not_looked(case.why_not(place.node, "names"))
-    if answers:
-        return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
-    return yes(f"the name {place.what} has no address there", f"getaddrinfo on {place.node}")
-
-
-def name_is_loopback(case: Case, place: Place) -> Answer:
-    answers = answers_of(case, place)
-    if answers is None:
-        return not_looked(case.why_not(place.node, "names"))
-    if answers and all(map(is_loopback, answers)):
-        return yes(f"{place.what} leads to {few(answers)}", f"getaddrinfo on {place.node}")
-    return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
-
-
-def name_is_foreign(case: Case, place: Place) -> Answer:
-    answers = answers_of(case, place)
-    if answers is None:
-        return not_looked(case.why_not(place.node, "names"))
-    right = addresses_of(case, case.head)
-    wrong = [one for one in answers if one not in right and not is_loopback(one)]
-    if wrong and right:
-        return yes(
-            f"{place.what} leads to {few(wrong)}, which {case.head} does not have", f"getaddrinfo on {place.node}"
-        )
-    return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
-
-
 def has_heads_address(case: Case, place: Place) -> Answer:
     record, address = case.record(place.node), case.planned[case.head]["address"]
     if record is None:
@@ -223,10 +177,6 @@ OTHER_ROUTE = Question(
     another_route,
     on_node("{node}", "ip route get {address}"),
 )
-RESOLVE = on_node("{node}", "getent ahosts {what}")
-NAME_UNKNOWN = Question("name.unknown", "does {node} not know the name {what}?", name_unknown, RESOLVE)
-NAME_LOOPBACK = Question("name.loopback", "does {what} lead to the loopback on {node}?", name_is_loopback, RESOLVE)
-NAME_FOREIGN = Question("name.foreign", "does {what} lead to another machine on {node}?", name_is_foreign, RESOLVE)
 TWICE = Question("address.twice", "has {node} the address of {peer} as well?", has_heads_address)
 
 DROPPED = ("net.master_port.dropped", "net.peer.dropped")
@@ -243,7 +193,8 @@ CAUSES = (
         "head.nobody_listens",
         group="head",
         scope="node",
-        says="nobody listens on port {port} of {node}, where the others call: its launcher was not started, or has ended",
+        says="nobody listens on port {port} of {node}, where the others call: its launcher was not started, or"
+        " has ended",
         fix="Look at the launcher on {node}, and start it as node rank 0 with this port",
         command=LISTENERS,
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
@@ -255,7 +206,7 @@ CAUSES = (
         "head.filtered",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node vanish, as when a firewall drops them ({node} {peer})",
+        says="calls to port {port} of the head node vanish, as when a firewall drops them",
         fix=LET_IN,
         command=NETWORK,
         symptoms=SILENT,
@@ -266,7 +217,7 @@ CAUSES = (
         "head.rejected",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node are rejected, though something listens there ({node} {peer})",
+        says="calls to port {port} of the head node are rejected, though something listens there",
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, "store.connect.refused"),
@@ -277,7 +228,7 @@ CAUSES = (
         "head.forbidden",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node are forbidden by a firewall ({node} {peer})",
+        says="calls to port {port} of the head node are forbidden by a firewall",
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, *ERRORS),
@@ -300,7 +251,7 @@ CAUSES = (
         "head.no_host",
         group="head",
         scope="link",
-        says="no machine answers at the address of the head node, as {node} sees it ({peer})",
+        says="no machine answers at the address of the head node",
         fix="Look whether the head node is up, and whether its address is right",
         command=on_node("{node}", "ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
@@ -330,39 +281,6 @@ CAUSES = (
         places=each_caller,
         confirm=(OTHER_ROUTE,),
         instead_of=("head.filtered",),
-    ),
-    Cause(
-        "head.name_unknown",
-        group="head",
-        scope="node",
-        says="{node} does not know the name of the head node, {what}",
-        fix="Write the nodes into /etc/hosts, or give the address instead of the name",
-        command=NETWORK,
-        symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
-        confirm=(NAME_UNKNOWN,),
-    ),
-    Cause(
-        "head.name_loopback",
-        group="head",
-        scope="node",
-        says="on {node} the name of the head node, {what}, leads to the loopback",
-        fix="Take the name off the line of 127.0.1.1 in /etc/hosts, or give the address instead of the name",
-        command=NETWORK,
-        symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
-        confirm=(NAME_LOOPBACK,),
-    ),
-    Cause(
-        "head.name_foreign",
-        group="head",
-        scope="node",
-        says="on {node} the name of the head node, {what}, leads to another machine",
-        fix="Correct /etc/hosts or the name server, or give the address instead of the name",
-        command=RESOLVE,
-        symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
-        confirm=(NAME_FOREIGN,),
     ),
     Cause(
         "head.address_twice",

@@ -15,7 +15,8 @@ AT = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 TEXTS = (
     Text(
         "gloo.connect.refused",
-        rf"SO_ERROR: Connection refused, remote={BRACKETS}|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
+        rf"SO_ERROR: Connection refused, remote={BRACKETS}"
+        rf"|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
         "the machine at the address that another rank told of itself answers, and nobody listens there",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: Connection"
         " refused, remote=[127.0.0.1]:8091$0",
@@ -33,7 +34,8 @@ TEXTS = (
     ),
     Text(
         "gloo.connect.timeout",
-        rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out, remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
+        rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out,"
+        rf" remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
         "ranks cannot connect to each other, at the addresses that they told and on ports that the kernel chose",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.h:311] Connect timeout [10.203.26.12]:22727",
         RECORDED,
@@ -57,7 +59,8 @@ TEXTS = (
     ),
     Text(
         "gloo.closed",
-        r"gloo/transport/tcp/pair\.cc:\d+\] (?:Connection closed by peer|(?:Read|Write) error|.*Connection reset by peer)"
+        r"gloo/transport/tcp/pair\.cc:\d+\] (?:Connection closed by peer|(?:Read|Write) error"
+        r"|.*Connection reset by peer)"
         r"(?: \[(?P<address>[0-9a-fA-F.:]+)\])?",
         "the connection to a peer ended: its rank is gone, or the way to it",
         f"RuntimeError: {AT}pair.cc:553] Connection closed by peer [10.203.26.11]:29593. This is typically caused by a"
@@ -85,7 +88,8 @@ TEXTS = (
         "gloo.hostname",
         r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
         "the node's own host name leads to no address that it has, so that Gloo tells the others its loopback",
-        "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the loopback address"
+        "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
+        " loopback address"
         " as fallback. Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
         "torch 2.x, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp",
     ),

@@ -63,7 +63,8 @@ TEXTS = (
         "store.connect.none",
         rf"The client socket has failed to connect to any network address of {GIVEN}",
         "none of the addresses that this name has could be called",
-        "[E1123 19:40:01.000000000 socket.cpp:820] [c10d] The client socket has failed to connect to any network address"
+        "[E1123 19:40:01.000000000 socket.cpp:820] [c10d] The client socket has failed to connect to any network"
+        " address"
         " of (192.0.2.1, 29500).",
         SOCKET,
         victim=True,
@@ -72,13 +73,15 @@ TEXTS = (
         "store.name",
         rf"network addresses of {GIVEN} cannot be retrieved \(gai error: -(?:2|3|5) - ",
         "the name of the head node is not known on this node",
-        "[W1123 19:44:30.271034287 socket.cpp:764] [c10d] The IPv6 network addresses of (headnode.invalid, 29505) cannot"
+        "[W1123 19:44:30.271034287 socket.cpp:764] [c10d] The IPv6 network addresses of (headnode.invalid,"
+        " 29505) cannot"
         " be retrieved (gai error: -3 - Temporary failure in name resolution).",
         f"{SOCKET}; pytorch/pytorch#131691",
     ),
     Text(
         "store.clients",
-        r"Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined",
+        r"Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+)"
+        r" clients joined",
         "the head node has waited for the other nodes, and not all of them came",
         "torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 1/2 clients joined.",
         "recorded with torch 2.13 (tests/unit/launch, a_node_does_not_join)",
@@ -94,7 +97,8 @@ TEXTS = (
     ),
     Text(
         "store.barrier",
-        r"(?:Timed out initializing process group|Waiting) in store based barrier (?:to initialize process group )?(?:on|for)"
+        r"(?:Timed out initializing process group|Waiting) in store based barrier (?:to initialize process group"
+        r" )?(?:on|for)"
         r" rank: (?P<rank>\d+), (?:for )?key: \S+ \(world_size=(?P<expected>\d+), worker_count=(?P<joined>\d+)",
         "not as many ranks have reached init_process_group as the world has, or more of them",
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 2, for key:"
@@ -113,7 +117,8 @@ TEXTS = (
     Text(
         "store.closed",
         r"[Ff]ailed to recv, got 0 bytes|(?:recvValue|sendBytes|recvVector|recvBytes) failed"
-        r"|TCPStore.*(?:Broken pipe|Connection reset by peer)|DistNetworkError: (?:Broken pipe|Connection reset by peer)",
+        r"|TCPStore.*(?:Broken pipe|Connection reset by peer)|DistNetworkError: (?:Broken pipe"
+        r"|Connection reset by peer)",
         "the store on the head node ended, or its connection was cut",
         "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote"
         " server shutdown or crash?",
@@ -140,7 +145,8 @@ TEXTS = (
         "rendezvous.connection",
         r"(?<!of type )\bRendezvousConnectionError\b|The connection to the C10d store has failed",
         "the store of the rendezvous could not be reached, or was cut off",
-        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed."
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store"
+        " has failed."
         " See inner exception for details.",
         "torch 2.13, torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py; pytorch/pytorch#69197",
         victim=True,
@@ -156,7 +162,8 @@ TEXTS = (
     ),
     Text(
         "torchrun.endpoint",
-        r"ValueError: (?:Port is absent in endpoint|endpoint is absent in RendezvousParameters|rank is absent in Rendezvous"
+        r"ValueError: (?:Port is absent in endpoint|endpoint is absent in RendezvousParameters"
+        r"|rank is absent in Rendezvous"
         r"Parameters|The rendezvous endpoint must)",
         "the address or the port of the head node, or the node's rank, is not given to torchrun as it should",
         "ValueError: Port is absent in endpoint: node1. Try launching with --master-port",
@@ -166,7 +173,8 @@ TEXTS = (
         "interference.proxy_error",
         r"(?:ProxyError|Tunnel connection failed: \d+|407 Proxy Authentication)",
         "a call went to a web proxy instead of to the machine that was meant",
-        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='node1', port=2379): Max retries exceeded (Caused by"
+        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='node1', port=2379): Max retries exceeded"
+        " (Caused by"
         " ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 403 Forbidden')))",
         "urllib3; read, not run",
     ),

@@ -1,0 +1,127 @@
+"""A node, or a rank, that the others wait for is not there, or comes too late."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...verdict.commands import on_node
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..reaching import CALLED_HEAD, WAITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..case import Case
+    from ..model import Answer, Symptom
+
+KEY_OF_RANK = re.compile(r"/(?P<rank>\d+)$")
+RUNNING = on_node("{node}", "ps -eo pid,stat,user,lstart,args")
+
+
+def others(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Every node but the head node: it is the others that it waits for."""
+    del by
+    return (Place(node) for node in case.nodes if node != case.head)
+
+
+def ranks_waited_for(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """The ranks that a key of the store names, or a monitored barrier."""
+    for rank in dict.fromkeys(number for one in by for number in named_in(one)):
+        yield Place(case.node_of(rank), rank=rank)
+
+
+def named_in(symptom: Symptom) -> list[int]:
+    key = KEY_OF_RANK.search(symptom.about.get("keys", ""))
+    listed = [one for one in symptom.about.get("ranks", "").replace(",", " ").split() if one.isdigit()]
+    return [int(one) for one in ([key["rank"]] if key else listed)]
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+def was_not_started(case: Case, place: Place) -> Answer:
+    if case.launch["live"] and place.node in case.seen["agents"]:
+        if not case.seen["agents"][place.node]:
+            return yes("no launcher runs there", f"processes on {place.node}")
+        return no("its launcher runs", f"processes on {place.node}")
+    end = case.node_ends.get(place.node)
+    if end is None:
+        return not_looked(f"nothing is known of {place.node}")
+    if not end["reached"]:
+        return yes(end["lost_why"] or "it could not be reached for the launch", f"the start on {place.node}")
+    if end["reason"] or end["log"] or has_spoken(case, place.node):
+        return no("its launcher was there", f"log of {place.node}")
+    return not_looked(f"whether a launcher ran on {place.node} was not looked at")
+
+
+def has_spoken(case: Case, node: str) -> bool:
+    return any(one["stderr"] or one["error"] or one["gone_at"] for one in case.seen["ranks"] if one["node"] == node)
+
+
+def came_late(case: Case, place: Place) -> Answer:
+    at = {node: started(case, node) for node in (case.head, place.node)}
+    if not all(at.values()):
+        return not_looked(f"when the launcher on {place.node} began is not known")
+    behind = (at[place.node] or 0.0) - (at[case.head] or 0.0)
+    if 0 < case.launch["timeout"] < behind:
+        return yes(f"it began {behind:.0f} s after {case.head}, which waits {case.launch['timeout']:.0f} s", "records")
+    return no("it began in time", "records")
+
+
+def started(case: Case, node: str) -> float | None:
+    agents = case.seen["agents"].get(node)
+    if agents:
+        return agents[0]["started"]
+    record = case.seen["start"].get(node)
+    return record["at"] if record else None
+
+
+def rank_is_gone(case: Case, place: Place) -> Answer:
+    shots = case.seen["snapshots"].get(place.node)
+    if shots is None:
+        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+    if any(one["rank"] == place.rank for one in shots["ranks"]):
+        return no("its process was there", "/proc before the stop")
+    return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
+
+
+NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
+LATE = Question("absent.late", "did the launcher on {node} begin too late?", came_late, RUNNING)
+NO_PROCESS = Question("absent.rank", "was there no process of rank {rank} on {node}?", rank_is_gone, RUNNING)
+
+CAUSES = (
+    Cause(
+        "absent.node",
+        group="absent",
+        scope="node",
+        says="no launcher was started on {node}, and the others waited for it",
+        fix="Start it there too, or launch without {node}",
+        command=RUNNING,
+        symptoms=(*WAITED, "store.key", "launch.start"),
+        places=others,
+        confirm=(NOT_STARTED,),
+    ),
+    Cause(
+        "absent.late",
+        group="absent",
+        scope="node",
+        says="the launcher on {node} began later than the others wait",
+        fix="Start all nodes together, or let the rendezvous wait longer",
+        symptoms=(*WAITED, "store.key", "store.closed", *CALLED_HEAD),
+        places=others,
+        confirm=(LATE,),
+        instead_of=("head.nobody_listens",),
+    ),
+    Cause(
+        "absent.rank",
+        group="absent",
+        scope="process",
+        says="rank {rank} on {node} is not there, and the others wait for it",
+        fix="Read its log: it ended, or was never begun",
+        command=RUNNING,
+        symptoms=("store.key", "gloo.barrier"),
+        places=ranks_waited_for,
+        confirm=(NO_PROCESS,),
+    ),
+)

@@ -1,0 +1,209 @@
+"""A node tells the others an address of itself at which they do not reach it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...verdict.commands import on_node, playbook
+from ...verdict.words import few
+from ..digests import environment, value_among
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..reaching import CALLED_PEER, is_loopback, probed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..case import Case
+    from ..model import Answer, Symptom
+
+# What names the interface that a rank uses.
+VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+TOLD = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
+OWN = ("process.exception", "process.exception.everywhere")
+ADDRESSES = on_node("{node}", "ip -brief address")
+
+
+def named_interface(case: Case, node: str) -> tuple[str, str]:
+    """(the variable, the interface that it names); empty where none does that is on this node."""
+    record = case.record(node)
+    for variable in VARIABLES:
+        name = value_among(case, node, variable, record["interfaces"] if record else ())
+        if name:
+            return variable, name
+    return "", ""
+
+
+# ---------------------------------------------------------------- where
+
+
+def with_its_interface(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, what=one.about.get("name", "")) for one in by if one.node)
+
+
+def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+def told_addresses(case: Case, by: Sequence[Symptom]) -> list[str]:
+    found = [one.about[name] for one in by for name in ("address", "called") if name in one.about]
+    planned = {one["address"] for one in case.launch["nodes"]}
+    return [one for one in dict.fromkeys(found) if one not in planned and not is_loopback(one)]
+
+
+def by_owner(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Who has an address that another rank was told, and that is not the one of the launch."""
+    for address in told_addresses(case, by):
+        holders = holding(case, address)
+        yield Place(holders[0] if len(holders) == 1 else "", what=address)
+
+
+def by_many(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    return (Place(what=address) for address in told_addresses(case, by))
+
+
+def holding(case: Case, address: str) -> list[str]:
+    """The nodes one of whose interfaces has it."""
+    found = []
+    for node in case.nodes:
+        record = case.record(node)
+        if record and any(address in one["addresses"] for one in record["interfaces"].values()):
+            found.append(node)
+    return found
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+def interface_is_missing(case: Case, place: Place) -> Answer:
+    record = case.record(place.node)
+    if record is None:
+        return not_looked(case.why_not(place.node, "interfaces"))
+    found = record["interfaces"].get(place.what)
+    if found is None:
+        return yes(f"it has {few(sorted(record['interfaces']))}", f"interfaces of {place.node}")
+    if not found["addresses"]:
+        return yes(f"{place.what} has no address", f"interfaces of {place.node}")
+    return no(f"{place.what} has {few(found['addresses'])}", f"interfaces of {place.node}")
+
+
+def interface_is_another(case: Case, place: Place) -> Answer:
+    wanted = case.planned[place.node]["interface"]
+    variable, name = named_interface(case, place.node)
+    if name and wanted and name != wanted:
+        return yes(f"{variable} is {name}, and the training network is on {wanted}", f"environment on {place.node}")
+    if environment(case, place.node) is None or case.record(place.node) is None:
+        return not_looked(case.why_not(place.node, "program"))
+    return no("no variable names another interface", f"environment on {place.node}")
+
+
+def tells_its_loopback(case: Case, place: Place) -> Answer:
+    """A rank that is given no interface tells what its own host name leads to."""
+    variable, name = named_interface(case, place.node)
+    if name and name != "lo":
+        return no(f"{variable} is {name}", f"environment on {place.node}")
+    if name == "lo":
+        return yes(f"{variable} is lo", f"environment on {place.node}")
+    record = case.record(place.node)
+    answers = record["names"].get(record["hostname"]) if record else None
+    if record is None or answers is None:
+        return not_looked(case.why_not(place.node, "names"))
+    if answers and all(map(is_loopback, answers)):
+        return yes(f"its own name {record['hostname']} leads to {few(answers)}", f"getaddrinfo on {place.node}")
+    return no(f"its own name leads to {few(answers)}", f"getaddrinfo on {place.node}")
+
+
+def is_another_address(case: Case, place: Place) -> Answer:
+    holders = holding(case, place.what)
+    if len(holders) == 1:
+        record = case.record(holders[0])
+        on = [name for name, one in record["interfaces"].items() if place.what in one["addresses"]] if record else []
+        return yes(f"{place.what} is on {few(on)} of {holders[0]}", f"interfaces of {holders[0]}")
+    unknown = [node for node in case.nodes if case.record(node) is None]
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown and not holders else no()
+
+
+def is_everywhere(case: Case, place: Place) -> Answer:
+    holders = holding(case, place.what)
+    if len(holders) > 1:
+        return yes(f"{few(holders)} have {place.what}", "interfaces of the nodes")
+    unknown = [node for node in case.nodes if case.record(node) is None]
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("not more than one node has it")
+
+
+LOOPBACK_FOUND = probed("does the own name of {node} lead to its loopback?", "net.name.loopback")
+
+CAUSES = (
+    Cause(
+        "address.interface_missing",
+        group="address",
+        scope="node",
+        says="the interface {what}, which a variable such as GLOO_SOCKET_IFNAME names, is not usable on {node}",
+        fix="Set the variable to the interface of the training network there, or leave it out",
+        command=ADDRESSES,
+        symptoms=("gloo.interface",),
+        places=with_its_interface,
+        confirm=(
+            Question(
+                "address.interface", "has {node} no address on an interface {what}?", interface_is_missing, ADDRESSES
+            ),
+        ),
+        decisive=("gloo.interface",),
+        instead_of=(*OWN, "absent.rank"),
+    ),
+    Cause(
+        "address.interface_other",
+        group="address",
+        scope="node",
+        says="a variable of {node} names another interface than that of the training network",
+        fix="Set it to the interface that has the node's training address, or leave it out",
+        command=ADDRESSES,
+        symptoms=TOLD,
+        places=each_node,
+        confirm=(
+            Question("address.variable", "does a variable name another interface on {node}?", interface_is_another),
+        ),
+        instead_of=("address.other", "address.bridge", "address.loopback"),
+    ),
+    Cause(
+        "address.loopback",
+        group="address",
+        scope="node",
+        says="{node} tells the others its loopback as its address",
+        fix="Take the host name off the line of 127.0.1.1 in /etc/hosts, or set GLOO_SOCKET_IFNAME",
+        command=playbook("site.yml", tags="network"),
+        symptoms=(*CALLED_PEER, "gloo.hostname"),
+        places=each_node,
+        confirm=(
+            Question(
+                "address.own_name",
+                "does {node} tell its loopback?",
+                tells_its_loopback,
+                on_node("{node}", "hostname -i"),
+            ),
+            LOOPBACK_FOUND,
+        ),
+    ),
+    Cause(
+        "address.bridge",
+        group="address",
+        scope="config",
+        says="ranks tell each other {what}, which several nodes have, such as the bridge of a container engine",
+        fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
+        symptoms=TOLD,
+        places=by_many,
+        confirm=(Question("address.everywhere", "has more than one node {what}?", is_everywhere),),
+    ),
+    Cause(
+        "address.other",
+        group="address",
+        scope="node",
+        says="{node} tells the others {what}, which is not its address in the training network",
+        fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
+        command=ADDRESSES,
+        symptoms=TOLD,
+        places=by_owner,
+        confirm=(Question("address.another", "is {what} another address of {node}?", is_another_address),),
+    ),
+)

@@ -1,0 +1,120 @@
+"""What stands between the nodes without being one of them: web proxies, container networks, service meshes."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from ...verdict.commands import on_node
+from ...verdict.words import few
+from ..digests import environment
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
+from .address import holding, told_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..case import Case
+    from ..model import Answer, Symptom
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+SIDECARS = ("envoy", "pilot-agent", "istio-proxy", "linkerd2-proxy", "linkerd-proxy")
+CONTAINER_NET = 16  # bits that an address in a container and its host's bridge have in common
+BRIDGES = ("bridge", "virtual")
+
+
+def speakers(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node) for one in by if one.node)
+
+
+def contained(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Addresses that ranks were told and that no node has."""
+    for address in told_addresses(case, by):
+        if not holding(case, address):
+            yield Place(what=address)
+
+
+def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+def has_proxy(case: Case, place: Place) -> Answer:
+    names = environment(case, place.node)
+    if names is None:
+        return not_looked(case.why_not(place.node, "program"))
+    found = [name for name in PROXIES if name in names]
+    if found:
+        return yes(
+            f"{few(found)} {'is' if len(found) == 1 else 'are'} set", f"names of the environment on {place.node}"
+        )
+    return no("no proxy is set", f"names of the environment on {place.node}")
+
+
+def is_in_a_container(case: Case, place: Place) -> Answer:
+    """Whether some node's bridge has the network of an address that no node has."""
+    for node in case.nodes:
+        record = case.record(node)
+        for name, one in (record["interfaces"] if record else {}).items():
+            if one["kind"] in BRIDGES and any(same_net(place.what, each) for each in one["addresses"]):
+                return yes(f"{place.what} is behind {name} of {node}", f"interfaces of {node}")
+    unknown = [node for node in case.nodes if case.record(node) is None]
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("no node has such a bridge")
+
+
+def same_net(address: str, other: str) -> bool:
+    try:
+        net = ipaddress.ip_network(f"{other}/{CONTAINER_NET}", strict=False)
+        return ipaddress.ip_address(address) in net
+    except ValueError:
+        return False
+
+
+def has_sidecar(case: Case, place: Place) -> Answer:
+    shot = case.seen["snapshots"].get(place.node)
+    if shot is None or "listeners" in shot["unseen"]:
+        return not_looked(f"the listeners on {place.node} were not looked at")
+    for one in shot["listeners"]:
+        if any(name in one["command"] for name in SIDECARS):
+            return yes(f"{one['command']} listens on port {one['port']}", f"listeners on {place.node} before the stop")
+    return no("no such program listens on the launch's ports", f"listeners on {place.node} before the stop")
+
+
+CAUSES = (
+    Cause(
+        "interference.proxy",
+        group="interference",
+        scope="node",
+        says="on {node} calls to the other nodes go to a web proxy",
+        fix="Name the nodes in no_proxy, or take the proxy's variables out of the launch",
+        symptoms=("interference.proxy_error",),
+        places=speakers,
+        confirm=(Question("interference.variables", "are variables of a proxy set on {node}?", has_proxy),),
+        decisive=("interference.proxy_error",),
+        instead_of=("process.exception", "process.exception.everywhere", "process.launcher.failed"),
+    ),
+    Cause(
+        "interference.container",
+        group="interference",
+        scope="config",
+        says="ranks tell each other {what}, an address inside of a container, where no other node reaches it",
+        fix="Run the container with the host's network (--network=host)",
+        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
+        places=contained,
+        confirm=(Question("interference.bridge", "is {what} behind a container's bridge?", is_in_a_container),),
+    ),
+    Cause(
+        "interference.mesh",
+        group="interference",
+        scope="node",
+        says="a service mesh's proxy on {node} takes the launch's connections",
+        fix="Take the launch's ports, or its pods, out of the mesh",
+        command=on_node("{node}", "ss -ltnp", become=True),
+        symptoms=(*CALLED_HEAD, *WAITED, *CUT, *CALLED_PEER),
+        places=each_node,
+        confirm=(Question("interference.sidecar", "does a mesh's proxy listen there on {node}?", has_sidecar),),
+        instead_of=("head.other_program",),
+    ),
+)

@@ -1,0 +1,186 @@
+"""The network between nodes that have met: ports that are filtered, packets that vanish, a link that was gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...verdict.commands import on_node, playbook
+from ..model import Cause, Place, Question, no, not_looked, yes
+from ..reaching import CALLED_PEER, CUT, probed, ways_between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..case import Case
+    from ..evidence import Record
+    from ..model import Answer, Symptom
+
+LINK_LINES = ("Link is Down", "link is down", "link down", "NIC Link is Down", "link becomes down")
+MOST_RESENT = 0.01  # of all segments sent; healthy networks stay far below
+SOME_RESENT = 100
+HANGS = ("launch.stalled", "gloo.timeout", "nccl.timeout")
+TRANSFERS = (*HANGS, *CUT)
+
+
+def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del by
+    return (Place(node) for node in case.nodes)
+
+
+def link_was_gone(case: Case, place: Place) -> Answer:
+    interface = case.planned[place.node]["interface"]
+    grown = case.grown(place.node, lambda record: changes_of(record, interface))
+    if grown is None:
+        return not_looked(case.why_not(place.node, "interfaces"))
+    if grown > 0:
+        return yes(f"carrier_changes of {interface} grew by {grown}", f"counters of {place.node}")
+    return no(f"the carrier of {interface} did not change", f"counters of {place.node}")
+
+
+def changes_of(record: Record, interface: str) -> int | None:
+    found = record["interfaces"].get(interface)
+    return found["counters"].get("carrier_changes") if found else None
+
+
+def link_in_kernel_log(case: Case, place: Place) -> Answer:
+    record = case.seen["end"].get(place.node)
+    interface = case.planned[place.node]["interface"]
+    if record is None or record["kernel"] is None:
+        return not_looked(case.why_not(place.node, "kernel"))
+    for line in record["kernel"]:
+        if interface and interface in line["text"] and any(words in line["text"] for words in LINK_LINES):
+            return yes(line["text"], f"kernel log of {place.node}", line["at"])
+    return no("nothing of that link", f"kernel log of {place.node}")
+
+
+def link_is_down(case: Case, place: Place) -> Answer:
+    record = case.seen["end"].get(place.node)
+    found = record["interfaces"].get(case.planned[place.node]["interface"]) if record else None
+    if found is None:
+        return not_looked(case.why_not(place.node, "interfaces"))
+    if not found["up"] or found["carrier"] is False:
+        return yes(f"{case.planned[place.node]['interface']} is down", f"interfaces of {place.node}")
+    return no("it is up", f"interfaces of {place.node}")
+
+
+def sends_again(case: Case, place: Place) -> Answer:
+    again = case.grown(place.node, lambda record: record["counters"].get("tcp.RetransSegs"))
+    sent = case.grown(place.node, lambda record: record["counters"].get("tcp.OutSegs"))
+    if again is None:
+        return not_looked(case.why_not(place.node, "counters"))
+    if again >= SOME_RESENT and (not sent or again / sent >= MOST_RESENT):
+        return yes(f"{again} segments were sent again{f' of {sent}' if sent else ''}", f"counters of {place.node}")
+    return no(f"{again} segments were sent again", f"counters of {place.node}")
+
+
+def waits_for_answers(case: Case, place: Place) -> Answer:
+    """Bytes that a rank has sent and that were not confirmed before anything was stopped."""
+    shot = case.seen["snapshots"].get(place.node)
+    if shot is None:
+        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+    for rank in shot["ranks"]:
+        for one in rank["sockets"]:
+            peer = case.node_at(one["peer"].rpartition(":")[0].strip("[]"))
+            if one["queued"] and one["retransmits"] and (not place.peer or peer == place.peer):
+                said = f"{one['queued']} bytes to {one['peer']} wait, sent again {one['retransmits']} times"
+                return yes(f"rank {rank['rank']}: {said}", "connections before the stop")
+    return no("nothing waits to be confirmed", "connections before the stop")
+
+
+PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
+REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
+LET_IN = playbook("site.yml", tags="network")
+RESENT = Question(
+    "net.resent", "did {node} send much of it again?", sends_again, on_node("{node}", "nstat -az TcpRetransSegs")
+)
+WAITING = Question("net.waiting", "does {node} wait for what it sent to be confirmed?", waits_for_answers)
+LINK_GONE = Question(
+    "link.gone",
+    "was the link of {node} gone during the launch?",
+    link_was_gone,
+    on_node("{node}", "ip -statistics link"),
+)
+LINK_LOGGED = Question(
+    "link.logged",
+    "does the kernel log of {node} tell of its link?",
+    link_in_kernel_log,
+    on_node("{node}", "journalctl --dmesg --lines=50", become=True),
+)
+LINK_DOWN = Question(
+    "link.down", "is the training interface of {node} down?", link_is_down, on_node("{node}", "ip -brief link")
+)
+
+CAUSES = (
+    Cause(
+        "network.ports_filtered",
+        group="network",
+        scope="link",
+        says="calls to the ports that the kernel hands out vanish: the nodes meet, and their ranks do not reach"
+        " each other",
+        fix="Let the nodes in on all ports, on the node and in whatever filters before it",
+        command=LET_IN,
+        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
+        places=ways_between(*PORTS),
+        confirm=(probed("are calls to other ports of {node} dropped?", *PORTS),),
+    ),
+    Cause(
+        "network.ports_rejected",
+        group="network",
+        scope="link",
+        says="calls to the ports that the kernel hands out are rejected: the nodes meet, and their ranks do not",
+        fix="Let the nodes in on all ports, on the node and in whatever filters before it",
+        command=LET_IN,
+        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
+        places=ways_between(*REFUSED),
+        confirm=(probed("are calls to other ports of {node} rejected?", *REFUSED),),
+    ),
+    Cause(
+        "network.large_packets",
+        group="network",
+        scope="link",
+        says="large packets vanish, and small ones come through: init works, and a collective of some size hangs",
+        fix="Set the same MTU on every node and on all that is between them, not above what comes through",
+        command=on_node("{node}", "ip -brief link"),
+        symptoms=TRANSFERS,
+        places=ways_between("net.path_mtu.black_hole"),
+        confirm=(probed("do large packets of {node} vanish?", "net.path_mtu.black_hole"),),
+        support=(WAITING,),
+        instead_of=("network.loss",),
+    ),
+    Cause(
+        "network.loss",
+        group="network",
+        scope="link",
+        says="packets are lost on the way",
+        fix="Look at cables, transceivers, the counters of the switch port, and duplex",
+        command=on_node("{node}", "ip -statistics link"),
+        symptoms=TRANSFERS,
+        places=ways_between("net.loss"),
+        confirm=(probed("are packets of {node} lost?", "net.loss"),),
+        support=(RESENT, WAITING),
+    ),
+    Cause(
+        "network.slow",
+        group="network",
+        scope="link",
+        says="the network is slow there, and the others wait for what it carries",
+        fix="Look at the speed and duplex of the link, and at who else uses it",
+        command=on_node("{node}", "ip -statistics link"),
+        symptoms=HANGS,
+        places=ways_between("net.throughput.slow"),
+        confirm=(probed("is the way of {node} slow?", "net.throughput.slow"),),
+        support=(WAITING,),
+    ),
+    Cause(
+        "network.link_lost",
+        group="network",
+        scope="node",
+        says="the link of {node} to the training network was gone for a while during the launch",
+        fix="Look at its cable, transceiver and switch port",
+        command=on_node("{node}", "journalctl --dmesg --lines=50", become=True),
+        symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
+        places=each_node,
+        confirm=(LINK_GONE, LINK_LOGGED, LINK_DOWN),
+        instead_of=("network.loss", "network.slow", "access.cut_off"),
+    ),
+)

@@ -1,0 +1,336 @@
+"""A case out of logs that Muster did not make: a file, a folder, several files, of torchrun by hand or under Slurm.
+
+A log says of itself where its lines come from: torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l`
+(`3: `), pdsh and the like (`node2: `), torchrun's folders (attempt_0/3/stderr.log), the name of a node in the file's,
+and torchrun's own summary, which names hosts, ranks and exit codes. What no sign tells is nobody's.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, NamedTuple
+
+from .arguments import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from .evidence import CaseShape, LaunchNode, NodeEnd, RankEnd
+
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+OF_RANK = re.compile(r"^\[rank(?P<rank>\d{1,6})\]:")
+OF_LOCAL = re.compile(r"^\[(?:default|trainer|worker)_?(?P<local>\d{1,4})\]: ?")
+OF_TASK = re.compile(r"^ {0,6}(?P<task>\d{1,6}): ")
+OF_HOST = re.compile(r"^\[?(?P<host>[A-Za-z0-9][\w.-]{0,252})\]?(?:: | \| )")
+OF_FOLDER = re.compile(r"attempt_\d+/(?P<local>\d{1,4})/(?:stderr|stdout)\.log$")
+SUMMARY = re.compile(
+    r"time\s*: (?P<time>[\d_:-]{19})\s+host\s*: (?P<host>\S+)\s+rank\s*: (?P<rank>\d{1,6})"
+    r" \(local_rank: (?P<local>\d{1,4})\)\s+exitcode\s*: (?P<code>-?\d{1,4}) "
+)
+LAUNCHER = re.compile(r"(?:^|[\s/])(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate launch)\s+(?P<rest>.+)$")
+EXPORT = re.compile(r"^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)=(?P<value>[^\s$`()]+)\s*$")
+VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)\}?")
+BATCH_NODES = re.compile(r"^#SBATCH\s+(?:--nodes[= ]|-N ?)(?P<count>\d{1,4})", re.MULTILINE)
+CONFIGURED = re.compile(
+    r"^.*?\b(?P<name>max_nodes|nproc_per_node|rdzv_endpoint|rdzv_backend|run_id)\s+: (?P<value>\S+)$"
+)
+OF_CONFIGURED = {"max_nodes": "nnodes", "run_id": "rdzv_id"}
+WORLD = re.compile(r"world_size[=:] ?(?P<size>\d{1,6})\b|MEMBER: \d+/(?P<members>\d{1,6})")
+MEETING = re.compile(r"connect to \(?(?P<host>[\w.:-]+?)(?:, |:)(?P<port>\d{1,5})\)?")
+FAILED = re.compile(r"ChildFailedError|Traceback \(most recent call last\):|Rendezvous\w+Error")
+UNNAMED = "a node that the log does not name"
+MOST_RANKS = 4096
+LONGEST = 32_000  # characters of one rank's or launcher's lines, the last
+
+
+class Known(NamedTuple):
+    """A node of the inventory. names: host names that it is known by."""
+
+    node: str
+    address: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass
+class Lines:
+    """What the logs say, sorted by who said it. by_node: of launchers; "" for nobody known. places: nodes of ranks."""
+
+    by_rank: dict[int, list[str]] = field(default_factory=dict)
+    places: dict[int, str] = field(default_factory=dict)
+    by_local: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    by_node: dict[str, list[str]] = field(default_factory=dict)
+    ends: dict[int, tuple[str, int, int, float]] = field(default_factory=dict)  # host, local rank, code, time
+
+    def add(self, node: str, text: str, *, tasks_are_ranks: bool) -> None:
+        for line in text.splitlines():
+            task = OF_TASK.match(line)
+            said = line[task.end() :] if task else line
+            where = node or (of_node_rank(int(task["task"])) if task and not tasks_are_ranks else "")
+            rank, local = OF_RANK.match(said), OF_LOCAL.match(said)
+            if rank:
+                self.by_rank.setdefault(int(rank["rank"]), []).append(said)
+                if node:
+                    self.places[int(rank["rank"])] = node
+            elif local:
+                self.by_local.setdefault((where, int(local["local"])), []).append(said[local.end() :])
+            elif task and tasks_are_ranks:
+                self.by_rank.setdefault(int(task["task"]), []).append(said)
+            else:
+                self.by_node.setdefault(where, []).append(said)
+
+
+def of_node_rank(number: int) -> str:
+    """What a node is called of which nothing but its rank is known."""
+    return f"node rank {number}"
+
+
+def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
+    """logs: their texts, by their paths."""
+    texts = {path: ANSI.sub("", text) for path, text in logs.items()}
+    told = told_in(texts.values())
+    names = by_name(known)
+    lines = sorted_out(texts, names, tasks_are_ranks=not told)
+    per_node = number(told.get("nproc_per_node", "")) or most_local(lines)
+    world = world_size(texts.values(), told, per_node, lines)
+    planned = participants(lines, names, known, per_node, world, told)
+    host, port = meeting(texts.values(), told)
+    return {
+        "schema": 1,
+        "launch": {
+            "launch_id": "",
+            "how": "log",
+            "own": True,
+            "live": False,
+            "backend": next(
+                (one for one in ("nccl", "gloo") if any(one in text.lower() for text in texts.values())), ""
+            ),
+            "launcher": "torchrun",
+            "world_size": world,
+            "master_addr": host,
+            "master_port": port,
+            "timeout": 0.0,
+            "nodes": planned,
+            "ending": "FAILED",
+            "ending_text": "",
+            "ending_node": "",
+            "began": 0.0,
+            "stop_began": 0.0,
+        },
+        "ranks": list(rank_ends(lines, planned)),
+        "nodes": [node_end(node, said) for node, said in sorted(of_launchers(lines, planned).items())],
+        "start": {},
+        "end": {},
+        "snapshots": {},
+        "agents": {},
+        "findings": [],
+        "ran": {},
+        "not_looked": {},
+        "key": "",
+    }
+
+
+# ---------------------------------------------------------------- who said what
+
+
+def by_name(known: Iterable[Known]) -> dict[str, str]:
+    """Nodes by everything that a log may call them, in lower case."""
+    found: dict[str, str] = {}
+    for one in known:
+        for name in (one.node, one.address, *one.names):
+            if name:
+                found.setdefault(name.lower(), one.node)
+                if not name.replace(".", "").isdigit():
+                    found.setdefault(name.lower().partition(".")[0], one.node)
+    return found
+
+
+def node_named(names: Mapping[str, str], host: str) -> str:
+    """The node of the inventory that a host is, or the host's own name."""
+    lowered = host.lower()
+    return names.get(lowered) or names.get(lowered.partition(".")[0]) or host
+
+
+def node_of_path(path: str, names: Mapping[str, str]) -> str:
+    """By the longest name among the path's words: node1.log is not node10's."""
+    words = {
+        word
+        for part in path.lower().split("/")
+        for word in (part, *re.split(r"[^\w.-]+|_|\.(?:log|out|err|txt)$", part))
+    }
+    found = sorted((name for name in names if name in words), key=len)
+    return names[found[-1]] if found else ""
+
+
+def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_ranks: bool) -> Lines:
+    lines = Lines()
+    for path, text in texts.items():
+        node, folder = node_of_path(path, names), OF_FOLDER.search(path)
+        if folder:
+            lines.by_local.setdefault((node, int(folder["local"])), []).extend(text.splitlines())
+            continue
+        for host, part in by_host(text, names):
+            lines.add(host or node, part, tasks_are_ranks=tasks_are_ranks)
+        for match in SUMMARY.finditer(without_prefixes(text)):
+            at = seconds(match["time"])
+            lines.ends[int(match["rank"])] = (match["host"], int(match["local"]), int(match["code"]), at)
+    return lines
+
+
+def by_host(text: str, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The parts of a log by the names of nodes before its lines, where they are nodes of the inventory."""
+    parts: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        host = OF_HOST.match(line)
+        node = names.get(host["host"].lower(), "") if host and not host["host"].isdigit() else ""
+        parts.setdefault(node, []).append(line[host.end() :] if host and node else line)
+    return ((node, "\n".join(lines)) for node, lines in parts.items())
+
+
+def without_prefixes(text: str) -> str:
+    return "\n".join(OF_LOCAL.sub("", OF_TASK.sub("", line)) for line in text.splitlines())
+
+
+def seconds(text: str) -> float:
+    """torchrun's time of an end. Its zone is not known, and does not matter: the ends of one launch are compared."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return 0.0
+
+
+# ---------------------------------------------------------------- what the launch was told
+
+
+def told_in(texts: Iterable[str]) -> dict[str, str]:
+    """What a command of torchrun, a batch script, or torchrun's own log of its settings says."""
+    found: dict[str, str] = {}
+    for text in texts:
+        joined = re.sub(r"\\\n\s*", " ", text)
+        variables = {match["name"]: match["value"] for line in joined.splitlines() if (match := EXPORT.match(line))}
+        for line in joined.splitlines():
+            command, configured = LAUNCHER.search(line), CONFIGURED.match(line)
+            if command:
+                options = arguments(words_of(command["rest"], variables))
+                found.update({name: value for name, value in options.items() if value and "$" not in value})
+            elif configured:
+                found.setdefault(OF_CONFIGURED.get(configured["name"], configured["name"]), configured["value"])
+        nodes = BATCH_NODES.search(text)
+        if nodes:
+            found.setdefault("nnodes", nodes["count"])
+    return found
+
+
+def words_of(command: str, variables: Mapping[str, str]) -> list[str]:
+    filled = VARIABLE.sub(lambda match: variables.get(match["name"], match[0]), command)
+    try:
+        return shlex.split(filled)
+    except ValueError:  # a quotation mark that the log has cut off
+        return filled.split()
+
+
+def number(text: str) -> int:
+    last = text.rpartition(":")[2]  # --nnodes=1:3
+    return int(last) if last.isdigit() and len(last) < 6 else 0
+
+
+def most_local(lines: Lines) -> int:
+    return max((local + 1 for _, local in lines.by_local), default=0)
+
+
+def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lines: Lines) -> int:
+    said = [int(match["size"] or match["members"]) for text in texts for match in WORLD.finditer(text)]
+    seen = max((rank + 1 for rank in (*lines.by_rank, *lines.ends)), default=0)
+    seen = max(seen, len({node for node, _ in lines.by_local}) * per_node)
+    return min(MOST_RANKS, max(number(told.get("nnodes", "")) * per_node, *said[:1], seen, 1))
+
+
+def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
+    """The address and the port at which the nodes meet."""
+    host, _, port = told.get("rdzv_endpoint", "").partition(":")
+    if not host:
+        host, port = told.get("master_addr", ""), told.get("master_port", "")
+    if not host:
+        match = next((found for text in texts if (found := MEETING.search(text))), None)
+        host, port = (match["host"], match["port"]) if match else ("", "")
+    return host, number(port)
+
+
+# ---------------------------------------------------------------- where ranks were
+
+
+def participants(
+    lines: Lines, names: Mapping[str, str], known: Sequence[Known], per_node: int, world: int, told: Mapping[str, str]
+) -> list[LaunchNode]:
+    """Nodes by what the logs call them; where they name none, by their node ranks.
+
+    A rank is where a line of it, or torchrun's summary, says. How many are on a node is believed only where it is said.
+    """
+    addresses = {one.node: one.address for one in known}
+    seen = {**lines.places, **{rank: node_named(names, one[0]) for rank, one in lines.ends.items()}}
+    spoken = dict.fromkeys((*lines.by_node, *(node for node, _ in lines.by_local)))
+    unplaced = [one.node for one in known if one.node in spoken and one.node not in seen.values()]
+    count = max(number(told.get("nnodes", "")), -(-world // per_node) if per_node else 0)
+    ranks: dict[str, list[int]] = {}
+    for node_rank in range(min(count, MOST_RANKS)):
+        there = range(node_rank * per_node, min(world, (node_rank + 1) * per_node))
+        node = next((seen[rank] for rank in there if rank in seen), "")
+        ranks[node or (unplaced.pop(0) if unplaced else of_node_rank(node_rank))] = []
+    by_rank = list(ranks)
+    for rank in range(world):
+        usual = by_rank[rank // per_node] if per_node and rank // per_node < len(by_rank) else UNNAMED
+        ranks.setdefault(seen.get(rank, usual), []).append(rank)
+    ranks.update({node: [] for node in unplaced})
+    return [
+        {"node": node, "address": addresses.get(node, ""), "interface": "", "node_rank": number, "ranks": there}
+        for number, (node, there) in enumerate(ranks.items())
+    ]
+
+
+def rank_ends(lines: Lines, planned: Sequence[LaunchNode]) -> Iterator[RankEnd]:
+    for one in planned:
+        for rank in one["ranks"]:
+            local = rank - one["ranks"][0]
+            _, _, code, at = lines.ends.get(rank, ("", 0, None, 0.0))
+            called = (one["node"], of_node_rank(one["node_rank"]), *([""] if len(planned) == 1 else []))
+            said = [line for name in dict.fromkeys(called) for line in lines.by_local.get((name, local), ())]
+            said += lines.by_rank.get(rank, ())
+            yield {
+                "rank": rank,
+                "node": one["node"],
+                "local_rank": local,
+                "code": code,
+                "gone_at": at or None,
+                "stderr": "\n".join(said)[-LONGEST:],
+                "error": "",
+            }
+
+
+def of_launchers(lines: Lines, planned: Sequence[LaunchNode]) -> dict[str, str]:
+    """By node, what its launcher wrote. With one node alone, what nobody is named for is its."""
+    called = {of_node_rank(one["node_rank"]): one["node"] for one in planned}
+    if len(planned) == 1:
+        called[""] = planned[0]["node"]
+    found: dict[str, list[str]] = {one["node"]: [] for one in planned}
+    for node, said in lines.by_node.items():
+        found.setdefault(called.get(node, node), []).extend(said)
+    return {node: "\n".join(said)[-LONGEST:] for node, said in found.items()}
+
+
+def node_end(node: str, log: str) -> NodeEnd:
+    failed = FAILED.search(log) is not None
+    return {
+        "node": node,
+        "reached": True,
+        "lost": False,
+        "lost_why": "",
+        "last_answer": 0.0,
+        "reason": "exit" if failed else "",
+        "code": 1 if failed else None,
+        "error": "",
+        "result": "",
+        "ended_at": 0.0,
+        "log": log,
+    }

@@ -1,0 +1,67 @@
+"""Every file in cases/foreign is logs that Muster did not make, nodes of an inventory, and what is read and decided.
+
+known: {node: [address, host names…]}. expect: nodes {name: its ranks}; codes {rank: exit code}; world, meeting; word,
+causes as in cases/decide; said {rank: what its log has to hold}.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cases import cases
+from lines import line
+from muster.diagnosis.case import Case
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import decide
+from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.words import diagnosis
+
+
+@cases(__file__, "foreign")
+def test_foreign(case: dict[str, Any]) -> None:
+    known = [Known(node, more[0], tuple(more[1:])) for node, more in case.get("known", {}).items()]
+    shape = case_of_logs(case["logs"], known)
+    launch, expect = shape["launch"], case["expect"]
+    seen = {
+        "nodes": {one["node"]: one["ranks"] for one in launch["nodes"]},
+        "codes": {one["rank"]: one["code"] for one in shape["ranks"] if one["code"] is not None},
+        "world": launch["world_size"],
+        "meeting": [launch["master_addr"], launch["master_port"]],
+    }
+    assert {name: seen[name] for name in seen if name in expect} == {
+        name: expect[name] for name in seen if name in expect
+    }
+    for rank, words in expect.get("said", {}).items():
+        assert words in shape["ranks"][rank]["stderr"]
+    decided = decide(Case(shape), CAUSES)
+    assert decided.word == expect["word"]
+    assert [line(one) for one in decided.causes] == expect.get("causes", [])
+    assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
+
+
+def test_any_text_is_a_case() -> None:
+    """What is read is foreign: no text ends the reading, and none is proof."""
+    chance = random.Random(1)
+    pieces = [
+        "[rank",
+        "]: ",
+        "999999999",
+        "[default",
+        "srun ",
+        "torchrun --nnodes=",
+        "'",
+        "\\\n",
+        "\x1b[",
+        "\0",
+        "host : ",
+        "ü",
+        ": ",
+        "\n",
+    ]
+    for _ in range(300):
+        text = "".join(chance.choice(pieces) for _ in range(chance.randrange(60)))
+        case = Case(case_of_logs({"a.log": text}, [Known("node1", "192.0.2.1")]))
+        decided = decide(case, CAUSES)
+        assert decided.word != "confirmed"
+        assert len(diagnosis(case, decided)["lines"]) == 5
