@@ -42,6 +42,11 @@ FORGET_SECONDS = 5.0
 TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
 TALK_SECONDS = 5.0
 NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
+PROPERTIES = (
+    *("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus"),
+    # These tell a unit that has reached its limit from one that took too long to stop.
+    *("RuntimeMaxUSec", "ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"),
+)
 
 
 @dataclass
@@ -125,9 +130,8 @@ def unit_name(launch_id: str) -> str:
 
 
 def unit_state(unit: str) -> dict[str, str]:
-    names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
-    done = systemctl("show", unit, "--property", ",".join(names))
-    state = dict.fromkeys(names, "")
+    done = systemctl("show", unit, "--property", ",".join(PROPERTIES))
+    state = dict.fromkeys(PROPERTIES, "")
     if done.code != 0 and is_own() and not manager_listens():
         # No manager, no units: the kernel has ended all that was in its control group.
         state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)
