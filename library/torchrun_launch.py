@@ -172,7 +172,10 @@ options:
       - A node that the failure names is left out. O(spares) take its place, else O(min_nodes) lets the rest go on, else
         it is used again where nothing is found wrong with it.
       - Not where it will repeat - the same exception at the same place twice, or three attempts without a newer
-        checkpoint. Not for a detached launch, since nobody is there to begin another attempt.
+        checkpoint.
+      - Of a detached launch, a watcher on the head node begins them, in the systemd of whoever launches for themselves.
+        It logs in on the others as that user; where it cannot, the launch is refused before the start. So is an
+        administrator's.
     type: int
     default: 0
   spares:

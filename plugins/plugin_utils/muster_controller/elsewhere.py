@@ -18,7 +18,8 @@ from .program import Program
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .connection import NodeConnection
+    from .node_error import Way
+
 
 PROGRAM = Program("jobs")
 SECONDS = 60.0
@@ -46,7 +47,7 @@ def unpacked(text: Any) -> Any:
         return None
 
 
-def opened(connections: dict[str, NodeConnection]) -> Messages:
+def opened(connections: Mapping[str, Way]) -> Messages:
     messages = Messages(connections, PROGRAM)
     messages.open()
     return messages

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
 from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
-from .artifacts import FOLDER, make_folder, point_latest, write_json
+from .artifacts import FOLDER, make_folder, point_latest
+from .ids import fresh_id
+from .json_file import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
 
 VARIABLE = "MUSTER_RUN"
-# As the program on the nodes wants it, for a launch has its run's id.
-
-
-def fresh_id() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def begin() -> str:

@@ -38,30 +38,35 @@ from .stopping import Stopping
 from .watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from muster.launch.fetched import Fetched
     from muster.launch.messages import PeersRequest, StartRequest
 
-    from .connection import NodeConnection
-    from .logs import LogBook
+    from .keeping import Keeping
+    from .node_error import Way
     from .settings import Settings
+    from .tails import Tails
 
 PROGRAM = Program("launch")
 START_TIMEOUT = 20.0
+BRING_TIMEOUT = 600.0  # for the logs of one attempt
 
 
 class Supervisor:
     def __init__(
         self,
         plan: dict[str, Any],
-        connections: dict[str, NodeConnection],
+        connections: Mapping[str, Way],
         settings: Settings,
-        logs: LogBook,
+        logs: Tails,
         say: Callable[[str], None],
         own_plan: Callable[[str], dict[str, Any]] | None = None,
+        interruption: Interruption | None = None,
     ) -> None:
-        """own_plan: the plan of the same launch as this user's own."""
+        """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
+        attempts, where this is one of several."""
         self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
@@ -71,7 +76,8 @@ class Supervisor:
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
         self.messages.own = is_own(plan)
         self.reports = NodeReports(plan, logs, say)
-        self.interruption = Interruption()
+        self.interruption = interruption or Interruption()
+        self.on_running: Callable[[], None] = lambda: None
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
@@ -138,8 +144,8 @@ class Supervisor:
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
-        for said in (whose(self.plan), *prepared.notes):
-            self.say(said)
+        for said in (whose(self.plan), *prepared.notes) if not self.settings.earlier else ():
+            self.say(said)  # of a further attempt it is the same
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> Record:
@@ -173,21 +179,28 @@ class Supervisor:
             record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()
-        with self.reports.contained("what is fetched"):
-            record.fetched = self.fetch(record)
         return record
 
-    def fetch(self, record: Record) -> Fetched | None:
-        """Bring home what the plan names, also after a failure; one supervisor does."""
-        if not self.plan.get("fetch") or self.logs.others:
-            return None
-        self.interruption.answered = self.interruption.signals
-        fetching = Fetching(
-            self.plan, self.messages, self.logs.folder, self.logs.keeping, lambda: self.interruption.again
-        )
-        found = fetching.fetch([report.node for report in record.reports if report.reached and not report.lost])
-        self.say(sentence(found))
+    def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
+        """Bring home what the plan names, also after a failure, once it is over."""
+        found = None
+        if self.plan.get("fetch") and record.cleaned:
+            with self.interruption, self.reports.contained("what is fetched"):
+                self.interruption.answered = self.interruption.signals
+                fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
+                found = fetching.fetch([one.node for one in record.reports if one.reached and not one.lost])
+                self.say(sentence(found))
         return found
+
+    def bring_logs(self) -> Record:
+        """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
+        self.reports.reached(set(self.reports.by_node))
+        with self.interruption:
+            self.messages.open()
+            stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
+            stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
+            self.logs.finish()
+        return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -273,7 +286,15 @@ class Supervisor:
     def watch(self) -> Decision:
         """Look at all nodes until the launch is over or must be ended."""
         self.watching = Watching(
-            self.plan, self.pace, self.limits(), self.lease, self.messages, self.reports, self.interruption, self.say
+            self.plan,
+            self.pace,
+            self.limits(),
+            self.lease,
+            self.messages,
+            self.reports,
+            self.interruption,
+            self.say,
+            self.on_running,
         )
         return self.watching.until_over()
 

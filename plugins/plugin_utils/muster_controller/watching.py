@@ -41,7 +41,10 @@ class Watching:
         reports: NodeReports,
         interruption: Interruption,
         say: Callable[[str], None],
+        on_running: Callable[[], None] = lambda: None,
     ) -> None:
+        """on_running: called once, when all ranks run."""
+        self.on_running = on_running
         self.launch_id = plan["launch_id"]
         self.entries = {entry["node"]: entry for entry in plan["nodes"]}
         self.pace = pace
@@ -61,9 +64,13 @@ class Watching:
             self.look(entry, wait=0.0)
         decision: Decision | None = None
         give_up_at = 0.0
+        running = False
         while True:
             self.take(self.messages.next(0.2))
             now = time.monotonic()
+            if not running and self.watch.all_run(now):
+                running = True
+                self.on_running()
             for sentence in self.watch.notices(now):
                 self.notices.append(now)
                 self.say(sentence)

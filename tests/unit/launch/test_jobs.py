@@ -91,6 +91,9 @@ def test_a_plan_says_no_other_name_than_that_of_the_folder_it_lies_in() -> None:
         ({"fetch": {"patterns": ["/etc/*"], "most": 1, "folder": ""}}, "what it fetches makes no sense"),
         ({"fetch": {"patterns": ["*"], "most": "1", "folder": ""}}, "what it fetches makes no sense"),
         ({"fetch": 7}, "what it fetches makes no sense"),
+        ({"watched": 7}, "its watcher is on no node of the inventory"),
+        ({"watched": {"node": "node9", "launch_id": LAUNCH_ID}}, "its watcher is on no node of the inventory"),
+        ({"watched": {"node": "node1", "launch_id": "../x"}}, "its watcher is on no node of the inventory"),
     ],
 )
 def test_a_plan_that_cannot_be_followed(change: dict[str, Any], why: str) -> None:

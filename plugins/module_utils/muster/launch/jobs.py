@@ -13,7 +13,7 @@ from ..verdict.words import age, few, plural
 from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
 from .first_words import first
-from .unit import LAUNCH_UNIT
+from .unit import LAUNCH_ID, LAUNCH_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,8 +109,18 @@ def where(job: Job) -> str:
     nodes = job.first("nodes", list) or list(job.here)
     ranks = job.first("world_size", int)
     what = job.first("what", str)
+    of = attempt_of(job)
     text = few([str(node)[:MOST_TEXT] for node in nodes[:MOST_NODES]])
-    return f"{what[:MOST_TEXT] + ' ' if what else ''}on {text}" + (f" ({plural(ranks, 'rank')})" if ranks else "")
+    return f"{what[:MOST_TEXT] + ' ' if what else ''}on {text}" + (f" ({plural(ranks, 'rank')})" if ranks else "") + of
+
+
+def attempt_of(job: Job) -> str:
+    """Of a launch with a watcher: which attempt this is, and who begins the next one."""
+    number, watched = job.first("attempt", int), job.first("watched", dict) or {}
+    first, node = str(watched.get("launch_id"))[:MOST_TEXT], str(watched.get("node"))[:MOST_TEXT]
+    if not watched or not number:
+        return ""
+    return f", attempt {number}{f' of {first}' if number > 1 else ''}, watched on {node}"
 
 
 def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -208,6 +218,11 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner:
     missing = [entry["node"] for entry in entries if entry["node"] not in nodes]
     if missing:
         return f"{few(missing)} took part, and is not in gpu_nodes"
+    watched = plan.get("watched")
+    if watched is not None and not (
+        isinstance(watched, dict) and watched.get("node") in nodes and LAUNCH_ID.match(str(watched.get("launch_id")))
+    ):
+        return "its watcher is on no node of the inventory"
     fetch = plan.get("fetch")
     if fetch is not None and not (
         isinstance(fetch, dict)

@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import few
-from . import accepted, checks, comparison, launched, links, measured, past, training, transports, versions, words
+from . import (
+    accepted,
+    checks,
+    comparison,
+    launched,
+    links,
+    measured,
+    past,
+    restarted,
+    training,
+    transports,
+    versions,
+    words,
+)
 from .artifacts import Artifacts
 from .pipelines import suite
 
@@ -41,6 +54,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "versions": versions.table(kept.health),
         "acceptance": acceptance(kept),
         "training": training.launch(kept),
+        "attempts": restarted.table(kept.attempts, kept.verdict, kept.run.get("id", "")),
         "comparison": comparison.table(kept.comparison),
         "past": past.table(kept.history, kept.run.get("id", "")),
         "trends": past.trends(kept.history, kept.run.get("id", "")),

@@ -245,6 +245,8 @@ def of_plan(plan: Json, node: str) -> Json:
     here = next((one for one in entries if one.get("node") == node), {})
     said = plan.get("begun")
     begun: Json = said if isinstance(said, dict) else {}
+    known = plan.get("watched")
+    watched: Json = known if isinstance(known, dict) else {}
     return {
         "nodes": [str(one.get("node"))[:MOST_NAME] for one in entries[:MOST_NODES]],
         "ranks": here.get("ranks"),
@@ -253,6 +255,8 @@ def of_plan(plan: Json, node: str) -> Json:
         "what": str(plan.get("what") or "")[:MOST_NAME],
         "by": str(begun.get("by") or "")[:MOST_NAME],
         "began": begun.get("at"),
+        "attempt": plan.get("attempt"),
+        "watched": {name: str(watched.get(name))[:MOST_NAME] for name in ("node", "launch_id")} if watched else None,
         "seats": [str(seat)[:MOST_NAME] for seat in here.get("seats") or []][:MOST_NODES],
     }
 
