@@ -20,9 +20,9 @@ from . import evidence
 from .afterwards import Afterwards
 from .elsewhere import find, is_own
 from .evidence import kept_key
-from .logs import TAIL
 from .program import Program
 from .runs import history, read_json
+from .tails import TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
