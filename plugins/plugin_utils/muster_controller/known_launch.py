@@ -18,11 +18,7 @@ from muster.launch.manager import USER
 
 from .afterwards import Afterwards
 from .elsewhere import find, is_own
-<<<<<<< HEAD
 from .kept_evidence import END, SNAPSHOT, START, kept, kept_key
-=======
-from .evidence import kept_key
->>>>>>> hook
 from .program import Program
 from .runs import history, read_json
 from .tails import TAIL
