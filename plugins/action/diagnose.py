@@ -11,8 +11,8 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.case import Case
+from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.words import diagnosis

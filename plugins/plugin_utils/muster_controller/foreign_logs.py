@@ -25,7 +25,9 @@ def texts_of(where: str) -> dict[str, str]:
     else:
         found = sorted(one for name in glob.glob(str(path), recursive=True) if (one := Path(name)).is_file())
     if not found:
-        raise PlanError([f"There is no log at {where}: name a file, a folder with files {', '.join(ENDINGS)}, or a pattern."])
+        raise PlanError(
+            [f"There is no log at {where}: name a file, a folder with files {', '.join(ENDINGS)}, or a pattern."]
+        )
     if len(found) > MOST_FILES:
         raise PlanError([f"There are {len(found)} files at {where}; no more than {MOST_FILES} are read. Name fewer."])
     each = min(LONGEST, MOST_BYTES // len(found))
