@@ -16,13 +16,12 @@ from muster.launch import launchers
 from muster.launch.answers import UnusableError, reader
 from muster.launch.manager import USER
 
-from . import evidence
 from .afterwards import Afterwards
 from .elsewhere import find, is_own
-from .evidence import kept_key
-from .logs import TAIL
+from .kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from .program import Program
 from .runs import history, read_json
+from .tails import TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,11 +83,11 @@ class KnownLaunch:
         """What is kept of its start and its end; of one that runs, how its ranks are now."""
         gathered = Gathered(key=kept_key(self.folder))
         moments: dict[str, dict[str, Any]] = {
-            evidence.START: gathered.start,
-            evidence.SNAPSHOT: gathered.snapshots,
-            evidence.END: gathered.end,
+            START: gathered.start,
+            SNAPSHOT: gathered.snapshots,
+            END: gathered.end,
         }
-        for moment, node, found in evidence.kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
+        for moment, node, found in kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
             moments[moment][node] = found
         if self.live:
             gathered.end, gathered.snapshots = {}, {}

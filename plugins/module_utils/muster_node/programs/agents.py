@@ -1,7 +1,7 @@
 """The launchers and ranks that run on a node, whoever has begun them. Every verb prints one JSON object.
 
-    identity  user   says who looks
-    agents    root   what runs here, and how its ranks are; a user without root sees their own
+identity  user   says who looks
+agents    root   what runs here, and how its ranks are; a user without root sees their own
 """
 
 from __future__ import annotations
