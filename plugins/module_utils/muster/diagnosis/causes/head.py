@@ -71,6 +71,14 @@ def head_waited(case: Case, place: Place) -> Answer:
     return no()
 
 
+def head_failed(case: Case, place: Place) -> Answer:
+    """Whoever ended by itself does not listen any more: that is why, and the calls in vain follow from it."""
+    for one in case.all_failures:
+        if one.node == place.node and not one.cascade:
+            return yes(one.summary, f"last words of {one.where}", one.when)
+    return no()
+
+
 def earlier(case: Case, node: str) -> Listener | None:
     """Who listened on the launch's port before the launch began."""
     shot = case.seen["snapshots"].get(node)
@@ -161,6 +169,7 @@ def has_heads_address(case: Case, place: Place) -> Answer:
 
 NOBODY = Question("head.listens", "did nobody listen on the launch's port of {node}?", nobody_listened, LISTENERS)
 HEAD_WAITED = Question("head.waited", "has the store on {node} waited for others?", head_waited)
+HEAD_FAILED = Question("head.failed", "did {node} fail by itself?", head_failed)
 OTHER_PROGRAM = Question("head.other_program", "did another program listen there?", another_listened, LISTENERS)
 STALE = Question("head.stale", "did the store of an earlier launch listen there?", stale_store, LISTENERS)
 REPLY = Question(
@@ -201,7 +210,7 @@ CAUSES = (
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
         places=before_they_met(at_head),
         confirm=(NOBODY,),
-        refute=(HEAD_WAITED,),
+        refute=(HEAD_WAITED, HEAD_FAILED),
     ),
     Cause(
         "head.filtered",
