@@ -137,7 +137,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     except KeyError:
         if not check:
             raise RefusedError(
-                f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
+                f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
             ) from None
         entry = None
     with acting_as(entry) if entry else contextlib.nullcontext():

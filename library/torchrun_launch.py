@@ -62,11 +62,11 @@ options:
         word is looked for in the environment's C(bin), then in C(PATH).
       - C(torchrun) and C(accelerate launch) get the plan in their own options, which come right behind those words.
         Any other command gets it by placeholders - C({nnodes}), C({node_rank}), C({nproc}), C({world_size}),
-        C({master_addr}), C({master_port}), C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}) - and in its
-        environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as C(PET_NODE_RANK) and so
-        on.
+        C({master_addr}), C({master_port}), C({local_addr}), C({launch_id}), C({log_dir}), C({timeout}), C({project}) -
+        and in its environment, as C(MUSTER_NODE_RANK) and so on, and for a C(torchrun) that it calls as
+        C(PET_NODE_RANK) and so on.
       - O(script), O(script_src) or O(module) take the place of C({script}), or come behind the command. O(script_args)
-        come last.
+        come last. A script that the command names by a relative path is looked for in O(project).
     type: list
     elements: str
     default: []
@@ -172,7 +172,10 @@ options:
       - A node that the failure names is left out. O(spares) take its place, else O(min_nodes) lets the rest go on, else
         it is used again where nothing is found wrong with it.
       - Not where it will repeat - the same exception at the same place twice, or three attempts without a newer
-        checkpoint. Not for a detached launch, since nobody is there to begin another attempt.
+        checkpoint.
+      - Of a detached launch, a watcher on the head node begins them, in the systemd of whoever launches for themselves.
+        It logs in on the others as that user; where it cannot, the launch is refused before the start. So is an
+        administrator's.
     type: int
     default: 0
   spares:

@@ -16,7 +16,7 @@ import yaml
 
 from muster.acceptance import baseline, judge, reports
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import write_json
+from muster_controller.json_file import write_json
 from muster_controller.runs import add_verdict, read_json
 
 ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with

@@ -17,8 +17,9 @@ from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.action import ControllerAction
-from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.connection import NodeConnection, connect
 from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.node_error import NodeError
 from muster_controller.program import Program
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables, value_of_nodes

@@ -14,8 +14,8 @@ from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import write_json
-from muster_controller.connection import one_line
+from muster_controller.json_file import write_json
+from muster_controller.node_error import one_line
 from muster_controller.runs import add_verdict, run_folder
 from muster_controller.variables import registered
 

@@ -16,8 +16,8 @@ from muster.inspect.gpus import reminder
 from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import write_json
-from muster_controller.connection import one_line
+from muster_controller.json_file import write_json
+from muster_controller.node_error import one_line
 from muster_controller.rdma import part_of
 from muster_controller.rdma import table as rdma_table
 from muster_controller.variables import registered

@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.acceptance import comparison
 from muster_controller.action import ControllerAction
-from muster_controller.artifacts import write_json
+from muster_controller.json_file import write_json
 from muster_controller.runs import add_verdict, open_run
 
 if TYPE_CHECKING:

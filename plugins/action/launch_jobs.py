@@ -50,7 +50,7 @@ class ActionModule(ControllerAction):
         }
         heard = ask(messages, nodes, "jobs", request)
         jobs = merge(heard.said)
-        for line in [*table(jobs, heard.said), *silent(heard)]:
+        for line in [*table(jobs, heard.said, self.options["lines"]), *silent(heard)]:
             progress.say(line)
         progress.finish()
         if not heard.said:

@@ -11,8 +11,9 @@ from ansible.errors import AnsibleActionFail
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.action import ControllerAction
-from muster_controller.connection import NodeConnection, NodeError, connect
+from muster_controller.connection import NodeConnection, connect
 from muster_controller.guard import Command, Guard, GuardError
+from muster_controller.node_error import NodeError
 from muster_controller.program import Program
 
 if TYPE_CHECKING:

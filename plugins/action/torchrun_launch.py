@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from ansible.utils.display import Display
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.launch import attempts, launchers, outcome
-from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
-from muster.launch.manager import SELF, as_own
-from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, carried, masked
+from muster.launch.manager import CLUSTER_USER, SELF, as_own
+from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
+from muster.launch.watched import gone
+from muster.verdict.commands import Terminal
 from muster_controller.action import ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.attempts import Attempts
@@ -27,17 +29,17 @@ from muster_controller.connection import connect
 from muster_controller.diagnosing import Diagnosing, failed
 from muster_controller.elsewhere import find, opened
 from muster_controller.given import read_given
+from muster_controller.json_file import write_json
 from muster_controller.keeping import Keeping
+from muster_controller.launch_options import cluster_folder, policy_of, request_of, settings_of
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.project import read_project
-from muster_controller.record import operator
-from muster_controller.runs import add_verdict, launch_id, open_run, read_json
-from muster_controller.sent_script import sent_body, sent_name, unsendable
-from muster_controller.settings import Settings
+from muster_controller.runs import keep_verdict, open_run
 from muster_controller.supervisor import Supervisor
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables
+from muster_controller.watched_launch import WatchedLaunch, runs_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,18 +49,22 @@ if TYPE_CHECKING:
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
     from muster_controller.project import Project
+    from muster_controller.settings import Settings
+    from muster_controller.watched_launch import Outcome
 
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
+ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ended
 
 
 class ActionModule(ControllerAction):
     """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
-    own launch is dealt with as root. project: what is sent of it."""
+    own launch is dealt with as root. project: what is sent of it. last: of a launch with several attempts."""
 
     own_plan: Callable[[str], dict[str, Any]] | None = None
     as_root = False
     project: Project | None = None
+    last: tuple[Supervisor, Record] | None = None
 
     def work(self) -> dict[str, Any]:
         # For this process alone, which Ansible has made for this task.
@@ -101,7 +107,8 @@ class ActionModule(ControllerAction):
         plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
         taking_part = [entry["node"] for entry in plan["nodes"]]
-        if problems := attempts.problems(policy_of(options), taking_part, usable, detached=options["detached"]):
+        unwatched = options["detached"] and options["run_as"] == CLUSTER_USER
+        if problems := attempts.problems(policy_of(options), taking_part, usable, unwatched=unwatched):
             raise PlanError(problems)
         return plan, cluster
 
@@ -131,11 +138,15 @@ class ActionModule(ControllerAction):
     ) -> dict[str, Any]:
         """One attempt, or as many as help."""
         policy = policy_of(options)
-        if options["stop"] or options["attach"] or not (policy.restarts or policy.checkpoints):
+        known = bool(options["stop"] or options["attach"])
+        if (known and plan.get("watched")) or (not known and policy.restarts and options["detached"]):
+            return self.watched(plan, redaction, cluster, options, task_vars)
+        if known or not (policy.restarts or policy.checkpoints):
             return self.attempt(plan, redaction, cluster, options, task_vars)[0]
 
         def one(plan: dict[str, Any], earlier: tuple[str, ...], left: int) -> tuple[dict[str, Any], Record]:
-            return self.attempt(plan, redaction, cluster, {**options, "time_limit": left}, task_vars, earlier)
+            one_of = {**options, "time_limit": left}
+            return self.attempt(plan, redaction, cluster, one_of, task_vars, earlier, whole)
 
         whole = Attempts(
             policy,
@@ -151,15 +162,29 @@ class ActionModule(ControllerAction):
             options["shared"],
         )
         result = whole.see_through(plan)
-        if whole.went_on or result["verdict"]["status"] == "failed":
-            folder = cluster_folder(cluster) / plan["launch_id"]
-            keeping = Keeping(whole.say)
-            keep_verdict(folder, redaction.shape(result["verdict"]), keeping)
-            keeping.surely(folder, lambda: point_latest(folder))
+        folder = cluster_folder(cluster) / plan["launch_id"]
+        keeping = Keeping(whole.say)
+        if self.last:
+            supervisor, record = self.last
+            record.fetched = supervisor.fetch(record, folder, keeping)
+            supervisor.messages.close()
+            result["verdict"] = redaction.shape(outcome.with_fetched(result["verdict"], record))
+        if whole.went_on or result["verdict"]["status"] != "healthy":
+            self.keep_whole(folder, result["verdict"], result["attempts"], keeping)
             result["artifacts"] = str(folder)
         if result["failed"]:
             result["msg"] = failure_text(result["verdict"], lines_of(result))
         return result
+
+    def keep_whole(
+        self, folder: Path, verdict: Verdict, history: Sequence[Mapping[str, Any]], keeping: Keeping
+    ) -> None:
+        """In the folder of the first attempt: what came of all of them."""
+        keep_verdict(folder, verdict, keeping)
+        path = folder / ATTEMPTS
+        if history:
+            keeping.surely(path, lambda: write_json(path, {"schema": 1, "attempts": list(history)}))
+        keeping.surely(folder, lambda: point_latest(folder))
 
     def attempt(
         self,
@@ -169,10 +194,12 @@ class ActionModule(ControllerAction):
         options: dict[str, Any],
         task_vars: Mapping[str, Any],
         earlier: tuple[str, ...] = (),
+        whole: Attempts | None = None,
     ) -> tuple[dict[str, Any], Record]:
-        """earlier: the ids of those before this one."""
+        """earlier: the ids of those before this one. whole: what it is an attempt of; what it left is then fetched once
+        the last one is over."""
         folder = cluster_folder(cluster) / plan["launch_id"]
-        progress = Progress(Display(), show_rank=options["show_rank"] if options["show_rank"] >= 0 else None)
+        progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
         settings = replace(settings_of(options, cluster, self.project), earlier=earlier)
@@ -186,7 +213,13 @@ class ActionModule(ControllerAction):
         progress.say(headline(plan))
         connections = {entry["node"]: connect(self, entry["node"], task_vars) for entry in plan["nodes"]}
         supervisor = Supervisor(
-            plan, connections, settings, logs, lambda text: progress.say(typed(redaction.text(text))), self.own_plan
+            plan,
+            connections,
+            settings,
+            logs,
+            lambda text: progress.say(typed(redaction.text(text))),
+            self.own_plan,
+            whole.interruption if whole else None,
         )
         supervisor.messages.as_root = self.as_root
         if options["stop"]:
@@ -195,17 +228,25 @@ class ActionModule(ControllerAction):
             record = supervisor.attach()
         else:
             record = supervisor.launch()
+        if self.last:
+            self.last[0].messages.close()
+        self.last = (supervisor, record) if whole else None
+        if not whole and not logs.others:  # one supervisor fetches
+            record.fetched = supervisor.fetch(record, folder, keeping)
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
         diagnosed = None
         if options["diagnose"] and failed(record):
             diagnosing = Diagnosing(supervisor, redaction, progress.say)
             diagnosed = diagnosing.diagnose(record, verdict, folder, None if logs.others else keeping)
         verdict = diagnosed.verdict if diagnosed else verdict
+        if supervisor.messages.own and not supervisor.messages.by_root:
+            verdict = Terminal(is_somebodys=True).shapes(verdict)
         logs.close()
         if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
             keep_verdict(folder, verdict, keeping)
         progress.finish()
-        supervisor.messages.close()
+        if not whole:
+            supervisor.messages.close()
         result = {
             "changed": False,
             "failed": verdict["status"] not in ("healthy", "degraded") and not as_requested(record, options),
@@ -220,102 +261,112 @@ class ActionModule(ControllerAction):
             result["msg"] = failure_text(verdict, lines_of(result))
         return result, record
 
+    # ------------------------------------------------------------ with a watcher on the head node
+
+    def watched(
+        self,
+        plan: dict[str, Any],
+        redaction: Redaction,
+        cluster: dict[str, Any],
+        options: dict[str, Any],
+        task_vars: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """A detached launch with restarts: begun, attached to, or ended."""
+        launches = cluster_folder(cluster)
+        folder = launches / (plan.get("watched") or plan)["launch_id"]
+        progress = self.progress()
+        keeping = Keeping(progress.say)
+        keeping.surely(folder, lambda: open_run(folder))
+
+        def say(text: str) -> None:
+            progress.say(typed(redaction.text(text)))
+
+        def keep(plan: dict[str, Any]) -> str:
+            path = folder / "plan.json"
+            return keeping.surely(path, lambda: write_json(path, masked(plan, redaction)))
+
+        progress.say(headline(plan))
+        settings = settings_of(options, cluster, self.project)
+        names = list(task_vars["groups"]["gpu_nodes"])
+        launch = WatchedLaunch(launches, lambda name: connect(self, name, task_vars), say, settings, names)
+        if options["stop"] or options["attach"]:
+            came = launch.stop(plan) if options["stop"] else launch.attach(plan)
+        else:
+            users_root = cluster["cluster_users_root"]
+            came = launch.begin(self.request, self.inventory, policy_of(options), plan, users_root, redaction, keep)
+        verdict = came.verdict
+        if came.running:
+            verdict = runs_detached(came.plan)
+        elif verdict is None:
+            say(f"{plan['watched']['node'] if plan.get('watched') else 'the head node'}: {came.why}")
+            verdict = self.without_watcher(came, launch, redaction, cluster, options, task_vars)
+        elif came.began:
+            verdict = self.brought_home(came, verdict, folder, redaction, settings, keeping)
+        verdict = redaction.shape(verdict)
+        self.keep_whole(folder, verdict, came.attempts, keeping)
+        progress.finish()
+        well = verdict["status"] in ("healthy", "degraded") or came.running or (options["stop"] and not came.left)
+        result = {
+            "changed": False,
+            "failed": not well,
+            "verdict": verdict,
+            "plan": masked(came.plan, redaction),
+            "artifacts": str(folder),
+            "attempts": came.attempts,
+        }
+        return result if well else {**result, "msg": failure_text(verdict)}
+
+    def without_watcher(
+        self,
+        came: Outcome,
+        launch: WatchedLaunch,
+        redaction: Redaction,
+        cluster: dict[str, Any],
+        options: dict[str, Any],
+        task_vars: Mapping[str, Any],
+    ) -> Verdict:
+        """The watcher is gone, and with it nobody begins an attempt: end the newest one, or see how it ended."""
+        if not options["stop"]:
+            launch.wait_for_leases(came.plan)
+        how = options if options["stop"] else {**options, "attach": came.plan["launch_id"]}
+        result, record = self.attempt(came.plan, redaction, cluster, how, task_vars)
+        came.left = bool(record.leftovers or record.unseen)
+        verdict: Verdict = result["verdict"]
+        return verdict if options["stop"] else gone(verdict, came.plan["nodes"][0]["node"], came.why)
+
+    def brought_home(
+        self,
+        came: Outcome,
+        verdict: Verdict,
+        folder: Path,
+        redaction: Redaction,
+        settings: Settings,
+        keeping: Keeping,
+    ) -> Verdict:
+        """The watcher's verdict, with the logs of all attempts brought here, and what the last one left fetched."""
+        for plan in came.plans:
+            place = folder.parent / plan["launch_id"]
+            keeping.surely(place, partial(open_run, place))
+            logs = LogBook(place, plan, lambda *_line: None, redaction, keeping, settings.log_max or ANY_SIZE)
+            logs.keep_plan(plan)
+            ways = {entry["node"]: connect(self, entry["node"], self.task_vars) for entry in plan["nodes"]}
+            supervisor = Supervisor(plan, ways, settings, logs, keeping.say)
+            record = supervisor.bring_logs()
+            if plan is came.plans[-1] and not logs.others:
+                record.fetched = supervisor.fetch(record, folder, keeping)
+                verdict = outcome.with_fetched(verdict, record)
+            logs.close()
+            supervisor.messages.close()
+        return verdict
+
+    def progress(self) -> Progress:
+        rank = self.options["show_rank"]
+        return Progress(Display(), show_rank=rank if rank >= 0 else None)
+
 
 def lines_of(result: Mapping[str, Any]) -> list[str]:
     """What people read of the diagnosis."""
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
-
-
-def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
-    """Keep it, or say that it is lost, where it was to go, and what it is."""
-    path = folder / "verdict.json"
-    if outcome.knows_less(verdict, read_json(path)):
-        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
-        return
-    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
-    if lost:
-        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
-
-
-def cluster_folder(cluster: dict[str, Any]) -> Path:
-    """Where the controller keeps the runs of the cluster."""
-    return Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
-
-
-def request_of(
-    given: Given, options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None
-) -> LaunchRequest:
-    """What is to be launched. Raises PlanError."""
-    source = options["script_src"]
-    if source and (problem := unsendable(Path(source))):
-        raise PlanError([problem])
-    if project and not source and (problem := project.script_problem(options["script"])):
-        raise PlanError([problem])
-    return LaunchRequest(
-        cluster=cluster["cluster_name"],
-        launch_id=launch_id(cluster_folder(cluster)),
-        user=cluster["cluster_user"],
-        script=sent_name(Path(source)) if source else options["script"],
-        script_is_sent=bool(source),
-        args=given.args,
-        env=given.env,
-        env_from=given.env_from,
-        backend=cluster["cluster_backend"],
-        port=cluster["cluster_master_port"],
-        nodes=cluster["cluster_launch_nodes"],
-        first_nodes=options["first_nodes"],
-        nproc=options["nproc_per_node"],
-        chdir=options["chdir"],
-        run_root=cluster["cluster_run_root"],
-        work_root=cluster["cluster_work_root"],
-        rendezvous_timeout=options["rendezvous_timeout"],
-        spares=options["spares"],
-        more=carried(
-            options["fetch"],
-            options["fetch_max_mb"] * 1_000_000,
-            options["chdir"],
-            Path(source or options["script"]).name,
-            operator(),
-            time.time(),
-        ),
-        module=options["module"],
-        command=options["command"],
-        project=project.in_plan if project else None,
-        data=options["data"],
-    )
-
-
-def policy_of(options: dict[str, Any]) -> Policy:
-    return Policy(options["restarts"], tuple(options["spares"]), options["min_nodes"], options["checkpoints"])
-
-
-def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None) -> Settings:
-    source = Path(options["script_src"]) if options["script_src"] else None
-    return Settings(
-        user=cluster["cluster_user"],
-        stop_timeout=options["stop_timeout"],
-        stall_timeout=options["stall_timeout"],
-        rendezvous_timeout=options["rendezvous_timeout"],
-        min_free_bytes=options["min_free_mb"] * 1_000_000,
-        keep=cluster["cluster_run_keep"],
-        keep_bytes=cluster["cluster_run_keep_mb"] * 1_000_000,
-        log_max=options["log_max_mb"] * 1_000_000,
-        detached=options["detached"] or bool(options["attach"]),
-        time_limit=options["time_limit"],
-        chdir=options["chdir"],
-        script_name=sent_name(source) if source else "",
-        script_body=sent_body(source) if source else b"",
-        wait=options["wait"],
-        wait_timeout=options["wait_timeout"],
-        shared=options["shared"],
-        begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
-        run_as=options["run_as"],
-        failure_timeout=options["failure_timeout"],
-        probe=options["probe"],
-        observe=options["observe"],
-        notice_timeout=options["notice_timeout"],
-        project=project,
-    )
 
 
 def as_requested(record: Record, options: dict[str, Any]) -> bool:

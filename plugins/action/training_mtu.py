@@ -13,8 +13,9 @@ from ansible.errors import AnsibleActionFail
 from muster.network import mtu as domain
 from muster.verdict.words import few
 from muster_controller.action import ControllerAction
-from muster_controller.connection import NodeError, connect
+from muster_controller.connection import connect
 from muster_controller.guard import GUARD_ROOT, Change, Command, Guard, GuardError
+from muster_controller.node_error import NodeError
 from muster_controller.program import Program
 from muster_controller.variables import node_variables, registered, value_of_nodes
 

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from machines import Machine
 
 PAYLOAD = ROOT / "tests/integration/payloads/steps.py"
+PORT = 29500
+# Times are bounded by the promise: noticed within 3 s (a silent node is spoken of after 5 s, and given up at 9 s), and
+# clean 10 s later. The bounds leave room for two busy cores, and more where others need them too; see Drill.was_quick.
+NOTICED = 8.0  # 2 to 4 s on a machine that has nothing else to do
+SILENCE = 9.0
+CLEAN = 13.0
+LEASE = 11.0
 
 
 def read_proc(pid: int, name: str) -> str:
@@ -203,7 +210,8 @@ class Drill:
         """Wait until every rank has come to step 3, seen in the logs that come to the controller."""
 
         def stepped() -> bool:
-            assert self.goes_on(), "the play has ended too early"
+            why = self.verdict()["summary"] if self.run.is_dir() and self.has_verdict() else "nothing was said"
+            assert self.goes_on(), f"the play has ended too early: {why}"
             logs = list(self.run.glob("logs/*/rank*.stdout.log"))
             return len(logs) == ranks and all("step 3\n" in log.read_text() for log in logs)
 
@@ -247,6 +255,17 @@ class Drill:
         """The launch's folder on its nodes, with its logs."""
         above = f"/var/lib/muster/users/{self.user}" if self.user else "/var/lib/muster"
         return f"{above}/launches/{self.launch_id}"
+
+    def log_path(self, local_rank: int, stream: str) -> str:
+        return f"{self.node_folder}/logs/torchrun/*/attempt_0/{local_rank}/{stream}.log"
+
+    def log_on(self, machine: Machine, local_rank: int, stream: str) -> str:
+        """What a rank has written, on its node."""
+        return machine.inside("sh", "-c", f"cat {self.log_path(local_rank, stream)}", check=False).stdout
+
+    def written_at(self, machine: Machine, local_rank: int) -> float:
+        """When a rank last wrote to its stderr."""
+        return float(machine.inside("sh", "-c", f"stat --format=%.Y {self.log_path(local_rank, 'stderr')}").stdout)
 
     def state_on(self, machine: Machine) -> str:
         above = "/run"
@@ -312,7 +331,8 @@ class Drill:
     def seconds_to_notice(self) -> float:
         """From the fault to the first word about it, or to the decision to end the launch."""
         timing = self.result()["timing"]
-        first: float = min([timing["noticed"], *timing["notices"]])
+        # On a busy machine a node may have been spoken of before.
+        first: float = min([timing["noticed"], *(at for at in timing["notices"] if at >= self.fault_at)])
         return first - self.fault_at
 
     def seconds_to_clean(self) -> float:
@@ -323,6 +343,21 @@ class Drill:
         """The seconds that are promised, stretched as much as others that need the processors slowed this process."""
         assert self.seconds_to_clean() < clean * self.stretch
         assert notice is None or self.seconds_to_notice() < notice * self.stretch
+
+    def nothing_is_left(self, *machines: Machine) -> None:
+        assert processes(self.launch_id) == {}
+        units = ("list-units", "--all", "--no-legend", "--plain", "muster-launch-*")
+        for machine in machines:
+            assert PORT not in listening(machine.container)
+            assert self.launch_id not in self.systemctl(machine, *units, check=False)
+            assert machine.inside("test", "-e", self.state_on(machine), check=False).returncode != 0
+
+
+def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
+    assert verdict["status"] == "failed", verdict
+    failed: list[dict[str, Any]] = [one for one in verdict["findings"] if one["status"] == "fail"]
+    assert len(failed) == 1, failed
+    return failed[0]
 
 
 def hit(pid: int, number: signal.Signals) -> None:

@@ -1,31 +1,43 @@
-"""Write the tables of docs/launch.md from what the last drills measured: python tests/integration/drill_table.py"""
+"""Write the tables of docs/launch.md from what the drills measured last: python tests/integration/drill_table.py"""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# An administrator's launches, and somebody's own: each has a table, which stays as it is where none was measured.
-WAYS = {False: "drills", True: "own drills"}
+# An administrator's launches beside somebody's own, see drill_ways.py. A table stays as it is where none was measured.
+TABLES = {"drills": ("administrators", "own"), "accelerate drills": ("accelerate", "own-accelerate")}
+HEAD = [
+    "| fault | noticed, s | all clean, s | own: noticed, s | own: all clean, s | what the verdict said |",
+    "|---|---|---|---|---|---|",
+]
+NOT_RUN = {"noticed": "not run", "clean": "not run"}
 
 
 def main() -> None:
-    rows = json.loads((ROOT / "artifacts/drills.json").read_text()).values()
+    rows = json.loads((ROOT / "artifacts/drills.json").read_text())
     page = ROOT / "docs/launch.md"
     text = page.read_text()
-    for own, name in WAYS.items():
-        lines = ["| fault | noticed, s | all clean, s | what the verdict said |", "|---|---|---|---|"]
-        for row in rows:
-            if row["own"] is own:
-                verdict = re.sub(r"/var/lib/\S+/", "", row["verdict"]).replace("|", "\\|")
-                lines.append(f"| {row['fault']} | {row['noticed']} | {row['clean']} | {verdict} |")
+    for name, ways in TABLES.items():
+        lines = [line(fault, *(measured.get(way) for way in ways)) for fault, measured in rows.items()]
+        table = "\n".join(HEAD + [one for one in lines if one])
         found = re.search(rf"<!-- {name}: .*? -->\n(.*?)<!-- end of {name} -->", text, re.DOTALL)
-        if len(lines) > 2 and found:
-            table = "\n".join(lines)
+        if any(lines) and found:
             text = f"{text[: found.start(1)]}\n{table}\n\n{text[found.end(1) :]}"
     page.write_text(text)
+
+
+def line(fault: str, administrators: dict[str, Any] | None, own: dict[str, Any] | None) -> str:
+    """A row of the table, or nothing where neither was measured."""
+    if not (administrators or own):
+        return ""
+    said = (administrators or own or {})["verdict"]
+    verdict = re.sub(r"/var/lib/\S+/", "", said).replace("|", "\\|")
+    seconds = [(one or NOT_RUN)[what] for one in (administrators, own) for what in ("noticed", "clean")]
+    return f"| {' | '.join(map(str, [fault, *seconds, verdict]))} |"
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ def make_person(folder: Path, name: str, uid: int, machines: Sequence[Machine]) 
         remove_person(machine, name)
         machine.inside("useradd", "--create-home", "--shell=/bin/bash", f"--uid={uid}", name)
         ssh = f"install -d -m 700 -o {name} -g {name} /home/{name}/.ssh"
-        machine.inside("sh", "-ec", f"{ssh}; echo '{public}' > /home/{name}/.ssh/authorized_keys")
+        theirs = f"chown {name}: /home/{name}/.ssh/authorized_keys"
+        machine.inside("sh", "-ec", f"{ssh}; echo '{public}' > /home/{name}/.ssh/authorized_keys; {theirs}")
     return person
 
 

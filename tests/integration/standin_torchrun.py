@@ -19,6 +19,10 @@ def provide(play: Play, *machines: Machine) -> None:
     result = play("site.yml", tags="baseline")
     assert result.rc == 0, result.stdout
     for machine in machines:
-        machine.inside("mkdir", "--parents", TORCHRUN.rpartition("/")[0])
-        subprocess.run(["podman", "cp", str(SOURCE), f"{machine.container}:{TORCHRUN}"], check=True)
-        machine.inside("chmod", "755", TORCHRUN)
+        put(machine)
+
+
+def put(machine: Machine) -> None:
+    machine.inside("mkdir", "--parents", TORCHRUN.rpartition("/")[0])
+    subprocess.run(["podman", "cp", str(SOURCE), f"{machine.container}:{TORCHRUN}"], check=True)
+    machine.inside("chmod", "755", TORCHRUN)

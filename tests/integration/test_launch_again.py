@@ -143,11 +143,14 @@ def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple
     assert attached(detached, play)["status"] == "healthy"
 
 
-def test_restarts_of_a_detached_launch_are_refused_before_a_node_is_asked(tmp_path: Path, play: Play) -> None:
+def test_restarts_of_an_administrators_detached_launch_are_refused_before_the_start(tmp_path: Path, play: Play) -> None:
     asked = {**TRAIN, "cluster_artifacts_dir": str(tmp_path), "launch_detached": True, "launch_time_limit": 60}
-    result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1})
-    assert result.rc != 0
-    assert "launch_restarts needs somebody who starts units on all nodes" in result.stdout
+    for launch_as in ("auto", "cluster_user"):
+        result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
+        assert result.rc != 0
+        said = " ".join(result.stdout.split())
+        assert "launch_restarts needs somebody who starts units on all nodes" in said
+        assert "root starts its units, and has no logins between the nodes" in said
 
 
 # ---------------------------------------------------------------- attempts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import brought
-from drill import PAYLOAD, Drill, processes
+from drill import PAYLOAD, Drill, only_failure, processes
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -54,12 +54,7 @@ def put(machine: Machine, path: str, text: str) -> None:
     machine.inside("sh", "-c", 'mkdir -p "$(dirname "$1")"; printf %s "$2" >"$1"; chmod 755 "$1"', "sh", path, text)
 
 
-def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
-    failed: list[dict[str, Any]] = [one for one in verdict["findings"] if one["status"] == "fail"]
-    assert len(failed) == 1, verdict
-    return failed[0]
-
-
+@pytest.mark.slow
 def test_a_module_with_caches_of_its_own(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     for machine in nodes:
         put(machine, f"{WORK}/project/__init__.py", "")

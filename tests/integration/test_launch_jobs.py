@@ -18,12 +18,14 @@ import standin_torchrun
 from drill import Drill, processes
 from launch_users import make_launch_user
 from paths import ARTIFACTS, ROOT
+from people import people
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from acceptance_runs import Run
     from machines import Machine, Play, Result
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,48 @@ def test_begun_by_one_controller_and_stopped_by_another(
     assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
 
 
+def test_an_administrator_follows_and_ends_somebodys_own_launch(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    """In that user's name: nothing of root's is left in the folders of the launch."""
+    drill = begin("--save=1", user="ada", launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
+    drill.wait()
+    launch_id = drill.launch_id
+    watching = Drill(tmp_path / "watching", {"jobs_attach": launch_id}, playbook="playbooks/jobs.yml")
+    watching.folder.mkdir()
+    process = watching.begin_in_terminal()
+    until(lambda: b"step " in watching.shown, PATIENCE, "rank 0 is followed")
+    os.write(watching.terminal, b"\x03")
+    assert process.wait(PATIENCE) is not None
+    assert drill.runs()
+
+    ended = elsewhere(jobs_stop=launch_id)
+    assert ended.rc == 0, ended.stdout
+    assert not processes(launch_id)
+    assert len(contents(kept(tmp_path, drill) / "fetched")) == 8
+    for machine in nodes:
+        assert machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout == ""
+        assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
+    assert f"{launch_id}  ended by hand  ada's own" in elsewhere(jobs_history=True).stdout
+
+
+def test_whoever_is_no_administrator_cannot(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], nodes: tuple[Machine, Machine]
+) -> None:
+    drill = begin(user="ada", launch_detached=True, launch_time_limit=1800)
+    drill.wait()
+    stop = {"cluster_artifacts_dir": str(drill.folder / "kept"), "jobs_stop": drill.launch_id}
+    with people(nodes, carl=4711) as [carl]:
+        access = {"ansible_user": carl.name, "ansible_ssh_private_key_file": str(carl.key)}
+        refused = elsewhere(**access, **stop)
+    assert refused.rc != 0
+    said = f"launch {drill.launch_id} is ada's own, and carl logs in, who cannot act for ada there: "
+    assert said in refused.stdout
+    assert drill.runs()
+    assert elsewhere("ada", **stop).rc == 0
+    assert not drill.runs()
+
+
 def processes_of(drill: Drill) -> set[str]:
     return {env["MUSTER_LAUNCH_ID"] for env in processes(drill.launch_id).values()}
 
@@ -151,6 +195,24 @@ def test_results_come_home_after_a_failure(begin: Callable[..., Drill]) -> None:
         f"node{1 + rank // 2}/results/{name}-{rank}.json" for rank in range(4) for name in ("first", "done")
     }
     assert "fetched 8 files" in drill.runner.stdout.read()
+
+
+@pytest.mark.parametrize("user", ["", "ada"], ids=["administrator", "own"])
+def test_a_list_has_the_last_words_of_the_rank_that_failed_first(
+    begin: Callable[..., Drill], elsewhere: Callable[..., Result], user: str
+) -> None:
+    """Not those of the launcher, which writes last."""
+    drill = begin("--broken=3", user=user)
+    assert drill.end()["status"] == "failed"
+    for asker in {"", user}:
+        listed = elsewhere(asker, jobs_history=True)
+        lines = [line.strip() for line in listed.stdout.splitlines()]
+        at = next(number for number, line in enumerate(lines) if line.startswith(f"{drill.launch_id}  failed"))
+        assert lines[at + 1] == "rank 3 (node2, local rank 1) failed first: ValueError: sample 3 is broken"
+        assert lines[at + 2 : at + 4] == [
+            'node2 1/stderr:     raise ValueError(f"sample {step} is broken")',
+            "node2 1/stderr: ValueError: sample 3 is broken",
+        ]
 
 
 def test_the_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) -> None:
@@ -191,15 +253,15 @@ def test_output_is_followed_from_elsewhere_and_left_off(begin: Callable[..., Dri
     until(lambda: not drill.runs(), PATIENCE, "it ends")
 
 
-def test_a_result_is_there_twelve_launches_later(
-    begin: Callable[..., Drill], nodes: tuple[Machine, Machine], tmp_path: Path
+def test_a_result_is_there_twelve_acceptance_tests_later(
+    begin: Callable[..., Drill], smoke: Callable[..., Run], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
     """Logs of finished launches go; what a job wrote into its working folder stays until somebody deletes it."""
     first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
     assert first.end()["status"] in ("healthy", "degraded")
     launch_id, run = first.launch_id, first.run
     for _ in range(12):
-        assert begin("--steps=1", folder=tmp_path / "one").end()["status"] == "healthy"
+        assert smoke("world", cluster_nproc_per_node=1).verdict["status"] == "healthy"
     for number, machine in enumerate(nodes):
         assert machine.inside("test", "-e", f"/var/lib/muster/launches/{launch_id}", check=False).returncode != 0
         path = f"/var/lib/muster/work/{launch_id}/results/done-{2 * number}.json"

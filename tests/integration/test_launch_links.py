@@ -103,6 +103,17 @@ def test_a_closed_port_is_named_with_both_ends(drill: Drill, nodes: list[Machine
         assert nothing_listens(nodes)
 
 
+def test_of_a_detached_launch_the_port_of_beats_is_tried_too(drill: Drill, nodes: list[Machine]) -> None:
+    """Attached, nobody needs it."""
+    beats = PORT - 50
+    drill.variables.update(launch_detached=True, launch_time_limit=600)
+    with net_faults.shut(nodes[0], nodes[1], beats, f"{beats} ip saddr {nodes[1].address}", "drop", refused=False):
+        assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
+        assert f"node1: node2 cannot call it on port {beats}, though others can" in drill.verdict()["summary"]
+        assert nothing_listens(nodes)
+
+
+@pytest.mark.slow
 def test_ports_of_the_ranks_that_are_closed(drill: Drill, nodes: list[Machine]) -> None:
     match = "32768-60999 ct state new"
     with net_faults.shut(nodes[2], nodes[0], net_faults.EPHEMERAL, match, "reject with tcp reset", refused=True):
@@ -120,6 +131,7 @@ def test_a_route_by_another_interface(drill: Drill, nodes: list[Machine]) -> Non
         assert nothing_listens(nodes)
 
 
+@pytest.mark.slow
 def test_without_the_calls_it_is_the_patience_of_torchrun(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
     with net_faults.led_astray(nodes[0], nodes[2]):

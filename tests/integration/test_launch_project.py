@@ -192,6 +192,7 @@ def test_a_project_comes_to_all_nodes_and_nobody_changes_it(
     finish(third, nodes)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_changed_on_a_node_between_the_distribution_and_the_start_stops_it_by_name(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:

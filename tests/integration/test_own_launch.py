@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import Drill, processes, read_proc
+from drill import CLEAN, NOTICED, Drill, processes, read_proc
 from launch_users import GROUP, make_launch_user
-from test_launch_drills import CLEAN, NOTICED
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def test_check_mode_finds_nothing_to_change(play: Play) -> None:
     assert result.changed == []
 
 
-# Other tests take these steps alone on their way: test_baseline.py, test_launch_drills.py.
+# Other tests take these steps alone on their way: test_baseline.py, drills.
 @pytest.mark.slow
 @pytest.mark.parametrize("tag", ["baseline", "pytorch", "ddp_smoke"])
 def test_a_step_can_be_taken_alone(play: Play, tag: str) -> None:

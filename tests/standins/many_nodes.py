@@ -49,6 +49,7 @@ def plan_of(nodes: int) -> dict[str, Any]:
             "nproc": 1,
             "run_dir": "/x",
             "work_dir": "/y",
+            "cache_root": "/z",
             "argv": [],
             "env": {},
             "unit": "x",

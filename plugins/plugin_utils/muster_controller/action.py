@@ -8,8 +8,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from .connection import NodeError
 from .documentation import documented_options
+from .node_error import NodeError
 
 
 class ControllerAction(ActionBase):

@@ -6,27 +6,17 @@ above them that are missing.
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.verdict.printable import printable
 from muster_node.tools import files
-
-from .terminal import terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = 0o700
 FILE = 0o600
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
-    text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
-    write_text(path, printable(text) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

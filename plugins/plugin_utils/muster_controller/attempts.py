@@ -18,10 +18,10 @@ from muster.launch.manager import USER, whose
 from muster.launch.pace import pace
 from muster.launch.plan import PORTS, PlanError
 
+from .ids import fresh_id
 from .interruption import Interruption
 from .launch_messages import LaunchMessages
 from .program import Program
-from .runs import fresh_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from muster.launch.outcome import Record
     from muster.launch.plan import LaunchRequest, NodeSpec
 
-    from .connection import NodeConnection
+    from .node_error import Way
 
     # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
     Run = Callable[[dict[str, Any], tuple[str, ...], int], tuple[dict[str, Any], Record]]
@@ -54,12 +54,13 @@ class Attempts:
     inventory: Sequence[NodeSpec]
     build: Callable[[LaunchRequest, Sequence[NodeSpec]], dict[str, Any]]
     run: Run
-    connect: Callable[[str], NodeConnection]
+    connect: Callable[[str], Way]
     say: Callable[[str], None]
     failure_timeout: float
     run_as: str = "auto"
     time_limit: int = 0
     shared: bool = False
+    interruption: Interruption = field(default_factory=Interruption)
     history: list[Attempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
     out: set[str] = field(default_factory=set)  # nodes that a failure has named
@@ -67,7 +68,6 @@ class Attempts:
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.interruption = Interruption()
         self.specs = {spec.name: spec for spec in self.inventory}
         self.asked: LaunchMessages | None = None
         self.first: dict[str, Any] = {}  # the plan of the first attempt; once it was run, as it was for whoever it is
@@ -95,6 +95,8 @@ class Attempts:
             following = self.following(record, attempt)
             if isinstance(following, str):
                 return self.whole(result, following)
+            if self.interruption.came:  # while it was planned
+                return self.whole(result, self.interruption.decision().text)
             plan = following
 
     def whole(self, result: dict[str, Any], given_up: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from muster.road.claims import LEASE, loss, refusal
 from muster_node.tools import files
 
 from . import keeper
-from .connection import NodeError
 from .keeper import FREED, Keeper, ask_all
+from .node_error import NodeError
 from .record import operator
 
 if TYPE_CHECKING:

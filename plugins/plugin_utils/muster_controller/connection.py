@@ -16,7 +16,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from muster.verdict.printable import printable
+from .node_error import NodeError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERPRETER = "/usr/bin/python3"
 NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
-
-
-class NodeError(Exception):
-    """The node could not be asked, or did not answer sensibly. `reachable` says which."""
-
-    def __init__(self, message: str, *, reachable: bool) -> None:
-        super().__init__(message)
-        self.reachable = reachable
 
 
 @dataclass(frozen=True)
@@ -65,12 +57,6 @@ class NodeConnection:
         if other.become is not None:
             other.set_become_plugin(copy(other.become))
         return NodeConnection(self.name, other, self.interpreter)
-
-
-def one_line(text: str) -> str:
-    """The last lines of a message on one printable line, without Ansible's preamble: the reason comes last."""
-    reason = text.rpartition("can be reached over ssh: ")[2]
-    return " ".join(" ".join(printable(line).split()) for line in reason.strip().splitlines()[-3:])[-400:]
 
 
 def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fresh: bool = False) -> NodeConnection:

@@ -18,8 +18,8 @@ from muster.diagnosis.words import diagnosis
 from muster.launch.endings import Ending
 
 from .afterwards import Afterwards
-from .artifacts import write_json
 from .interruption import Interruption
+from .json_file import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

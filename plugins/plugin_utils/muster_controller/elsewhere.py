@@ -18,7 +18,8 @@ from .program import Program
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .connection import NodeConnection
+    from .node_error import Way
+
 
 PROGRAM = Program("jobs")
 SECONDS = 60.0
@@ -26,7 +27,7 @@ MOST_PLAN = 16_000_000  # bytes
 
 
 class Heard(NamedTuple):
-    """By node. who: identity there. said: its answer. silent: why there is none."""
+    """By node. who: identity there. said: its answer, and when it was received. silent: why there is none."""
 
     who: dict[str, dict[str, Any]]
     said: dict[str, dict[str, Any]]
@@ -46,8 +47,8 @@ def unpacked(text: Any) -> Any:
         return None
 
 
-def opened(connections: dict[str, NodeConnection]) -> Messages:
-    messages = Messages(connections, PROGRAM)
+def opened(connections: Mapping[str, Way], program: Program = PROGRAM) -> Messages:
+    messages = Messages(connections, program)
     messages.open()
     return messages
 
@@ -69,7 +70,7 @@ def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[st
             own = is_own(answer.data)
             messages.ask(answer.node, verb, {**request, "node": answer.node, "own": own}, privileged=not own)
         elif answer.verb == verb:
-            heard.said[answer.node] = answer.data
+            heard.said[answer.node] = {**answer.data, "received": answer.received}
     for name in nodes:
         if name not in heard.said:
             heard.silent.setdefault(name, f"no answer within {SECONDS:.0f} s")
@@ -96,7 +97,7 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
     problems = []
     for name, answer in kept.items():
         plan = unpacked(answer["plan"])
-        why = usable(plan, launch_id, str(answer.get("run_dir")), nodes)
+        why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
         if why:
             problems.append(f"{name}: the plan of {launch_id} that it keeps cannot be followed: {why}.")
         elif plan not in plans:

@@ -26,7 +26,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .connection import NodeConnection, NodeError, connect
+from .connection import NodeConnection, connect
+from .node_error import NodeError
 from .program import Program
 
 if TYPE_CHECKING:

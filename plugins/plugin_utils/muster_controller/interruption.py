@@ -18,17 +18,23 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interruption:
     """Notes, while it is entered, that somebody asked to stop, or that ansible-playbook itself is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_hand: str = "ansible-playbook was interrupted") -> None:
+        """by_hand: what a signal means here."""
+        self.by_hand = by_hand
+        self.entered = 0  # by whoever begins attempts, and by each of them
         self.signals = 0
         self.answered = 0  # of the signals
         self.parent = os.getppid()
         self.previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> None:
-        self.previous = {number: signal.signal(number, self.on_signal) for number in SIGNALS}
+        self.entered += 1
+        if self.entered == 1:
+            self.previous = {number: signal.signal(number, self.on_signal) for number in SIGNALS}
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        for number, handler in self.previous.items():
+        self.entered -= 1
+        for number, handler in self.previous.items() if not self.entered else ():
             signal.signal(number, handler)
 
     def on_signal(self, _number: int, _frame: Any) -> None:
@@ -47,5 +53,5 @@ class Interruption:
         return more
 
     def decision(self) -> Decision:
-        how = "interrupted" if self.signals else "killed"
-        return Decision(Ending.INTERRUPTED, f"ansible-playbook was {how}", by_hand=self.signals > 0)
+        by_hand = self.signals > 0
+        return Decision(Ending.INTERRUPTED, self.by_hand if by_hand else "ansible-playbook was killed", by_hand=by_hand)

@@ -17,8 +17,8 @@ from ansible.utils.display import Display
 from muster.road.claims import LEASE
 from muster_node.tools import files
 
-from .connection import NodeError
 from .interruption import SIGNALS
+from .node_error import NodeError
 from .program import Program
 
 if TYPE_CHECKING:

@@ -11,11 +11,15 @@ LOOKS = ("look", "logs")  # that need no root, but for what somebody else has be
 
 class LaunchMessages(Messages):
     """own: whether it is somebody's own launch. as_root: whether root alone may look, since who began it logs in by
-    another name."""
+    another name. user: as whom alone the nodes may deal with an own launch, once that is settled. by_root: the nodes on
+    which another account logs in, so that root becomes that user first."""
 
     own = False
     as_root = False
+    user = ""
+    by_root: frozenset[str] = frozenset()
 
     def ask(self, node: str, verb: str, payload: dict[str, Any], *, privileged: bool = False, **how: Any) -> None:
-        privileged = (privileged or (self.as_root and verb in LOOKS)) and not self.own
-        super().ask(node, verb, {**payload, "own": self.own}, privileged=privileged, **how)
+        privileged = node in self.by_root if self.own else privileged or (self.as_root and verb in LOOKS)
+        whose = {"own": self.own, "as": self.user}
+        super().ask(node, verb, {**payload, **whose}, privileged=privileged, **how)

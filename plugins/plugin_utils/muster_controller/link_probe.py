@@ -25,17 +25,22 @@ CALL_TIMEOUT_PER_NODE = 0.5
 END_TIMEOUT = 5.0
 
 
-def probe_links(plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool]) -> list[Finding]:
-    """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards."""
+def probe_links(
+    plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None = None
+) -> list[Finding]:
+    """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards. beats: the
+    port of a detached launch besides."""
     if len(plan["nodes"]) < 2:
         return []
-    probe = probed(plan, messages, give_up)
-    return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why)
+    probe = probed(plan, messages, give_up, beats)
+    return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why, beats)
 
 
-def probed(plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool]) -> LinkProbe:
+def probed(
+    plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None = None
+) -> LinkProbe:
     """The probe, when it is over or given up, and its listeners are ended."""
-    probe = LinkProbe(plan, messages, give_up)
+    probe = LinkProbe(plan, messages, give_up, beats)
     try:
         probe.serve()
         probe.call()
@@ -47,8 +52,11 @@ def probed(plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bo
 class LinkProbe:
     """One probe. why: of each node that could not be asked."""
 
-    def __init__(self, plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool]) -> None:
+    def __init__(
+        self, plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None
+    ) -> None:
         self.plan = plan
+        self.beats = beats
         self.messages = messages
         self.give_up = give_up
         self.token = secrets.token_hex(16)
@@ -59,7 +67,7 @@ class LinkProbe:
 
     def serve(self) -> None:
         for name, entry in self.entries.items():
-            request = before_launch.serve_request(self.plan, entry, self.token)
+            request = before_launch.serve_request(self.plan, entry, self.token, self.beats)
             self.messages.ask(name, "serve", request, program=LISTENER)
         readers = dict.fromkeys(self.entries, before_launch.read_served)
         self.served = self.gather("serve", readers, SERVE_TIMEOUT)

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import launchers
-from muster.launch.events import MARK, Events
-from muster.launch.lines import Lines
 from muster.launch.plan import masked
 
-from .artifacts import make_folder, write_json
+from . import kept_evidence
+from .artifacts import make_folder
+from .json_file import write_json
 from .kept_log import KeptLog
+from .tails import Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from muster.launch.messages import LogPart
-    from muster.verdict.redaction import Redaction, Stream
+    from muster.verdict.redaction import Redaction
 
     from .keeping import Keeping
 
-TAIL = 32 * 1024  # characters of each log kept for judging
 ANY_SIZE = 2**62  # bytes of each log kept as a file
 
 
-class LogBook:
-    """Writes each log part where it belongs, keeps its offset and its end, and hands on complete lines.
-
-    It takes what muster.launch.answers lets through: keys are those of ranks in the plan. Of each log it holds TAIL and
-    one line in memory, whatever comes.
-    """
+class LogBook(Tails):
+    """Writes each log part where it belongs, too."""
 
     def __init__(
         self,
@@ -45,25 +39,13 @@ class LogBook:
         keeping: Keeping,
         most: int = ANY_SIZE,
     ) -> None:
-        """redaction: covers what the logs hold before it is kept or handed on. most: bytes of each log that are kept.
-
-        on_line(rank, stream, line) is called for the lines of every rank, but for empty ones and events.
-        """
+        """most: bytes of each log that are kept."""
+        super().__init__(plan, on_line, redaction)
         self.folder = folder
-        self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
-        self.launcher = plan.get("launcher", launchers.TORCHRUN.name)
-        self.together = launchers.log_name(self.launcher) == launchers.OTHERS
-        self.on_line = on_line
-        self.redaction = redaction
         self.keeping = keeping
         self.most = most
-        self.streams: dict[tuple[str, str], Stream] = {}
-        self.seen: dict[tuple[str, str], int] = {}
-        self.tails: dict[tuple[str, str], str] = {}
-        self.lines: dict[tuple[str, str], Lines] = {}
         self.files: dict[tuple[str, str], KeptLog] = {}
         self.not_taken: dict[tuple[str, str], int] = {}
-        self.events = Events()
         self.lock: int | None = None
         self.others = False  # another supervisor of this launch keeps its logs there
         keeping.surely(folder, self.begin)
@@ -86,38 +68,8 @@ class LogBook:
             )
 
     def keep_plan(self, plan: dict[str, Any]) -> str:
-        """Return why it is lost; "" where it is kept."""
         path = self.folder / "plan.json"
         return self.keeping.surely(path, partial(write_json, path, masked(plan, self.redaction)))
-
-    def offsets(self, node: str) -> dict[str, int]:
-        return {key: offset for (name, key), offset in self.seen.items() if name == node}
-
-    def take(self, node: str, logs: dict[str, LogPart]) -> None:
-        for key, part in logs.items():
-            seen = self.seen.get((node, key), 0)
-            if part["offset"] <= seen:
-                continue  # an answer that was overtaken by a later one
-            # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
-            start = part["begin"] + part["gap"]
-            text = part["text"] if start >= seen else last_bytes(part["text"], part["offset"] - seen)
-            self.seen[node, key] = part["offset"]
-            gap = max(0, start - seen)
-            stream = self.streams.setdefault((node, key), self.redaction.stream())
-            if gap:
-                self.add(node, key, stream.gap())
-            self.add(node, key, stream.feed(text), gap)
-
-    def finish(self) -> None:
-        """Nothing more comes of any log: what was held back, since it might have been the beginning of a secret."""
-        for (node, key), stream in self.streams.items():
-            self.add(node, key, stream.gap())
-
-    def add(self, node: str, key: str, text: str, gap: int = 0) -> None:
-        self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
-        self.keep(node, key, text, gap)
-        if key != "agent" or self.together:
-            self.hand_on(node, key, text)
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
         if self.others:
@@ -128,20 +80,19 @@ class LogBook:
         if not self.keeping.keep(file.path, partial(file.add, data, gap), len(data)):
             self.not_taken[node, key] = gap + len(data)
 
-    def hand_on(self, node: str, key: str, text: str) -> None:
-        # What a command writes by itself may be its ranks': nobody knows which one's, so it counts as the first's.
-        rank, stream = (self.first_rank[node], "stdout") if key == "agent" else self.of(node, key)
-        for line in self.lines.setdefault((node, key), Lines()).take(text):
-            if stream != "stdout" or not line.startswith(MARK):
-                self.on_line(rank, stream, line)
-            elif event := self.events.take(line, rank, node):
-                self.on_line(rank, "event", json.dumps(event))
+    def keep_evidence(self, moment: str, node: str, found: Any) -> None:
+        if not self.others:
+            path = kept_evidence.path_of(self.folder, moment, node)
+            self.keeping.keep(path, partial(write_json, path, found))
 
-    def of(self, node: str, key: str) -> tuple[int, str]:
-        return self.rank(node, key), key.partition("/")[2]
+    def kept_evidence(self, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        return kept_evidence.kept(self.folder, nodes)
 
-    def rank(self, node: str, key: str) -> int:
-        return int(self.first_rank[node] + int(key.partition("/")[0]))
+    def secret(self, new: bytes) -> bytes:
+        shared: list[bytes] = []
+        path = self.folder.parent / kept_evidence.KEY_FILE
+        self.keeping.surely(path, lambda: shared.append(kept_evidence.shared_secret(self.folder, new)))
+        return shared[0] if shared else new
 
     def path(self, node: str, key: str) -> Path:
         if key == "agent":
@@ -161,17 +112,3 @@ class LogBook:
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
-
-    def tail(self, node: str, key: str) -> str:
-        return self.tails.get((node, key), "")
-
-    def stderr_tails(self, node: str) -> dict[str, str]:
-        return {
-            key.split("/")[0]: text
-            for (name, key), text in self.tails.items()
-            if name == node and key.endswith("/stderr")
-        }
-
-
-def last_bytes(text: str, count: int) -> str:
-    return text.encode("utf-8", "replace")[-count:].decode("utf-8", "replace")

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.answers import UnusableError
 
-from .connection import NodeConnection, NodeError, one_line
+from .node_error import NodeError, one_line
 from .own_limits import explained
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from muster.launch.answers import Reader
 
+    from .node_error import Way
     from .program import Program
 
 OPENED_AT_ONCE = 32  # connections: each begins processes here and a login there
@@ -52,7 +53,7 @@ class Answer:
 class NodeThread(threading.Thread):
     """Carries one message at a time to one node. A daemon: a hung connection must not hold up the end."""
 
-    def __init__(self, connection: NodeConnection, messages: Messages) -> None:
+    def __init__(self, connection: Way, messages: Messages) -> None:
         super().__init__(daemon=True, name=connection.name)
         self.connection = connection
         self.messages = messages
@@ -94,7 +95,7 @@ class Messages:
     program: the one whose verbs are sent, where a message names no other. read: what is made of each answer.
     """
 
-    def __init__(self, connections: dict[str, NodeConnection], program: Program, read: Reader = as_it_is) -> None:
+    def __init__(self, connections: Mapping[str, Way], program: Program, read: Reader = as_it_is) -> None:
         self.program = program
         self.read = read
         self.opening = threading.BoundedSemaphore(OPENED_AT_ONCE)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import Look
 
-    from .logs import LogBook
     from .messages import Answer
+    from .tails import Tails
 
 MOST_NOTES = 200  # of all nodes, that are said
 
@@ -22,7 +22,7 @@ MOST_NOTES = 200  # of all nodes, that are said
 class NodeReports:
     """by_node: the report of each node, in the order of the plan."""
 
-    def __init__(self, plan: dict[str, Any], logs: LogBook, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: dict[str, Any], logs: Tails, say: Callable[[str], None]) -> None:
         self.logs = logs
         self.say = say
         self.said: set[str] = set()

@@ -11,7 +11,8 @@ from muster import report
 from muster.verdict.printable import printable
 
 from . import junit
-from .artifacts import write_json, write_text
+from .artifacts import write_text
+from .json_file import write_json
 from .runs import history, read_json
 from .variables import project_root
 
@@ -54,6 +55,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         run=run,
         verdict=read_json(folder / "verdict.json"),
         plan=read_json(folder / "plan.json"),
+        attempts=read_json(folder / "attempts.json"),
         smoke=read_json(folder / "smoke.json"),
         comparison=read_json(folder / "comparison.json"),
         network=read_json(folder / "network.json"),

@@ -10,7 +10,7 @@ from muster.launch import caches, data, launchers, manager, preflight
 from muster.launch import plan as planning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from muster.launch.manager import Whose
     from muster.launch.messages import Facts, Identity, PrepareRequest
@@ -110,6 +110,14 @@ def identities(plan: dict[str, Any], messages: LaunchMessages, give_up: Callable
     for name in nodes_of(plan):
         messages.ask(name, "identity", {})
     return messages.gather("identity", nodes_of(plan), PREPARE_TIMEOUT, too_late, give_up)
+
+
+def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, str]:
+    """Why root cannot become the user of somebody's own launch, by node; "" where it can."""
+    for name in nodes:
+        messages.ask(name, "identity", {})
+    known = messages.gather("identity", nodes, PREPARE_TIMEOUT, too_late, give_up)
+    return {name: known[name].error if name in known else "no answer" for name in nodes}
 
 
 def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) -> PrepareRequest:

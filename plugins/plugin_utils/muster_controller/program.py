@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 from muster_node.tools.pack import framed, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
 
-from .connection import NodeError, one_line
+from .node_error import NodeError, one_line
 
 if TYPE_CHECKING:
-    from .connection import NodeConnection
+    from .node_error import Way
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Program:
     def module(self) -> str:
         return f"muster_node.programs.{self.name}"
 
-    def call(
-        self, connection: NodeConnection, verb: str, payload: dict[str, Any], *, privileged: bool
-    ) -> dict[str, Any]:
+    def call(self, connection: Way, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
         """Run it there; return the JSON object that it prints. Raises NodeError."""
         command = f"-I -S -c {shlex.quote(BOOTSTRAP)} {verb}"
         code, out, err = connection.python(command, sent(self.module, payload), privileged=privileged)

@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.launch import launchers
 from muster.launch import project as choosing
 from muster.launch.plan import PlanError
 from muster_node.distribution import manifest
@@ -52,6 +53,18 @@ class Project:
         if not script or script.startswith("/"):
             return ""
         return choosing.script_problem(script, self.source, [file.path for file in self.files])
+
+    def in_command(self, command: list[str], *, chdir: bool) -> list[str]:
+        """Return the command of a launch with its script as the nodes will have it. Raises PlanError."""
+        paths = [file.path for file in self.files]
+
+        def why(script: str) -> str:
+            return choosing.script_problem(script, self.source, paths, "launch_command:")
+
+        found, problem = launchers.of_project(command, why, chdir=chdir)
+        if problem:
+            raise PlanError([problem])
+        return found
 
     def read(self, file: File, begin: int, most: int) -> bytes:
         """Return a part of a file; it may have been changed since it was listed. Raises OSError."""

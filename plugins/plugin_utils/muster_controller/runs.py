@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
+from muster.launch.outcome import knows_less
 from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
 
-from .artifacts import FOLDER, make_folder, point_latest, write_json
+from .artifacts import FOLDER, make_folder, point_latest
+from .ids import fresh_id
+from .json_file import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +25,9 @@ if TYPE_CHECKING:
 
     from muster.verdict.finding import Verdict
 
+    from .keeping import Keeping
+
 VARIABLE = "MUSTER_RUN"
-# As the program on the nodes wants it, for a launch has its run's id.
-
-
-def fresh_id() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def begin() -> str:
@@ -95,3 +93,14 @@ def history(cluster_folder: Path) -> Iterator[Path]:
         return
     for name in sorted(names, reverse=True):
         yield cluster_folder / name
+
+
+def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
+    """Keep it, or say that it is lost, where it was to go, and what it is."""
+    path = folder / "verdict.json"
+    if knows_less(verdict, read_json(path)):
+        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
+        return
+    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
+    if lost:
+        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")

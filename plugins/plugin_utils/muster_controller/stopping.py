@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import Left
 
-from .evidence import END
+from .kept_evidence import END
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,12 +125,14 @@ class Stopping:
             self.messages.ask(name, "freeze", {**request}, privileged=True)
         self.messages.gather("freeze", self.run_dirs, FREEZE_TIMEOUT, self.reports.late, self.heed)
 
-    def drain(self, nodes: set[str]) -> None:
+    def drain(
+        self, nodes: set[str], seconds: float = DRAIN_TIMEOUT, give_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """Fetch what is still missing of the logs."""
-        deadline = time.monotonic() + DRAIN_TIMEOUT
+        deadline = time.monotonic() + seconds
         for name in nodes:
             self.ask_for_logs(name)
-        while nodes and time.monotonic() < deadline:
+        while nodes and time.monotonic() < deadline and not give_up():
             self.heed()
             answer = self.messages.next(0.2)
             if answer is None or answer.verb != "logs" or answer.node not in nodes:

@@ -14,7 +14,7 @@ from muster.launch import grants, launchers, standing
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.launch.fetched import sentence
-from muster.launch.manager import USER, not_theirs
+from muster.launch.manager import is_own, not_theirs, others
 from muster.launch.outcome import Record
 from muster.launch.pace import pace
 from muster.launch.plan import beat_port, masked
@@ -25,13 +25,14 @@ from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
 from .elsewhere import packed
-from .evidence import START, Evidence
+from .evidence import Evidence
 from .fetching import Fetching
 from .interruption import Interruption
+from .kept_evidence import START
 from .launch_messages import LaunchMessages
 from .link_probe import probe_links
 from .node_reports import NodeReports
-from .preparation import Prepared, identities, prepare
+from .preparation import Prepared, identities, in_their_name, prepare
 from .program import Program
 from .reserving import RESERVE_LEASE, Reserving
 from .sending import COPY_TIMEOUT, Sending
@@ -40,30 +41,35 @@ from .stopping import Stopping
 from .watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from muster.launch.fetched import Fetched
     from muster.launch.messages import PeersRequest, StartRequest
 
-    from .connection import NodeConnection
-    from .logs import LogBook
+    from .keeping import Keeping
+    from .node_error import Way
     from .settings import Settings
+    from .tails import Tails
 
 PROGRAM = Program("launch")
 START_TIMEOUT = 20.0
+BRING_TIMEOUT = 600.0  # for the logs of one attempt
 
 
 class Supervisor:
     def __init__(
         self,
         plan: dict[str, Any],
-        connections: dict[str, NodeConnection],
+        connections: Mapping[str, Way],
         settings: Settings,
-        logs: LogBook,
+        logs: Tails,
         say: Callable[[str], None],
         own_plan: Callable[[str], dict[str, Any]] | None = None,
+        interruption: Interruption | None = None,
     ) -> None:
-        """own_plan: the plan of the same launch as this user's own."""
+        """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
+        attempts, where this is one of several."""
         self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
@@ -71,11 +77,12 @@ class Supervisor:
         self.say = say
         self.pace = pace(len(plan["nodes"]))
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
-        self.messages.own = plan.get("manager") == USER
+        self.messages.own = is_own(plan)
         self.reports = NodeReports(plan, logs, say)
         self.evidence = Evidence(plan, logs, self.reports.note)
         self.snapshots = Snapshots(connections, self.messages, self.evidence)
-        self.interruption = Interruption()
+        self.interruption = interruption or Interruption()
+        self.on_running: Callable[[], None] = lambda: None
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
@@ -104,11 +111,19 @@ class Supervisor:
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
     def refused(self) -> Record | None:
-        """Somebody's own launch is followed and ended by that user alone."""
+        """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
         if not self.messages.own:
             return None
         known = identities(self.plan, self.messages, lambda: self.interruption.came)
-        found = not_theirs(self.plan, {name: answer.data for name, answer in known.items() if answer.data is not None})
+        seen = {name: answer.data for name, answer in known.items() if answer.data is not None}
+        found = not_theirs(self.plan, seen)
+        if not found:
+            self.messages.user = self.plan["user"]
+            if by_others := others(self.plan, seen):
+                silent = set(self.reports.by_node) - set(seen)
+                self.messages.by_root = frozenset(by_others | silent)
+                tried = in_their_name(by_others, self.messages, lambda: self.interruption.came)
+                found = not_theirs(self.plan, seen, tried)
         return Record(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], Record]) -> Record:
@@ -129,15 +144,16 @@ class Supervisor:
         )
         self.reports.reached(prepared.reached)
         if self.settings.probe and not self.interruption.came and not prepared.refused:
-            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came)
+            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
         if self.interruption.came or prepared.refused:
             decision = self.interruption.decision() if self.interruption.came else None
             return Record(self.plan, decision, prepared.findings, self.reports.all())
         self.prepared = prepared
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
-        for said in (whose(self.plan), *prepared.notes):
-            self.say(said)
+        for said in (whose(self.plan), *prepared.notes) if not self.settings.earlier else ():
+            self.say(said)  # of a further attempt it is the same
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> Record:
@@ -174,21 +190,28 @@ class Supervisor:
             record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
         record.unseen = [report.node for report in record.reports if report.lost]
         record.cleaned = time.monotonic()
-        with self.reports.contained("what is fetched"):
-            record.fetched = self.fetch(record)
         return record
 
-    def fetch(self, record: Record) -> Fetched | None:
-        """Bring home what the plan names, also after a failure; one supervisor does."""
-        if not self.plan.get("fetch") or self.logs.others:
-            return None
-        self.interruption.answered = self.interruption.signals
-        fetching = Fetching(
-            self.plan, self.messages, self.logs.folder, self.logs.keeping, lambda: self.interruption.again
-        )
-        found = fetching.fetch([report.node for report in record.reports if report.reached and not report.lost])
-        self.say(sentence(found))
+    def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
+        """Bring home what the plan names, also after a failure, once it is over."""
+        found = None
+        if self.plan.get("fetch") and record.cleaned:
+            with self.interruption, self.reports.contained("what is fetched"):
+                self.interruption.answered = self.interruption.signals
+                fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
+                found = fetching.fetch([one.node for one in record.reports if one.reached and not one.lost])
+                self.say(sentence(found))
         return found
+
+    def bring_logs(self) -> Record:
+        """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
+        self.reports.reached(set(self.reports.by_node))
+        with self.interruption:
+            self.messages.open()
+            stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
+            stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
+            self.logs.finish()
+        return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
@@ -288,6 +311,7 @@ class Supervisor:
             self.say,
             lambda decision: self.snapshots.ask(self.plan, decision),
             self.settings.notice_timeout,
+            self.on_running,
         )
         return self.watching.until_over()
 

@@ -44,9 +44,12 @@ class Watching:
         say: Callable[[str], None],
         on_failure: Callable[[Decision], None] = lambda _: None,
         notice: float = 0.0,
+        on_running: Callable[[], None] = lambda: None,
     ) -> None:
         """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there. notice:
-        seconds that the launch stands still until that is said; 0 for never."""
+        seconds that the launch stands still until that is said; 0 for never. on_running: called once, when all ranks
+        run."""
+        self.on_running = on_running
         self.launch_id = plan["launch_id"]
         self.entries = {entry["node"]: entry for entry in plan["nodes"]}
         self.pace = pace
@@ -69,9 +72,13 @@ class Watching:
             self.look(entry, wait=0.0)
         decision: Decision | None = None
         give_up_at = 0.0
+        running = False
         while True:
             self.take(self.messages.next(0.2))
             now = time.monotonic()
+            if not running and self.watch.all_run(now):
+                running = True
+                self.on_running()
             for sentence in self.watch.notices(now):
                 self.notices.append(now)
                 self.say(sentence)

@@ -16,6 +16,7 @@ parser.add_argument("--until", type=Path)
 parser.add_argument("--steps", type=int, default=20_000)
 parser.add_argument("--save", type=float, default=0.0, help="seconds that the last checkpoint takes")
 parser.add_argument("--code", type=int, default=0)
+parser.add_argument("--broken", help="the rank that raises at its third step")
 options = parser.parse_args()
 rank = os.environ["RANK"]
 results = Path("results")
@@ -42,6 +43,8 @@ for step in range(options.steps):
     if options.until and options.until.exists():
         break
     print(f"step {step}", flush=True)
+    if step == 3 and rank == options.broken:
+        raise ValueError(f"sample {step} is broken")
     time.sleep(0.1)
 write("done")
 sys.exit(options.code)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster_controller.artifacts import append, write_json
+from muster_controller.artifacts import append
+from muster_controller.json_file import write_json
 from muster_controller.page import write_page
 from muster_controller.runs import open_run
 

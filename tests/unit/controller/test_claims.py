@@ -23,8 +23,9 @@ from ansible.utils.display import Display
 from muster.road.claims import LEASE
 from muster_controller import claims, keeper
 from muster_controller.claims import ClaimError, Claims
-from muster_controller.connection import NodeConnection, NodeError
+from muster_controller.connection import NodeConnection
 from muster_controller.keeper import GONE
+from muster_controller.node_error import NodeError
 from muster_node.tools import files
 from paths import ROOT
 from waiting import until

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_controller.connection import NodeConnection, NodeError, one_line
+from muster_controller.connection import NodeConnection
 from muster_controller.messages import Messages
+from muster_controller.node_error import NodeError, one_line
 from muster_controller.program import Program
 from muster_node.tools.program import BOOTSTRAP
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_controller.connection import NodeError
 from muster_controller.distribution import BODY, PROGRAM, Distribution, Place, bodies
 from muster_controller.messages import Messages
+from muster_controller.node_error import NodeError
 from muster_controller.project import Project, read_project
 
 if TYPE_CHECKING:

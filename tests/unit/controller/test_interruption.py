@@ -24,6 +24,19 @@ def test_a_signal_is_noted_and_not_obeyed(number: signal.Signals) -> None:
     assert (decision.ending, decision.text) == (Ending.INTERRUPTED, "ansible-playbook was interrupted")
 
 
+def test_of_several_attempts_each_knows_what_came_before_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    interruption = Interruption("ended by hand")
+    with interruption:
+        with interruption:
+            """One attempt, and the time behind it."""
+        os.kill(os.getpid(), signal.SIGTERM)
+        with interruption:
+            assert interruption.came
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert interruption.decision().text == "ended by hand"
+
+
 def test_without_its_parent_nobody_reads_the_result() -> None:
     interruption = Interruption()
     interruption.parent = 0

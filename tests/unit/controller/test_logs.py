@@ -10,7 +10,8 @@ import pytest
 from muster.verdict.masking import MASK
 from muster.verdict.redaction import Redaction
 from muster_controller.keeping import Keeping
-from muster_controller.logs import ANY_SIZE, TAIL, LogBook
+from muster_controller.logs import ANY_SIZE, LogBook
+from muster_controller.tails import TAIL
 
 if TYPE_CHECKING:
     from pathlib import Path

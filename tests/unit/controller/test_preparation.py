@@ -107,7 +107,7 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
 def test_who_may_not_use_sudo_is_told_of_launch_users() -> None:
     prepared = prepare(PLAN, SETTINGS, nodes(prepare=["sudo: a password is required"]), never)
     assert prepared.findings[1].fix["text"] == (
-        "Fix that, or have the administrator name admin in launch_users, then run again"
+        "Fix that, or have an administrator name admin in launch_users, then run again"
     )
 
 

@@ -19,8 +19,8 @@ from ansible.module_utils.common.collections import ImmutableDict
 from muster.verdict.finding import Finding, add_up
 from muster.verdict.masking import MASK
 from muster_controller import runs
-from muster_controller.artifacts import write_json
 from muster_controller.command_line import shown
+from muster_controller.json_file import write_json
 from muster_controller.page import rewrite_page
 from muster_controller.reporter import FIRST_CONTACT, Reporter, reason
 

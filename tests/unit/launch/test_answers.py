@@ -24,6 +24,7 @@ LOOK: dict[str, Any] = {
     "disk": {"path": "/var", "free": 1, "total": 2, "inodes_free": None, "read_only": False},
     "clock": 1e9,
     "ending": None,
+    "samples": None,
 }
 LAST = {
     "unit_before": {"ActiveState": "active", "ExecMainStatus": "0"},

@@ -180,11 +180,11 @@ def test_the_newest_checkpoint_is_read_by_rank_0_where_it_is() -> None:
     ],
 )
 def test_problems_are_said_all_at_once(policy: Policy, *, detached: bool, expected: list[str]) -> None:
-    assert attempts.problems(policy, ["node1", "node2"], ["node1", "node2", "node3"], detached=detached) == expected
+    assert attempts.problems(policy, ["node1", "node2"], ["node1", "node2", "node3"], unwatched=detached) == expected
 
 
 def test_restarts_of_a_detached_launch_are_refused_with_the_reason() -> None:
-    (problem,) = attempts.problems(Policy(1), ["node1"], ["node1"], detached=True)
+    (problem,) = attempts.problems(Policy(1), ["node1"], ["node1"], unwatched=True)
     assert "launch_restarts needs somebody who starts units on all nodes" in problem
 
 

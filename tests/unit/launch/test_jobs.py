@@ -41,7 +41,7 @@ PLAN: dict[str, Any] = {
 
 @cases(__file__, "jobs")
 def test_jobs(case: dict[str, Any]) -> None:
-    assert table(merge(case["answers"]), case["answers"]) == case["lines"]
+    assert table(merge(case["answers"]), case["answers"], 2) == case["lines"]
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,19 @@ def test_jobs(case: dict[str, Any]) -> None:
     ],
 )
 def test_answers_of_other_shapes(answer: dict[str, Any]) -> None:
-    assert table(merge({"node1": answer}), {"node1": answer})
+    assert table(merge({"node1": answer}), {"node1": answer}, 2)
 
 
 def test_a_plan_that_a_node_has_kept() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1", "node2", "node3"]) == ""
+
+
+def test_a_plan_says_no_other_name_than_that_of_the_folder_it_lies_in() -> None:
+    """Root acts in that name when an administrator ends somebody's own launch."""
+    own, names = {**PLAN, "manager": "user", "user": "ada"}, ["node1", "node2"]
+    assert usable(own, LAUNCH_ID, RUN_DIR, names, "ada") == ""
+    for plan, owner in ((own, "bob"), (own, ""), (PLAN, "ada"), ({**PLAN, "user": "ada"}, "ada")):
+        assert usable(plan, LAUNCH_ID, RUN_DIR, names, owner) == "it lies in another's folder than it says"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +85,15 @@ def test_a_plan_that_a_node_has_kept() -> None:
         ({"launch_id": "20260101-120000-0000"}, "it is another launch's"),
         ({"manager": "mine"}, "it is another launch's"),
         ({"user": ""}, "it is not whole"),
+        ({"manager": "user"}, "it lies in another's folder than it says"),
         ({"master_port": "29500"}, "it is not whole"),
         ({"given": []}, "it is not whole"),
         ({"fetch": {"patterns": ["/etc/*"], "most": 1, "folder": ""}}, "what it fetches makes no sense"),
         ({"fetch": {"patterns": ["*"], "most": "1", "folder": ""}}, "what it fetches makes no sense"),
         ({"fetch": 7}, "what it fetches makes no sense"),
+        ({"watched": 7}, "its watcher is on no node of the inventory"),
+        ({"watched": {"node": "node9", "launch_id": LAUNCH_ID}}, "its watcher is on no node of the inventory"),
+        ({"watched": {"node": "node1", "launch_id": "../x"}}, "its watcher is on no node of the inventory"),
     ],
 )
 def test_a_plan_that_cannot_be_followed(change: dict[str, Any], why: str) -> None:

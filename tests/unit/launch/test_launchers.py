@@ -26,13 +26,14 @@ PLACE: dict[str, Any] = {
     "log_dir": "/run/logs",
     "timeout": 120,
 }
+PATHS = ("tools/train.py", "run.sh")
 
 
 @cases(__file__, "launchers")
 def test_launchers(case: dict[str, Any]) -> None:
     command, expected = case["command"], case["expect"]
     script = case.get("script", "")
-    problems = launchers.problems_of(command, script=bool(script), chdir=case.get("chdir", False))
+    problems = launchers.problems_of(command, script=bool(script), chdir=case.get("chdir", False), project=False)
     assert problems == expected.get("problems", [])
     if "argv" in expected:
         place = Place(**{**PLACE, **case.get("place", {})})
@@ -52,7 +53,7 @@ def test_launchers(case: dict[str, Any]) -> None:
 def test_without_a_command_it_is_torchrun() -> None:
     assert launchers.name_of([]) == "torchrun"
     assert launchers.environment_of([], "gloo", Place(**PLACE)) == {}
-    assert launchers.problems_of([], script=False, chdir=False) == launchers.warnings_of([], 2) == []
+    assert launchers.problems_of([], script=False, chdir=False, project=False) == launchers.warnings_of([], 2) == []
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "torchrun\n"])
@@ -67,3 +68,35 @@ def test_who_gives_every_node_as_many_ranks() -> None:
     assert launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 2}) == []
     assert launchers.uneven(["torchrun"], {"node1": 2, "node2": 1}) == []
     assert launchers.uneven(["bash", "run.sh"], {"node1": 2, "node2": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (
+            "accelerate launch --config_file=c.yml tools/train.py a.py",
+            "accelerate launch --config_file=c.yml {project}/tools/train.py a.py",
+        ),
+        ("bash run.sh", "bash {project}/run.sh"),
+        ("accelerate launch -m tools.train run.sh", None),
+        ("accelerate launch {script} run.sh", None),
+        ("torchrun /srv/run.sh", None),
+        ("mine --out=run.sh other.py", None),
+        ("run.sh", None),
+    ],
+)
+def test_the_script_within_a_command_is_looked_for_in_the_project(command: str, found: str | None) -> None:
+    words, problem = launchers.of_project(command.split(), lambda path: "" if path in PATHS else "none", chdir=False)
+    assert (" ".join(words), problem) == (found or command, "")
+    place = Place(**PLACE, project="/run/project")
+    assert "{project}" not in " ".join(launchers.argv_of(words, [], [], place))
+
+
+def test_a_script_that_a_known_launcher_would_not_find_is_refused() -> None:
+    for chdir, expected in ((False, "train.py is none"), (True, "")):
+        words = ["torchrun", "train.py"]
+        assert launchers.of_project(words, lambda path: f"{path} is none", chdir=chdir) == (words, expected)
+    [problem] = launchers.problems_of(["bash", "{project}/x"], script=False, chdir=False, project=False)
+    assert problem == "launch_command has {project}, but there is no project: set launch_project."
+    assert launchers.problems_of(["bash", "{project}/x"], script=False, chdir=False, project=True) == []
+    assert launchers.warnings_of(["bash", "{project}/x"], 2)

@@ -22,7 +22,7 @@ OWN = {
     "not_held": [],
 }
 ROOT = "/var/lib/muster/users/ada"
-RAISED = "the administrator raises it (launch_users_memlock) with ansible-playbook site.yml --tags launch_users"
+RAISED = "an administrator raises it (launch_users_memlock) with site.yml --tags launch_users"
 SEVERAL = "shared files have several owners"
 
 
@@ -71,6 +71,17 @@ def test_only_its_user_follows_an_own_launch() -> None:
         "node2 launch.who fail: launch 20260101-120000-abcd is ada's own, and bob logs in"
     ]
     assert manager.not_theirs({**plan, "manager": "system"}, seen) == []
+
+
+def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
+    plan = {"launch_id": "20260101-120000-abcd", "user": "ada", "manager": "user"}
+    seen: Any = {"node1": ADA, "node2": {**ADA, "name": "admin", "launch_user": False}}
+    assert manager.not_theirs(plan, seen) == []
+    assert manager.others(plan, seen) == {"node2"}
+    assert manager.others({**plan, "manager": "system"}, seen) == set()
+    assert manager.not_theirs(plan, seen, {"node2": ""}) == []
+    [refused] = shown(manager.not_theirs(plan, seen, {"node2": "sudo: a password is required"}))
+    assert refused.endswith("ada's own, and admin logs in, who cannot act for ada there: sudo: a password is required")
 
 
 def test_an_own_launch_has_folders_of_its_user() -> None:

@@ -84,6 +84,24 @@ def test_a_closed_port_of_the_head_node() -> None:
     )
 
 
+def test_of_a_detached_launch_the_port_of_beats_is_called_too() -> None:
+    beats = 29450
+    requests = [before_launch.serve_request(PLAN, entry, "token", beats) for entry in PLAN["nodes"]]
+    assert [request["beats"] for request in requests] == [beats, None, None]
+    there = {**SERVED, "node1": served(1, beats=beats)}
+    links = {}
+    for origin in ("node2", "node3"):
+        request = before_launch.call_request(PLAN, PLAN["nodes"][NAMES.index(origin)], "token", there)
+        [head] = [peer for peer in request["peers"] if peer["node"] == "node1"]
+        assert head["ports"] == [PORT, beats, 32768, 60999]
+        shut = [beats] if origin == "node3" else []
+        calls = {str(port): SHUT if port in shut else {**OPEN, "greeting": "node1"} for port in head["ports"]}
+        links[origin] = before_launch.read_called({"links": {"node1": {"ports": calls}}}, {"node1": head["ports"]})
+    [found] = before_launch.judge(PLAN, there, links, {}, beats)
+    assert (found.status, found.id, found.node, found.peer) == ("fail", "net.master_port.dropped", "node1", "node3")
+    assert found.summary.startswith("node3 cannot call it on port 29450, though others can: a call gets no answer")
+
+
 def test_closed_ports_of_ranks() -> None:
     shut = ports([32768, 60999], name="node3")
     [found] = said(node1={"node3": shut}, node2={"node3": shut})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from muster.report import Artifacts
@@ -245,3 +246,21 @@ def earlier(count: int) -> list[dict[str, Any]]:
         }
         for number in range(8)
     ]
+
+
+def restarted(count: int) -> Artifacts:
+    """A launch that went on without its last node, from a checkpoint, in a second attempt."""
+    kept = healthy(count)
+    first, second = kept.run["id"], "20261121-215201-77a0"
+    checkpoint = f"/var/lib/muster/work/{first}/output/step-400"
+    left_out, rest = names(count)[-1], names(count)[:-1]
+    why = f"attempt 1 ({first}) failed: {left_out}: stopped answering; went on with attempt 2 ({second})"
+    found = [finding("launch.restarted", "warn", left_out, why), *kept.verdict["findings"]]
+    of_both = [
+        {"number": 1, "launch_id": first, "nodes": names(count), "failed": [left_out], "checkpoint": ""},
+        {"number": 2, "launch_id": second, "nodes": rest, "failed": [], "checkpoint": checkpoint},
+    ]
+    of_both[0]["summary"] = f"{left_out}: stopped answering"
+    of_both[1]["summary"] = f"{RANKS * len(rest)} ranks on {len(rest)} nodes ran to their end (nccl)"
+    verdict = {**kept.verdict, "status": "degraded", "findings": found}
+    return replace(kept, verdict=verdict, attempts={"schema": 1, "attempts": of_both})

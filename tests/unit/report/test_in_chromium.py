@@ -28,6 +28,7 @@ PAGES: dict[str, Artifacts] = {
     "failed": samples.failed(16),
     "two_hundred": samples.failed(200),
     "stopped": samples.stopped(2),
+    "restarted": samples.restarted(3),
     "hostile": samples.hostile(),
     "accepted": accepted_samples.kept(4, 2),
     "weak_gpu": accepted_samples.kept(4, 2, "gpu"),

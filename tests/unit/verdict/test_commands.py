@@ -34,7 +34,8 @@ TERMINALS = (
 
 
 def terminal_of(case: dict[str, Any]) -> Terminal:
-    return Terminal(case.get("prefix", ".venv/bin/"), tuple(case.get("inventories", ["inventory/lab"])))
+    inventories = tuple(case.get("inventories", ["inventory/lab"]))
+    return Terminal(case.get("prefix", ".venv/bin/"), inventories, is_somebodys=case.get("somebodys", False))
 
 
 @cases(__file__, "text")

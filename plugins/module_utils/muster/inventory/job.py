@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..launch import attempts
+from ..launch.manager import CLUSTER_USER
 from ..launch.plan import LaunchRequest, problems_of
 from .model import Problem
 
@@ -110,6 +111,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             chdir=node.text("launch_chdir"),
             more={"fetch": {"patterns": fetch}} if fetch else {},
             data=entries(node, "launch_data"),
+            project={} if node.text("launch_project") else None,
         )
         for sentence in (*problems_of(request), *of_attempts(inventory, node)):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
@@ -129,8 +131,8 @@ def of_attempts(inventory: Inventory, node: Node) -> list[str]:
     )
     taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
     usable = [one.name for one in inventory.nodes if not one.quarantined]
-    detached = node.variables.get("launch_detached") is True
-    return attempts.problems(policy, taking_part, usable, detached=detached)
+    unwatched = node.variables.get("launch_detached") is True and node.text("launch_as") == CLUSTER_USER
+    return attempts.problems(policy, taking_part, usable, unwatched=unwatched)
 
 
 def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:

@@ -44,6 +44,12 @@ GIVEN_UP = Check(
 )
 CHECKS = (RESTARTED, GIVEN_UP)
 
+NO_WATCHER = (
+    "launch_restarts needs somebody who starts units on all nodes. For a detached launch that is a watcher on the head"
+    " node, which logs in on the others as the launch's user; an administrator's launch has none, since root starts its"
+    " units, and has no logins between the nodes"
+)
+WITHOUT_WATCHER = "or leave launch_detached out and run it where it stays, as in tmux, or leave launch_restarts out"
 FUTILE = 3  # attempts in a row without a newer checkpoint
 # What the driver and its services keep on an idle GPU is a few hundred megabytes at most.
 IDLE_MIB = 1024
@@ -70,6 +76,7 @@ class Attempt:
     """One that has ended. failed: the nodes that its failure names. signature: of the exception, "" for none.
 
     before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was looked at.
+    checkpoint: the path of the one that it began from, "" for none.
     """
 
     number: int
@@ -80,6 +87,7 @@ class Attempt:
     signature: str = ""
     before: float = 0.0
     after: float | None = None
+    checkpoint: str = ""
 
 
 class Seat(NamedTuple):
@@ -89,16 +97,13 @@ class Seat(NamedTuple):
     nproc: int
 
 
-def problems(policy: Policy, participants: Sequence[str], inventory: Collection[str], *, detached: bool) -> list[str]:
-    """What is wrong with the request, in sentences."""
+def problems(policy: Policy, participants: Sequence[str], inventory: Collection[str], *, unwatched: bool) -> list[str]:
+    """What is wrong with the request, in sentences. unwatched: it is detached, and surely no user's own launch."""
     found = []
     if policy.restarts < 0 or policy.restarts >= PORTS:
         found.append(f"launch_restarts is {policy.restarts}; it is a number from 0 to {PORTS - 1}.")
-    if detached and policy.restarts > 0:
-        found.append(
-            "launch_restarts needs somebody who starts units on all nodes, and nobody does for a detached launch: leave"
-            " launch_detached out and run it where it stays, as in tmux, or leave launch_restarts out."
-        )
+    if unwatched and policy.restarts > 0:
+        found.append(f"{NO_WATCHER}: launch as yourself (launch_as), {WITHOUT_WATCHER}.")
     extra = [
         name for name, value in (("launch_spares", policy.spares), ("launch_min_nodes", policy.min_nodes)) if value
     ]
@@ -132,7 +137,16 @@ def ended(
     ]
     gone = [*record.leftovers, *record.unseen]
     named = [name for name in nodes if name in {*failed, *gone}]
-    return Attempt(number, plan["launch_id"], nodes, why_in_short(verdict), named, signature(record), before)
+    return Attempt(
+        number,
+        plan["launch_id"],
+        nodes,
+        why_in_short(verdict),
+        named,
+        signature(record),
+        before,
+        checkpoint=str(plan["nodes"][0].get("env", {}).get("MUSTER_CHECKPOINT", "")),
+    )
 
 
 def why_in_short(verdict: Mapping[str, Any]) -> str:

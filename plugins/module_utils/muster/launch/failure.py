@@ -29,6 +29,7 @@ from .tracebacks import (
     recorded_traceback,
     uncaught_traceback,
 )
+from .unit import reached_its_limit
 
 if TYPE_CHECKING:
     from .messages import DiskFacts, RankState, Result
@@ -223,8 +224,10 @@ NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
 def end_without_words(report: NodeReport) -> Failure | None:
     """What systemd says of a unit whose main process could not leave a word."""
     at, result = report.last_answer, report.unit.get("Result", "")
-    if result == "timeout":
+    if result == "timeout" and reached_its_limit(report.unit):
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
+    if result == "timeout":
+        return Failure(report.node, at, f"{NODE_WORDS[STOPPED].summary}, and did not end in time", Ending.UNIT)
     if result == NO_MANAGER:
         return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
     if report.unit.get("ActiveState") != "failed" and result in ("", "success"):

@@ -5,13 +5,15 @@ What a node says of a launch, that launch's user may have written: only what has
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.words import age, few, plural
 from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
-from .unit import LAUNCH_UNIT
+from .first_words import first
+from .unit import LAUNCH_ID, LAUNCH_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,13 +85,14 @@ def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
     return [found[key] for key in sorted(found)]
 
 
-def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Lines for people: of each launch one, and its last lines below it."""
+def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
+    """Lines for people: of each launch one, and below it its last lines, `most` of them: of one that failed, those of
+    the rank that failed first."""
     lines = []
     for job in jobs:
         parts = [job.launch_id, job.state, who(job), where(job), gpus(job, answers), since(job, answers)]
         lines.append("  ".join(part for part in parts if part))
-        lines += last_lines(job)
+        lines += (first_lines(job, answers, most) if job.over and most else []) or last_lines(job)
     left_out = sum(one["left_out"] for one in answers.values() if isinstance(one.get("left_out"), int))
     if left_out:
         lines.append(f"... and {left_out} more, which took too long to look at")
@@ -106,8 +109,18 @@ def where(job: Job) -> str:
     nodes = job.first("nodes", list) or list(job.here)
     ranks = job.first("world_size", int)
     what = job.first("what", str)
+    of = attempt_of(job)
     text = few([str(node)[:MOST_TEXT] for node in nodes[:MOST_NODES]])
-    return f"{what[:MOST_TEXT] + ' ' if what else ''}on {text}" + (f" ({plural(ranks, 'rank')})" if ranks else "")
+    return f"{what[:MOST_TEXT] + ' ' if what else ''}on {text}" + (f" ({plural(ranks, 'rank')})" if ranks else "") + of
+
+
+def attempt_of(job: Job) -> str:
+    """Of a launch with a watcher: which attempt this is, and who begins the next one."""
+    number, watched = job.first("attempt", int), job.first("watched", dict) or {}
+    first, node = str(watched.get("launch_id"))[:MOST_TEXT], str(watched.get("node"))[:MOST_TEXT]
+    if not watched or not number:
+        return ""
+    return f", attempt {number}{f' of {first}' if number > 1 else ''}, watched on {node}"
 
 
 def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -157,6 +170,20 @@ def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{age(max(0.0, min(ended)))} ago" if ended else ""
 
 
+def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
+    """Of the rank that failed first: why, and what it said last. The newest log is often the launcher's, whose table
+    names a rank of its own node alone."""
+    failure, said = first(job.here, answers) if job.end.startswith("failed") else (None, "")
+    if failure is None or failure.rank is None:
+        return []
+    lines = [line.rstrip()[:MOST_TEXT] for line in re.split(r"[\r\n]+", said) if line.strip()]
+    key = f"{failure.node} {failure.local_rank}/stderr"
+    return [
+        f"    {failure.where} failed first: {failure.summary[:MOST_TEXT]}",
+        *(f"    {key}: {line}" for line in lines[-most:]),
+    ]
+
+
 def last_lines(job: Job) -> list[str]:
     """Of the node that has any, in the order of the plan: it is the head node's, where rank 0 is."""
     order = [str(node) for node in job.first("nodes", list) or []]
@@ -170,14 +197,18 @@ def last_lines(job: Job) -> list[str]:
 # ---------------------------------------------------------------- plans that nodes have kept
 
 
-def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str]) -> str:
+def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
     """Why a plan that a node has kept cannot be followed; "" where it can. run_dir: where it was found. nodes: those of
-    the inventory."""
+    the inventory. owner: the user whose folder that is, "" for administrators': who writes a plan there may write any
+    name into it, and root acts in that name."""
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
         return "it is no plan"
     if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
         return "it is another launch's"
+    own = plan.get("manager", "system") == "user"
+    if own != bool(owner) or (own and plan.get("user") != owner):
+        return "it lies in another's folder than it says"
     texts = [plan.get(name) for name in ("cluster", "user", "backend", "master_addr")]
     numbers = [plan.get(name) for name in ("master_port", "world_size")]
     if not all(map(_is_text, texts)) or not all(map(_is_number, numbers)) or not _is_table(plan.get("given")):
@@ -187,6 +218,11 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str]) -> str
     missing = [entry["node"] for entry in entries if entry["node"] not in nodes]
     if missing:
         return f"{few(missing)} took part, and is not in gpu_nodes"
+    watched = plan.get("watched")
+    if watched is not None and not (
+        isinstance(watched, dict) and watched.get("node") in nodes and LAUNCH_ID.match(str(watched.get("launch_id")))
+    ):
+        return "its watcher is on no node of the inventory"
     fetch = plan.get("fetch")
     if fetch is not None and not (
         isinstance(fetch, dict)

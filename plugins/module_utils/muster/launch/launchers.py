@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 PYTHON = re.compile(r"python[\d.]*")
-SCRIPT = "{script}"
+SCRIPT, PROJECT = "{script}", "{project}"
+MODULE = ("-m", "--module")
 OTHERS = "command"  # the name of every launcher that is not known here
 # What a script is called: behind it, options are its own.
 PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
 
 
 class Place(NamedTuple):
-    """What the plan says of one node, by the names of the placeholders. timeout: seconds for the rendezvous."""
+    """What the plan says of one node, by the names of the placeholders. timeout: seconds for the rendezvous. project:
+    the folder of the launch's copy, "" without one."""
 
     nnodes: int
     node_rank: int
@@ -36,6 +38,7 @@ class Place(NamedTuple):
     launch_id: str
     log_dir: str
     timeout: int
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,29 @@ def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str],
     return [*begun, *program, *args]
 
 
+def script_at(command: Sequence[str]) -> int:
+    """Which word of a command is its script; 0 where it names none, or a module, or leaves a place for it."""
+    _, called = launcher_of(command)
+    for at, word in enumerate(command):
+        if at >= max(1, called) and PROGRAM.fullmatch(word) and (word in MODULE or not word.startswith("-")):
+            return 0 if word in (*MODULE, SCRIPT) else at
+    return 0
+
+
+def of_project(command: Sequence[str], problem: Callable[[str], str], *, chdir: bool) -> tuple[list[str], str]:
+    """(the command with its script looked for in the project, why that is not there). problem: why a path is none of
+    the project; "" where it is. chdir: whether a relative one may lie elsewhere."""
+    at = script_at(command)
+    script = command[at] if at else ""
+    if not script or script.startswith(("/", PROJECT)):
+        return list(command), ""
+    why = problem(script)
+    if why:
+        # Of a command that is not known, it may be any file.
+        return list(command), "" if chdir or launcher_of(command)[0] is None else why
+    return [*command[:at], f"{PROJECT}/{script}", *command[at + 1 :]], ""
+
+
 def options_of(launcher: Launcher, rest: Sequence[str], place: Place) -> list[str]:
     given = names(rest)
     found = list(launcher.options)
@@ -224,8 +250,8 @@ def names(words: Sequence[str]) -> set[str]:
     return found
 
 
-def problems_of(command: Sequence[str], *, script: bool, chdir: bool) -> list[str]:
-    """What is wrong with a command, whatever the nodes are. script, chdir: whether there is one besides."""
+def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: bool) -> list[str]:
+    """What is wrong with a command, whatever the nodes are. script, chdir, project: whether there is one besides."""
     if not command:
         return []
     found = []
@@ -239,6 +265,8 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool) -> list[st
         )
     if has_place and not script:
         found.append("launch_command has {script}, but there is no script: set launch_script or launch_script_src.")
+    if not project and any(PROJECT in word for word in command):
+        found.append("launch_command has {project}, but there is no project: set launch_project.")
     for word in command:
         found += [_unknown(name) for name in PLACEHOLDER.findall(word) if _unknown(name)]
     launcher, called = launcher_of(command)
@@ -273,7 +301,9 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     """What somebody should know of a command that is not known here."""
     if not command or launcher_of(command)[0] or nodes < 2:
         return []
-    if any(name in Place._fields for word in command for name in PLACEHOLDER.findall(word)):
+    if any(
+        name in Place._fields and f"{{{name}}}" != PROJECT for word in command for name in PLACEHOLDER.findall(word)
+    ):
         return []
     said = (
         f"launch_command: {command[0]} is no launcher that is known here, and there is no placeholder such as"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
-from ..verdict.commands import playbook
 from ..verdict.words import few
 
 if TYPE_CHECKING:
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
 AUTO, SELF, CLUSTER_USER = "auto", "self", "cluster_user"  # launch_as
 SYSTEM, USER = "system", "user"  # the manager of its units
 GROUP = "muster-launch"
-USERS = playbook("site.yml", tags="launch_users")
-ADMINISTRATOR = "The administrator names the account in launch_users, and runs"
+# Whoever reads it has another inventory than administrators do, so there is no command to be typed.
+USERS = "site.yml --tags launch_users"
+ADMINISTRATOR = f"An administrator names the account in launch_users, and runs {USERS}"
 
 WHO = Check(
     "launch.who",
@@ -31,7 +31,6 @@ WHO = Check(
     reads=f"who logs in on each participant, and whether that account is in the group {GROUP} there",
     fires="the same account does not launch on all of them, or the launch is another user's (fail)",
     fix=ADMINISTRATOR,
-    command=USERS,
 )
 OWN = Check(
     "launch.own",
@@ -40,7 +39,6 @@ OWN = Check(
     "files of the seats",
     fires="one of them is missing (fail)",
     fix=ADMINISTRATOR,
-    command=USERS,
 )
 
 
@@ -81,17 +79,34 @@ def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | 
     return None
 
 
-def not_theirs(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> list[Finding]:
-    """What stands against following or ending somebody's own launch: only that user comes to it."""
-    if plan.get("manager", SYSTEM) == SYSTEM:
-        return []
+def others(plan: Mapping[str, Any], seen: Mapping[str, Identity]) -> set[str]:
+    """The nodes of somebody's own launch on which another account logs in."""
+    return {name for name, one in seen.items() if one["name"] != plan["user"]} if is_own(plan) else set()
+
+
+def is_own(plan: Mapping[str, Any]) -> bool:
+    return bool(plan.get("manager", SYSTEM) == USER)
+
+
+def not_theirs(
+    plan: Mapping[str, Any], seen: Mapping[str, Identity], in_their_name: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """What stands against following or ending somebody's own launch: that user comes to it, and root, as that user.
+
+    in_their_name: why root could not, by node; "" where it could. None: before that was tried.
+    """
+    tried = {} if in_their_name is None else in_their_name
     user = plan["user"]
-    text = f"launch {plan['launch_id']} is {user}'s own, and"
-    return [
-        WHO.fail(name, f"{text} {one['name']} logs in", fix=f"Log in as {user} (ansible_user)")
-        for name, one in seen.items()
-        if one["name"] != user
-    ]
+    found = []
+    for name in sorted(others(plan, seen)):
+        text = f"launch {plan['launch_id']} is {user}'s own, and {seen[name]['name']} logs in"
+        if seen[name]["launch_user"]:
+            fix = f"Log in as {user} (ansible_user), or as an administrator who has no launches of their own"
+            found.append(WHO.fail(name, text, fix=fix))
+        elif tried.get(name):
+            fix = f"Log in as {user} (ansible_user), or as somebody whom sudo lets act for others"
+            found.append(WHO.fail(name, f"{text}, who cannot act for {user} there: {tried[name]}", fix=fix))
+    return found
 
 
 def as_own(request: LaunchRequest, user: str, users_root: str) -> LaunchRequest:
@@ -136,7 +151,7 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
         if facts["own"] and (most := facts["own"]["limits"].get("memlock")) is not None:
             locked.setdefault(most, []).append(name)
     found += [
-        f"{few(names)}: ranks may lock {most // 1024} KiB of memory, too little for RDMA; the administrator raises it"
+        f"{few(names)}: ranks may lock {most // 1024} KiB of memory, too little for RDMA; an administrator raises it"
         f" (launch_users_memlock) with {USERS}"
         for most, names in locked.items()
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..verdict.check import Check
 from ..verdict.commands import on_node, playbook
-from ..verdict.finding import add_up, as_lines, evidence, with_fix
+from ..verdict.finding import Finding, add_up, as_lines, evidence, with_fix
 from ..verdict.words import few, plural
 from . import fetched, launchers, standstill
 from .endings import Ending, never
@@ -18,7 +18,7 @@ from .occupied import describe_process
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..verdict.finding import Finding, Verdict
+    from ..verdict.finding import Verdict
     from .fetched import Fetched
     from .messages import ProcessFacts
     from .standstill import Stuck
@@ -103,6 +103,15 @@ def judge(record: Record, log_dir: str) -> Verdict:
     if record.fetched:
         findings += fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
     return add_up(findings, summary_of(record.plan, findings))
+
+
+def with_fetched(verdict: Verdict, record: Record) -> Verdict:
+    """The verdict over all attempts, with what came home of the last one's working folders."""
+    if not record.fetched:
+        return verdict
+    found = fetched.findings(record.fetched, {one["node"]: one["work_dir"] for one in record.plan["nodes"]})
+    both = [*(Finding(**one) for one in verdict["findings"]), *found]
+    return add_up(both, verdict["summary"], verdict["coverage"]["skipped"], verdict["coverage"]["ran"])
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:

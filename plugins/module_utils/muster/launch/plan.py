@@ -232,7 +232,9 @@ def problems_of(request: LaunchRequest) -> list[str]:
         problems.append("There is a script and a module (launch_module): a launch runs one of them.")
     if module and not MODULE.match(request.module):
         problems.append(f"launch_module is {request.module!r}, which is no name of a module, such as project.train.")
-    problems += launchers.problems_of(request.command, script=script, chdir=bool(request.chdir))
+    problems += launchers.problems_of(
+        request.command, script=script, chdir=bool(request.chdir), project=request.project is not None
+    )
     problems += fetched.problems_of(request.more.get("fetch", {}).get("patterns", []))
     return [*problems, *data.problems_of(request.data)]
 
@@ -253,6 +255,7 @@ def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_
         launch_id=request.launch_id,
         log_dir=f"{run_dir}/logs/torchrun",
         timeout=request.rendezvous_timeout,
+        project=f"{run_dir}/{PROJECT}" if request.project is not None else "",
     )
 
 

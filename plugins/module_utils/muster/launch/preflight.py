@@ -197,7 +197,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
 def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Finding:
     """Nothing is known of the node, which may not start then. user: who logs in there, and is no launch user."""
     if reachable:
-        fix = f"Fix that, or have the administrator name {user} in launch_users" if user else "Fix that"
+        fix = f"Fix that, or have an administrator name {user} in launch_users" if user else "Fix that"
         return LOOK.fail(node, f"could not be looked at: {why}", fix=f"{fix}, then run again")
     return UNREACHABLE.fail(
         node,

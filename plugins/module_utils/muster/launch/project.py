@@ -143,13 +143,13 @@ def too_much(source: str, sizes: Mapping[str, int], most_mb: int, most_files: in
     return [f"{has}, and {most}. The largest: {named}. {how}, or raise launch_project_max_mb."]
 
 
-def script_problem(script: str, source: str, paths: Collection[str]) -> str:
-    """Return why a script is none of the project, as a sentence; or nothing."""
+def script_problem(script: str, source: str, paths: Collection[str], option: str = "launch_script") -> str:
+    """Return why a script is none of the project, as a sentence; or nothing. option: what names it."""
     if script in paths:
         return ""
     near = difflib.get_close_matches(script, [path for path in paths if path.endswith(".py")], n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
-    return f"launch_script {script} is not among the files of launch_project {source} that are sent.{meant}"
+    return f"{option} {script} is not among the files of launch_project {source} that are sent.{meant}"
 
 
 def _are(names: Sequence[str]) -> str:

@@ -13,6 +13,19 @@ LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_UNITS = LAUNCH_UNIT.partition("{")[0]  # how the name of every such unit begins
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"  # what every process of a launch has in its environment
+# A span of time as systemctl show prints it, such as "1min 15s"; in seconds (systemd.time(7)).
+SPAN = re.compile(r"(\d+(?:\.\d+)?)(y|month|w|d|h|min|s|ms|us)\b")
+SECONDS = {
+    "y": 31557600,
+    "month": 2629800,
+    "w": 604800,
+    "d": 86400,
+    "h": 3600,
+    "min": 60,
+    "s": 1,
+    "ms": 1e-3,
+    "us": 1e-6,
+}
 
 
 def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own: bool = False) -> dict[str, str]:
@@ -33,3 +46,12 @@ def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own
         "UMask": "0022",
         "OOMPolicy": "stop",
     }
+
+
+def reached_its_limit(unit: dict[str, str]) -> bool:
+    """Whether systemd ended it since RuntimeMaxSec was over; Result is "timeout" as well where a stop took too long."""
+    limit = sum(float(count) * SECONDS[word] for count, word in SPAN.findall(unit.get("RuntimeMaxUSec", "")))
+    begun, left = (unit.get(f"Active{moment}TimestampMonotonic", "") for moment in ("Enter", "Exit"))
+    if not limit or not begun.isdecimal() or not left.isdecimal():
+        return False
+    return int(left) - int(begun) >= limit * 1e6

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 UNSEEN = Check(
     "launch.links",
     seen="stand-in",
-    reads="calls between all participants right before the start: to cluster_master_port of the head node, and to ports"
-    " that their kernels hand out",
+    reads="calls between all participants right before the start: to cluster_master_port of the head node, for a"
+    " detached launch to the port of its beats there, and to ports that their kernels hand out",
     fires="a node could not be asked to take part in them (warn). What they find has an id that begins with net",
     fix="Nothing, if the launch runs; launch_probe=false leaves the calls out",
 )
@@ -46,12 +46,16 @@ MOST_SIZES = 1000
 MOST_PORT = 65535
 
 
-def serve_request(plan: Mapping[str, Any], entry: Mapping[str, Any], token: str) -> dict[str, Any]:
-    """What the listener of a node is asked for: on the head node, the launch's own port as well."""
+def serve_request(
+    plan: Mapping[str, Any], entry: Mapping[str, Any], token: str, beats: int | None = None
+) -> dict[str, Any]:
+    """What the listener of a node is asked for: on the head node, the launch's own ports as well. beats: the second of
+    them, where the launch is to be detached."""
     return {
         "token": token,
         "node": entry["node"],
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
+        "beats": beats if entry["node_rank"] == 0 else None,
         "samples": SAMPLES,
         "idle": IDLE + IDLE_PER_NODE * len(plan["nodes"]),
         "first_call": FIRST_CALL,
@@ -76,7 +80,7 @@ def call_request(
 
 
 def ports_of(served: Mapping[str, Any]) -> list[int]:
-    return [*([served["port"]] if served["port"] else []), *served["ephemeral"]]
+    return [*(port for port in (served["port"], served["beats"]) if port), *served["ephemeral"]]
 
 
 def judge(
@@ -84,9 +88,10 @@ def judge(
     served: Mapping[str, Mapping[str, Any]],
     called: Mapping[str, Mapping[str, Any]],
     why: Mapping[str, str],
+    beats: int | None = None,
 ) -> list[Finding]:
     """What stands against the launch (fail), and what may. why: of each node that could not be asked."""
-    said = concluded(plan, served, called)
+    said = concluded(plan, served, called, beats)
     # Another probe on the port is no reason against a launch: it ends before the ranks begin.
     unseen = [
         *(UNSEEN.warn(one.node, one.summary) for one in said if one.status == "unknown"),
@@ -96,7 +101,10 @@ def judge(
 
 
 def concluded(
-    plan: Mapping[str, Any], served: Mapping[str, Mapping[str, Any]], called: Mapping[str, Mapping[str, Any]]
+    plan: Mapping[str, Any],
+    served: Mapping[str, Mapping[str, Any]],
+    called: Mapping[str, Mapping[str, Any]],
+    beats: int | None = None,
 ) -> list[Finding]:
     """What the calls come to."""
     nodes = [
@@ -104,7 +112,7 @@ def concluded(
         for entry in plan["nodes"]
     ]
     names = [node.name for node in nodes]
-    cluster = Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names)
+    cluster = Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names, beats=beats)
     return [*reach.judge(cluster), *quality.black_holes(cluster)]
 
 
@@ -135,6 +143,7 @@ def read_served(data: Any) -> dict[str, Any]:
         "pid": pid,
         "started": started,
         "port": seen["port"] if _port(seen.get("port")) else None,
+        "beats": seen["beats"] if _port(seen.get("beats")) else None,
         "holder": _text(seen.get("holder")),
         "ephemeral": [port for port in ephemeral[:SAMPLES] if _port(port)],
         "interfaces": _interfaces(interfaces) if isinstance(interfaces, dict) else None,

@@ -28,7 +28,8 @@ def untried(served: Mapping[str, Any] | None, port: int) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """nodes in the order of the inventory; left_out: {node: why} for those that were not asked."""
+    """nodes in the order of the inventory; left_out: {node: why} for those that were not asked. beats: the port on
+    which the head node of a detached launch hears of the others; None where there is none."""
 
     nodes: list[Node]
     links: list[Link]
@@ -36,6 +37,12 @@ class Cluster:
     port: int
     participants: list[str]
     left_out: dict[str, str] = field(default_factory=dict)
+    beats: int | None = None
+
+    @property
+    def declared(self) -> tuple[int | None, ...]:
+        """The ports that the inventory gives the launch; the kernels hand out the others."""
+        return self.port, self.beats
 
     @property
     def names(self) -> list[str]:

@@ -44,7 +44,10 @@ def every_port(outcome: str) -> str:
     return f"every one of them fails alike: a call {SAYS[outcome]}"
 
 
-MASTER_PORT_READS = "a call from each node to cluster_master_port of each other, where a listener was started for it"
+MASTER_PORT_READS = (
+    "a call from each node to cluster_master_port of each other, where a listener was started for it; right before a"
+    " detached launch also to the port 50 below it, on which the head node hears of the others"
+)
 EPHEMERAL_READS = (
     "calls to listeners on the first, the last and other ports of ip_local_port_range: Gloo and NCCL take theirs from"
     " there"
@@ -236,9 +239,9 @@ def checks_of(link: Link, cluster: Cluster) -> list[Check]:
             continue
         # Where other ports answer, there is a way.
         outcome = "prohibited" if seen == "no_route" else seen
-        if port != cluster.port:
+        if port not in cluster.declared:
             found.append(EPHEMERAL_PORTS[outcome])
-        elif not target.served["holder"]:
+        elif port == cluster.beats or not target.served["holder"]:
             found.append(MASTER_PORT[outcome])
     return list(dict.fromkeys(found))
 
@@ -282,7 +285,7 @@ def wrong_host(share: Share, link: Link, cluster: Cluster, proof: list[Evidence]
 
 def sentence(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
     says = SAYS[BECAME[check]]
-    ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.port)})
+    ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.declared)})
     where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any port that was tried"
     who = few(share.peers)
     if share.way == "from":
@@ -293,11 +296,11 @@ def sentence(check: Check, share: Share, bad: Mapping[Pair, Link], cluster: Clus
     return f"{who} cannot call it on {where}{alone}: a call {says}"
 
 
-def concerned(check: Check, link: Link, master: int) -> list[int]:
+def concerned(check: Check, link: Link, declared: tuple[int | None, ...]) -> list[int]:
     bad = [port for port, outcome in link.ports.items() if outcome not in ("ok", "not_tried")]
     if check in PEER.values():
         return bad
-    return [port for port in bad if (port == master) == (check in MASTER_PORT.values())]
+    return [port for port in bad if (port in declared) == (check in MASTER_PORT.values())]
 
 
 def outcomes(link: Link) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml")  # that people without root run
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Only what the functions below write, and never what has its inventory already.
 COMMAND = re.compile(
@@ -72,7 +73,8 @@ class Terminal:
 
     prefix: what stands before the programs of Ansible's environment, such as .venv/bin/; nothing where the PATH leads
     to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
-    books, options: the playbooks of the run, and what was typed behind its inventories.
+    books, options: the playbooks of the run, and what was typed behind its inventories. is_somebodys: it belongs to
+    somebody who launches for themselves; what they cannot run is an administrator's, whose inventory is another.
     """
 
     prefix: str = ""
@@ -80,6 +82,7 @@ class Terminal:
     folder: str = ""
     books: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    is_somebodys: bool = False
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -118,6 +121,8 @@ class Terminal:
     def _typed(self, command: re.Match[str]) -> str:
         if command["again"]:
             return self.command if self.books else command[0]
+        if command["books"] and self.is_somebodys and command["books"] not in EVERYBODYS:
+            return f"an administrator's {command['books']}"
         if command["books"]:
             books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
             return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"

@@ -76,7 +76,8 @@ class Redaction:
     """values: the secrets."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        found = {form for value in values if len(value) >= SHORTEST for form in forms_of(value)}
+        self.values = list(values)
+        found = {form for value in self.values if len(value) >= SHORTEST for form in forms_of(value)}
         self.forms = sorted(found, key=lambda form: (-len(form), form))
         self.longest = len(self.forms[0]) if self.forms else 0
         self.heads = {form[:HEAD] for form in self.forms}

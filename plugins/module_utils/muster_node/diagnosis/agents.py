@@ -62,12 +62,20 @@ def agents(request: Json) -> Json:
         by_user[agent.pop("uid")].append(agent)
     for uid, theirs in list(by_user.items())[:MOST_USERS]:
         try:
-            pictured = as_user(pwd.getpwuid(uid), partial(with_shots, theirs), seconds=SHOTS_SECONDS)
-        except (SilentError, KeyError) as why:
+            pictured = as_user(account(uid, theirs[0]["pid"]), partial(with_shots, theirs), seconds=SHOTS_SECONDS)
+        except OSError as why:  # it is gone, or does not answer
             unseen[f"ranks of {files.user_name(uid)}"] = str(why)
             pictured = [{**agent, "ranks": []} for agent in theirs]
         by_user[uid] = pictured
     return {"agents": [agent for theirs in by_user.values() for agent in theirs], "unseen": unseen}
+
+
+def account(uid: int, pid: int) -> pwd.struct_passwd:
+    """Whose a process is; in a container that may be nobody whom this node knows. Raises OSError."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return pwd.struct_passwd((str(uid), "x", uid, os.stat(f"/proc/{pid}").st_gid, "", "/", ""))
 
 
 def with_shots(theirs: list[Json]) -> list[Json]:

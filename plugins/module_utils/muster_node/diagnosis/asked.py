@@ -33,7 +33,7 @@ def sampling(state: str, seconds: float) -> Samples:
 
 def start(spec: Json) -> Json:
     """See starting.start. The node is looked at while the unit comes to its seats."""
-    if spec["observe"]:
+    if spec.get("observe"):
         spec["hook"] = source_of(f"{__package__}.hook")
     wanted = spec.pop("record", None)  # it holds a key, which is kept nowhere here
     if wanted is None:

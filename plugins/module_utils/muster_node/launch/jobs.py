@@ -6,6 +6,7 @@ kernel says to everybody. What a launch wrote is read in the name of its user.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -17,6 +18,7 @@ from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 from ..tools.run import run
 from . import foreign, kept, state, written
+from .last_words import last_words
 from .logs import log_files, log_folder, sizes
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ MOST = 100  # launches
 MOST_USERS = 500
 MOST_NODES = 1024
 MOST_NAME = 200
+MOST_WORDS = 1 << 20  # characters of what failed launches said last; of the rest, only their last lines are shown
 TAIL = 8192  # bytes of a log, of which the last lines are taken
 SMI_SECONDS = 12.0
 SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
@@ -58,12 +61,15 @@ def jobs(request: Json) -> Json:
     """
     deadline = time.monotonic() + ALL_SECONDS
     found: list[Json] = []
-    left_out = 0
+    left_out = words = 0
     for launch in launches(request):
         if len(found) == MOST or time.monotonic() > deadline:
             left_out += 1
-        else:
-            found.append(looked_at(launch, request))
+            continue
+        found.append(looked_at(launch, request))
+        words += len(json.dumps(found[-1]["failed"]))
+        if words > MOST_WORDS:
+            found[-1]["failed"] = None
     gpus = gpu_facts() if any("gpu" in seat for one in found if not one["over"] for seat in one["seats"]) else {}
     return {"launches": found, "gpus": gpus, "left_out": left_out, "clock": time.time()}
 
@@ -71,9 +77,15 @@ def jobs(request: Json) -> Json:
 def plan(request: Json) -> Json:
     """{plan (packed), run_dir, user, manager, reader}: what this node keeps of one launch; empty where it has none.
 
-    request: {launch_id, run_root, users_root}. reader: who may look without root.
+    request: {launch_id, run_root, users_root}. reader: who may look without root. Whose launch runs comes before those
+    who have a folder of its name: anybody may make one of their own.
     """
-    for root in roots(request):
+    running = in_units()
+
+    def is_aside(root: Root) -> bool:
+        return root.user is not None and (root.user.pw_uid, request["launch_id"]) not in running
+
+    for root in sorted(roots(request), key=is_aside):
         run_dir = f"{root.folder}/{request['launch_id']}"
         with suppress(OSError), files.folder(run_dir) as folder:
             owner = os.fstat(folder).st_uid
@@ -180,7 +192,8 @@ def looked_at(launch: Launch, request: Json) -> Json:
         "seconds": process.age(launch.pids[0]) if launch.pids else None,
         "over": not launch.pids,
     }
-    nothing: Json = {"state": "", "seats": [], "nodes": [], "lines": [], "log": "", "why": "", "result": None}
+    nothing: Json = {"state": "", "seats": [], "nodes": [], "lines": [], "log": "", "why": ""}
+    nothing.update(result=None, failed=None)
     owner = _user(_owner(f"{run_dir}/logs"))
     if owner is None:
         return {**nothing, **known, "hidden": True}
@@ -202,6 +215,7 @@ def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
     result = foreign.result(_json(unit, "result.json")) or (end or {}).get("result")
     until, word = state.lease(f"{launch.root.state}/{launch.launch_id}")
     log, lines = last_lines(run_dir, request["lines"])
+    failed = None if launch.pids else last_words(run_dir, result, table["ranks"] or (end or {}).get("ranks", []))
     return {
         "state": state_of(launch, table, word, ended=bool(result or end)),
         "result": result,
@@ -210,6 +224,7 @@ def _facts(launch: Launch, run_dir: str, request: Json) -> Json:
         "detached": until == float("inf"),
         "log": log,
         "lines": lines,
+        "failed": failed,
         **of_plan(kept.read_plan(run_dir) or {}, request["node"]),
     }
 
@@ -230,12 +245,18 @@ def of_plan(plan: Json, node: str) -> Json:
     here = next((one for one in entries if one.get("node") == node), {})
     said = plan.get("begun")
     begun: Json = said if isinstance(said, dict) else {}
+    known = plan.get("watched")
+    watched: Json = known if isinstance(known, dict) else {}
     return {
         "nodes": [str(one.get("node"))[:MOST_NAME] for one in entries[:MOST_NODES]],
+        "ranks": here.get("ranks"),
+        "launcher": str(plan.get("launcher") or "")[:MOST_NAME],
         "world_size": plan.get("world_size"),
         "what": str(plan.get("what") or "")[:MOST_NAME],
         "by": str(begun.get("by") or "")[:MOST_NAME],
         "began": begun.get("at"),
+        "attempt": plan.get("attempt"),
+        "watched": {name: str(watched.get(name))[:MOST_NAME] for name in ("node", "launch_id")} if watched else None,
         "seats": [str(seat)[:MOST_NAME] for seat in here.get("seats") or []][:MOST_NODES],
     }
 

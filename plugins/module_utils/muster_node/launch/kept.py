@@ -1,7 +1,8 @@
 """What a node keeps of a launch beside its logs, so that whoever may log in finds it, from any controller.
 
 RUN_ROOT/ID/plan.json    the plan as it may be shown: no values of the environment, no secret arguments
-RUN_ROOT/ID/ended.json   how it ended here: what the main process said, and what whoever ended it said
+RUN_ROOT/ID/ended.json   how it ended here: what the main process said, when its ranks ended, and what whoever ended it
+                         said
 
 They belong to whoever starts the launch: root, or the user whose own launch it is.
 """
@@ -30,6 +31,7 @@ PLAN, ENDED = "plan.json", "ended.json"
 MOST_PLAN = 16_000_000  # bytes
 MOST_ENDED = 100_000
 MOST_SAID = 1000  # characters of why it was ended
+MOST_RANKS = 256
 MODE = 0o644
 
 
@@ -56,14 +58,17 @@ def packed(text: bytes) -> str:
     return base64.b64encode(zlib.compress(text, 9)).decode()
 
 
-def keep_end(request: Json, result: Mapping[str, Any] | None) -> None:
-    """Note how the launch ended here, once; request: {launch_id, run_dir, why?}. No full disk ends anything."""
+def keep_end(request: Json, last: Mapping[str, Any]) -> None:
+    """Note how the launch ended here, once; request: {launch_id, run_dir, why?}. last: as written.read_all has it. No
+    full disk ends anything."""
     path = f"{request['run_dir']}/{ENDED}"
     if os.path.lexists(path) or not os.path.lexists(f"{request['run_dir']}/{PLAN}"):
         return
     why = str(request.get("why", ""))[:MOST_SAID]
+    ranks = foreign.table({"ranks": last["ranks"]})["ranks"][:MOST_RANKS]
+    end = {"result": last["result"], "why": why, "at": time.time(), "ranks": ranks}
     with suppress(OSError):
-        files.replace(path, json.dumps({"result": result, "why": why, "at": time.time()}).encode(), mode=MODE)
+        files.replace(path, json.dumps(end).encode(), mode=MODE)
 
 
 def keep_ends(run_root: str) -> None:
@@ -71,7 +76,7 @@ def keep_ends(run_root: str) -> None:
     for launch_id in launches(state.root()):
         request = {"launch_id": launch_id, "run_dir": f"{run_root}/{launch_id}"}
         if os.path.isdir(request["run_dir"]) and state.is_over(launch_id):
-            keep_end(request, written.read_all({**request, "offsets": {}, "limit": 0})["result"])
+            keep_end(request, written.read_all({**request, "offsets": {}, "limit": 0}))
 
 
 def launches(folder: str) -> list[str]:
@@ -89,11 +94,16 @@ def read_plan(run_dir: str) -> Json | None:
 
 
 def read_end(run_dir: str) -> Json | None:
-    """{result, why, at}, or None."""
+    """{result, why, at, ranks}, or None."""
     found = _read(run_dir, ENDED, MOST_ENDED)
     if not isinstance(found, dict) or not isinstance(found.get("at"), (int, float)):
         return None
-    return {"result": foreign.result(found.get("result")), "why": str(found.get("why", "")), "at": found["at"]}
+    return {
+        "result": foreign.result(found.get("result")),
+        "why": str(found.get("why", "")),
+        "at": found["at"],
+        "ranks": foreign.table({"ranks": found.get("ranks")})["ranks"],
+    }
 
 
 def _read(run_dir: str, name: str, most: int) -> Any:

@@ -65,7 +65,7 @@ def run(state: str, sampling: Callable[[str, float], Samples]) -> None:
     if agent is None:
         return
     ranks = Ranks(agent.pid)
-    samples = sampling(state, spec["observe"])
+    samples = sampling(state, spec.get("observe", 0.0))
     noted = 0
     ending = Ending()
     last_moment = time.monotonic() + (spec["time_limit"] or float("inf"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import pwd
 import socket
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process, trees
+from ..tools.as_user import become
 from ..tools.run import CLEAN
 from ..tools.run import run as command
 
@@ -40,6 +42,11 @@ FORGET_SECONDS = 5.0
 TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
 TALK_SECONDS = 5.0
 NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
+PROPERTIES = (
+    *("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus"),
+    # These tell a unit that has reached its limit from one that took too long to stop.
+    *("RuntimeMaxUSec", "ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"),
+)
 
 
 @dataclass
@@ -58,13 +65,27 @@ def use(*, own: bool) -> None:
 
 
 def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Every request says whether it is about somebody's own launch."""
+    """Every request says whether it is about somebody's own launch. as: whose, where that is settled."""
 
     def done(request: Json) -> Json:
-        use(own=request.get("own") is True)
+        own = request.get("own") is True
+        if own and request.get("as"):
+            be(request["as"])
+        use(own=own)
         return work(request)
 
     return done
+
+
+def be(name: str) -> None:
+    """Go on as this user alone: root becomes it once for all, so that it comes to nothing but what is that user's, and
+    opens no file as root."""
+    user = pwd.getpwnam(name)
+    if os.geteuid() == 0 and user.pw_uid:
+        become(user)
+        os.chdir("/")
+    if os.getuid() != user.pw_uid or not user.pw_uid:
+        raise PermissionError(f"uid {os.getuid()} may not act as {name}")
 
 
 def is_own() -> bool:
@@ -109,9 +130,8 @@ def unit_name(launch_id: str) -> str:
 
 
 def unit_state(unit: str) -> dict[str, str]:
-    names = ("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus")
-    done = systemctl("show", unit, "--property", ",".join(names))
-    state = dict.fromkeys(names, "")
+    done = systemctl("show", unit, "--property", ",".join(PROPERTIES))
+    state = dict.fromkeys(PROPERTIES, "")
     if done.code != 0 and is_own() and not manager_listens():
         # No manager, no units: the kernel has ended all that was in its control group.
         state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)

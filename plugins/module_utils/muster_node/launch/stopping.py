@@ -57,7 +57,7 @@ def stop(request: Json, evidence: Evidence | None = None) -> Json:
     over = last["unit"]["ActiveState"] in ("inactive", "failed")
     still = "" if over else stopped.aside.strip() or "the unit is still " + last["unit"]["ActiveState"]
     last.update(unit_before=before, error=still or unseen, leftovers=left, clean=over and not left and not unseen)
-    keep_end(request, last["result"])
+    keep_end(request, last)
     last["record"] = evidence.record() if evidence else None
     if last["clean"]:
         state.forget(launch_id)

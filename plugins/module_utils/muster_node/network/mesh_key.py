@@ -42,7 +42,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
             # On a bare node the baseline makes the user in the same run; here it could only be foretold.
             return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
         raise RefusedError(
-            f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user"
+            f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:

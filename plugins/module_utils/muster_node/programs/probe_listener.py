@@ -57,7 +57,8 @@ def serve(request: Json) -> Json:
     """Listen on the master port and on some of the ports that the kernel hands out.
 
     request: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}. port: None
-    where only the others are needed. first_call: seconds for the first one, where it is to be sooner than usual.
+    where only the others are needed. first_call: seconds for the first one, where it is to be sooner than usual. beats:
+    a second port of the launch, where it has one; who else has that is found by other looks.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -65,14 +66,17 @@ def serve(request: Json) -> Json:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node calls several times
     wanted = request["port"]
     master, holder = patient_listener(wanted, request["idle"] + 2) if wanted else (None, "")
+    second = request.get("beats")
+    beats, _ = patient_listener(second, request["idle"] + 2) if second else (None, "")
     ephemeral = list(sampled(low, high, request["samples"]))
-    every = [*([master] if master else []), *ephemeral]
+    every = [*filter(None, (master, beats)), *ephemeral]
     pid = leave_behind(request, every) if every else 0
     interfaces = interface_facts()
     return {
         "pid": pid,
         "started": seen.started if pid and (seen := process.status(pid)) else 0,
         "port": request["port"] if master else None,
+        "beats": second if beats else None,
         "holder": holder,
         "ephemeral": [entry.getsockname()[1] for entry in ephemeral],
         "range": [low, high],

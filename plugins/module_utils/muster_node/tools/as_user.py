@@ -79,9 +79,14 @@ def _become(user: pwd.struct_passwd | None, seconds: float, writes: int) -> None
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (value, value))
     if user is not None and os.geteuid() == 0:
-        os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
-        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)  # which takes all capabilities, and tracing by that user
+        become(user)
+
+
+def become(user: pwd.struct_passwd) -> None:
+    """Be that user and nobody else from here on, which takes root."""
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)  # which takes all capabilities, and tracing by that user
 
 
 def _pages() -> int:

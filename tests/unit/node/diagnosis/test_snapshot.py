@@ -39,6 +39,7 @@ TALKS = (
     " sys.stdin.read()"
 )
 KEY = "ab" * 32
+UNKNOWN = 54321
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 
@@ -265,6 +266,8 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
     begun = [
         subprocess.Popen([torchrun, "--nnodes=2", "train.py"], env=env, stdin=subprocess.PIPE, start_new_session=True),
         subprocess.Popen(["cat"], env={**env, "RANK": "7"}, stdin=subprocess.PIPE, user=NOBODY.pw_uid),
+        # As in a container, whose users have no names on the node.
+        subprocess.Popen(["cat"], env={**env, "RANK": "8"}, stdin=subprocess.PIPE, user=UNKNOWN, group=UNKNOWN),
     ]
 
     def ours() -> dict[int, Any]:
@@ -274,11 +277,13 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
         return {agent["pid"]: agent for agent in taken if agent["pid"] in [child.pid for child in begun]}
 
     try:
-        until(lambda: [len(one["ranks"]) for one in ours().values()] == [2, 1], PATIENCE, "all of them are there")
-        first, second = (ours()[child.pid] for child in begun)
+        until(lambda: sorted(len(one["ranks"]) for one in ours().values()) == [1, 1, 2], PATIENCE, "all are there")
+        found = ours()
+        first, second, third = (found[child.pid] for child in begun)
         assert first["argv"][-2:] == ["--nnodes=2", "train.py"]
         assert sorted((one["rank"], one["local_rank"]) for one in first["ranks"]) == [(0, 0), (1, 1)]
         assert (second["user"], [one["rank"] for one in second["ranks"]]) == ("nobody", [7])
+        assert (third["user"], [one["rank"] for one in third["ranks"]]) == (str(UNKNOWN), [8])
         # The same value has the same digest, under the same key; and it stands nowhere.
         assert first["environment"]["HF_TOKEN"] == second["environment"]["HF_TOKEN"]
         assert "a-secret-value" not in json.dumps([first, second])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster_node.launch import jobs, kept, state
+from muster_node.launch import jobs, kept, last_words, state
 from muster_node.tools import process
 from muster_node.tools.run import run
 
@@ -25,6 +25,8 @@ PLAN: dict[str, Any] = {
     "begun": {"by": "ada@laptop", "at": 5.0},
     "nodes": [{"node": "node1", "seats": ["gpu-0"]}, {"node": "node2", "seats": ["gpu-1"]}],
 }
+
+RANK = {"rank": 0, "local_rank": 0, "pid": 7, "started": 70, "gone_at": 1.5}
 
 
 @pytest.fixture
@@ -124,14 +126,64 @@ def test_plans_that_a_user_has_spoiled(tmp_path: Path, asked: dict[str, Any], te
 def test_the_end_is_noted_once(tmp_path: Path, asked: dict[str, Any]) -> None:
     run = make(tmp_path, IDS[0])
     request = {"launch_id": IDS[0], "run_dir": str(run), "why": "failed: the launch ended on node2"}
-    kept.keep_end(request, {"reason": "exit", "code": 1, "ended_at": 2.0})
-    kept.keep_end({**request, "why": "interrupted: later"}, None)
+    last = {"result": {"reason": "exit", "code": 1, "ended_at": 2.0}, "ranks": [{**RANK, "state": "R"}]}
+    kept.keep_end(request, last)
+    kept.keep_end({**request, "why": "interrupted: later"}, {"result": None, "ranks": []})
     end = kept.read_end(str(run)) or {}
     assert (end["why"], end["result"]) == (
         "failed: the launch ended on node2",
         {"reason": "exit", "code": 1, "ended_at": 2.0},
     )
-    assert jobs.jobs(asked)["launches"][0]["state"] == "ended"
+    assert end["ranks"] == [RANK]
+    found = jobs.jobs(asked)["launches"][0]
+    assert (found["state"], found["failed"]["ranks"]) == ("ended", [RANK])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+def test_a_folder_of_the_same_name_hides_nobodys_launch(
+    tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = []
+    for name in ("", "bin", "daemon"):
+        run = make(tmp_path, f"{name or 'root'}/{IDS[0]}")
+        user = pwd.getpwnam(name) if name else None
+        there.append(jobs.Root(str(run.parent), str(tmp_path / "state"), user))
+        for path in (run, run / "plan.json"):
+            os.chown(path, user.pw_uid if user else 0, -1)
+    for kept_by, running, whose in ((there[1:], "daemon", "daemon"), (there[1:], "", "bin"), (there, "daemon", "")):
+        units = {(pwd.getpwnam(running).pw_uid, IDS[0]): [7]} if running else {}
+        monkeypatch.setattr(jobs, "roots", lambda _request, found=kept_by: found)
+        monkeypatch.setattr(jobs, "in_units", lambda found=units: found)
+        assert jobs.plan({**asked, "launch_id": IDS[0]})["user"] == whose
+
+
+def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Of every rank, whoever wrote last; not of what ended well, nor more than a list may bring."""
+    run = make(tmp_path, IDS[0])
+    folder = run / "logs/torchrun/job/attempt_0"
+    (folder / "0/stderr.log").write_text("x" * 100_000 + "\nKeyError: 'a'\n")
+    (folder / "1").mkdir()
+    (folder / "1/stderr.log").write_text("bye\n")
+    (folder / "0/error.json").write_text('{"message": "short"}')
+    (folder / "1/error.json").write_text(json.dumps({"message": "long" * 10_000}))
+    failed = jobs.jobs(asked)["launches"][0]["failed"]
+    assert failed["agent"] == "agent\n"
+    assert failed["stderr"]["0"].endswith("x\nKeyError: 'a'\n")
+    assert len(failed["stderr"]["0"]) == last_words.RANK
+    assert failed["stderr"]["1"] == "bye\n"
+    assert failed["errors"] == {"0": {"message": "short"}}
+    end = {"result": {"reason": "exit", "code": 0, "ended_at": 6.0}, "why": "", "at": 7.0}
+    (run / "ended.json").write_text(json.dumps(end))
+    assert jobs.jobs(asked)["launches"][0]["failed"] is None
+
+
+def test_a_list_has_an_end(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for launch_id in IDS:
+        make(tmp_path, launch_id)
+    one = json.dumps(jobs.jobs(asked)["launches"][0]["failed"])
+    monkeypatch.setattr(jobs, "MOST_WORDS", 3 * len(one))
+    found = jobs.jobs({**asked, "ended": 4})["launches"]
+    assert [bool(one["failed"]) for one in found] == [True, True, True, False]
 
 
 def test_output_from_near_its_end_on(tmp_path: Path, asked: dict[str, Any]) -> None:

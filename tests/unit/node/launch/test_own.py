@@ -14,6 +14,7 @@ import pytest
 from muster.launch import failure
 from muster_node.launch import own, seats, state
 from muster_node.tools import process
+from muster_node.tools.as_user import as_user
 from muster_node.tools.run import CLEAN, Answer
 
 if TYPE_CHECKING:
@@ -50,6 +51,34 @@ def test_who_is_in_the_group_is_a_launch_user(monkeypatch: pytest.MonkeyPatch) -
         assert own.is_launch_user(nobody) is able
     group(monkeypatch, 0)
     assert not own.is_launch_user(pwd.getpwuid(0)), "root launches for others"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_root_becomes_the_user_of_an_own_launch_before_anything_is_done() -> None:
+    nobody = pwd.getpwnam("nobody")
+
+    def done() -> Any:
+        return state.in_its_manager(lambda _: {"uids": os.getresuid(), "groups": os.getgroups(), "root": state.root()})(
+            {"own": True, "as": "nobody"}
+        )
+
+    found = as_user(None, done)
+    assert found["uids"] == [nobody.pw_uid] * 3
+    assert 0 not in found["groups"]
+    assert found["root"] == state.OWN_ROOT.format(nobody.pw_uid)
+
+
+@pytest.mark.parametrize(("who", "name"), [("nobody", "daemon"), (None, "root"), ("nobody", "root")])
+def test_nobody_else_acts_as_that_user_and_root_for_none_of_its_own(who: str | None, name: str) -> None:
+    def done() -> str:
+        with pytest.raises(PermissionError) as refused:
+            state.in_its_manager(lambda request: request)({"own": True, "as": name})
+        return str(refused.value)
+
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes somebody else")
+    found = as_user(pwd.getpwnam(who) if who else None, done)
+    assert found == f"uid {pwd.getpwnam(who or 'root').pw_uid} may not act as {name}"
 
 
 @pytest.mark.parametrize(("gid", "knows"), [(998, True), (1000, True), (99, False), (None, False)])

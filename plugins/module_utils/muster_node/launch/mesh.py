@@ -1,0 +1,76 @@
+"""Logins from this node on others of its cluster, as this user: with keys that are there, and host keys that are known.
+
+The role ssh_mesh makes both; where a site has its own way, as with homes on a file server, that does as well.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ..tools.run import PATH, run
+
+if TYPE_CHECKING:
+    from ..tools.run import Answer
+
+Json = dict[str, Any]
+
+# sshd lets 10 connections wait for their login by default (MaxStartups), and all of them come from here.
+AT_ONCE = 6
+REACH_SECONDS = 20.0
+MOST_SAID = 2000  # characters
+MOST_REPLY = 64_000  # bytes
+OPTIONS = (
+    *("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=8", "ClearAllForwardings=yes"),
+    *("ServerAliveInterval=3", "ServerAliveCountMax=3"),
+)
+ALONE = ("ControlMaster=no", "ControlPath=none")
+
+
+def environment() -> dict[str, str]:
+    """What ssh needs to find this user's own files."""
+    user = pwd.getpwuid(os.getuid())
+    return {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+
+
+def log_in(
+    address: str,
+    command: str,
+    stdin: bytes = b"",
+    *,
+    options: tuple[str, ...] = ALONE,
+    seconds: float = REACH_SECONDS,
+    most: int = MOST_REPLY,
+) -> Answer:
+    """Run a shell command on another node as this user. options: beside those of every login."""
+    words = [f"-o{option}" for option in (*OPTIONS, *options)]
+    user = pwd.getpwuid(os.getuid()).pw_name
+    return run(
+        "ssh",
+        "-T",
+        *words,
+        "-l",
+        user,
+        "--",
+        address,
+        command,
+        stdin=stdin,
+        seconds=seconds,
+        env=environment(),
+        most=most,
+    )
+
+
+def reach(request: Json) -> Json:
+    """{tried: {node: {code, said}}}; request: {nodes: {name: address}}."""
+    nodes: dict[str, str] = request["nodes"]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = pool.map(lambda address: log_in(address, "true"), nodes.values())
+        return {"tried": {name: outcome(answer) for name, answer in zip(nodes, answers, strict=True)}}
+
+
+def outcome(answer: Answer) -> Json:
+    said = answer.aside if answer.code == 0 else f"{answer.aside}\n{answer.text}".strip() or answer.why
+    return {"code": 255 if answer.code is None else answer.code, "said": " ".join(said.split())[:MOST_SAID]}

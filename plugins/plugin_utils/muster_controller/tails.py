@@ -1,0 +1,121 @@
+"""What a supervisor takes in of a launch's logs while it runs: the end of each, and complete lines for who reads them.
+
+It writes no file. logs.py keeps the controller's copy as well.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import launchers
+from muster.launch.events import MARK, Events
+from muster.launch.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from muster.launch.messages import LogPart
+    from muster.verdict.redaction import Redaction, Stream
+
+TAIL = 32 * 1024  # characters of each log kept for judging
+
+
+class Tails:
+    """Keeps the offset and the end of each log, and hands on complete lines.
+
+    It takes what muster.launch.answers lets through: keys are those of ranks in the plan. Of each log it holds TAIL and
+    one line in memory, whatever comes.
+    """
+
+    def __init__(self, plan: dict[str, Any], on_line: Callable[[int, str, str], None], redaction: Redaction) -> None:
+        """redaction: covers what the logs hold before it is kept or handed on.
+
+        on_line(rank, stream, line) is called for the lines of every rank, but for empty ones and events.
+        """
+        self.first_rank = {entry["node"]: entry["ranks"][0] for entry in plan["nodes"]}
+        self.launcher = plan.get("launcher", launchers.TORCHRUN.name)
+        self.together = launchers.log_name(self.launcher) == launchers.OTHERS
+        self.on_line = on_line
+        self.redaction = redaction
+        self.streams: dict[tuple[str, str], Stream] = {}
+        self.seen: dict[tuple[str, str], int] = {}
+        self.tails: dict[tuple[str, str], str] = {}
+        self.lines: dict[tuple[str, str], Lines] = {}
+        self.events = Events()
+
+    def keep_plan(self, _plan: dict[str, Any]) -> str:
+        """Return why it is lost; "" where it is kept, or nothing is."""
+        return ""
+
+    def keep(self, node: str, key: str, text: str, gap: int) -> None:
+        """Have a part of a log kept, behind `gap` bytes that are missing."""
+
+    def keep_evidence(self, moment: str, node: str, found: Any) -> None:
+        """Have what a node recorded kept."""
+
+    def kept_evidence(self, _nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        """Moment, node, and what an earlier supervisor of this launch has kept of it."""
+        return iter(())
+
+    def secret(self, new: bytes) -> bytes:
+        """The secret by which the launches that are kept beside this one have their keys; the new one without any."""
+        return new
+
+    def offsets(self, node: str) -> dict[str, int]:
+        return {key: offset for (name, key), offset in self.seen.items() if name == node}
+
+    def take(self, node: str, logs: dict[str, LogPart]) -> None:
+        for key, part in logs.items():
+            seen = self.seen.get((node, key), 0)
+            if part["offset"] <= seen:
+                continue  # an answer that was overtaken by a later one
+            # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
+            start = part["begin"] + part["gap"]
+            text = part["text"] if start >= seen else last_bytes(part["text"], part["offset"] - seen)
+            self.seen[node, key] = part["offset"]
+            gap = max(0, start - seen)
+            stream = self.streams.setdefault((node, key), self.redaction.stream())
+            if gap:
+                self.add(node, key, stream.gap())
+            self.add(node, key, stream.feed(text), gap)
+
+    def finish(self) -> None:
+        """Nothing more comes of any log: what was held back, since it might have been the beginning of a secret."""
+        for (node, key), stream in self.streams.items():
+            self.add(node, key, stream.gap())
+
+    def add(self, node: str, key: str, text: str, gap: int = 0) -> None:
+        self.tails[node, key] = (self.tails.get((node, key), "") + text)[-TAIL:]
+        self.keep(node, key, text, gap)
+        if key != "agent" or self.together:
+            self.hand_on(node, key, text)
+
+    def hand_on(self, node: str, key: str, text: str) -> None:
+        # What a command writes by itself may be its ranks': nobody knows which one's, so it counts as the first's.
+        rank, stream = (self.first_rank[node], "stdout") if key == "agent" else self.of(node, key)
+        for line in self.lines.setdefault((node, key), Lines()).take(text):
+            if stream != "stdout" or not line.startswith(MARK):
+                self.on_line(rank, stream, line)
+            elif event := self.events.take(line, rank, node):
+                self.on_line(rank, "event", json.dumps(event))
+
+    def of(self, node: str, key: str) -> tuple[int, str]:
+        return self.rank(node, key), key.partition("/")[2]
+
+    def rank(self, node: str, key: str) -> int:
+        return int(self.first_rank[node] + int(key.partition("/")[0]))
+
+    def tail(self, node: str, key: str) -> str:
+        return self.tails.get((node, key), "")
+
+    def stderr_tails(self, node: str) -> dict[str, str]:
+        return {
+            key.split("/")[0]: text
+            for (name, key), text in self.tails.items()
+            if name == node and key.endswith("/stderr")
+        }
+
+
+def last_bytes(text: str, count: int) -> str:
+    return text.encode("utf-8", "replace")[-count:].decode("utf-8", "replace")

@@ -1,0 +1,76 @@
+"""What a launch does when something breaks.
+
+Each drill proves that its fault is on, then that the verdict names it, then that nothing of the launch is left.
+Until its fault a launch goes on for as long as it takes (Drill.gate).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import brought
+from drill import Drill
+from drill_ways import USER, WAYS
+from launch_users import make_launch_user
+from paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def provisioned(with_pytorch: None) -> None:
+    """The nodes have the training user and the environment."""
+
+
+@pytest.fixture
+def nodes(node: Callable[[str], Machine]) -> tuple[Machine, Machine]:
+    return node("node1"), node("node2")
+
+
+@pytest.fixture(scope="module")
+def launch_user(node: Callable[[str], Machine]) -> None:
+    make_launch_user(USER, [node("node1"), node("node2")])
+
+
+@pytest.fixture
+def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Drill]:
+    """A launch, in one of the ways of drill_ways.py."""
+    user, command = WAYS[request.param]
+    if user:
+        request.getfixturevalue("launch_user")
+    drill = Drill(tmp_path, user=user)
+    if command:
+        for machine in nodes:
+            brought.install(machine)
+        drill.variables.update(launch_command=command, cluster_torchrun=brought.TORCHRUN)
+    yield drill
+    for machine in nodes:
+        if drill.run.is_dir() and drill.runs():  # a drill that failed must not spoil the next one
+            drill.systemctl(machine, "stop", drill.unit(), check=False)
+        machine.inside("rm", "--force", drill.gate)
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any]], None]:
+    """Collect the rows of the drill tables; drill_table.py writes them into docs/launch.md."""
+    path = ROOT / "artifacts/drills.json"
+
+    def add(fault: str, drill: Drill, verdict: dict[str, Any]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        rows = json.loads(path.read_text()) if path.exists() else {}
+        rows.setdefault(fault, {})[request.node.callspec.params["drill"]] = {
+            # Nobody is there to notice anything once ansible-playbook is gone.
+            "noticed": round(drill.seconds_to_notice(), 1) if drill.thread else "-",
+            "clean": round(drill.seconds_to_clean(), 1),
+            "verdict": verdict["summary"].split(". Its log")[0],
+        }
+        path.write_text(json.dumps(rows, indent=1))
+
+    return add

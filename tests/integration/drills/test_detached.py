@@ -1,0 +1,69 @@
+"""A launch goes on without its controller, until it is ended or its time is over."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from drill import LEASE, Drill, only_failure, processes
+from drill_ways import in_all_ways
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from machines import Machine, Play
+
+pytestmark = pytest.mark.moment
+
+
+@in_all_ways("administrators")
+def test_a_detached_launch_goes_on_alone_and_is_seen_through_later(
+    drill: Drill, nodes: tuple[Machine, Machine], play: Play
+) -> None:
+    drill.variables.update(launch_detached=True, launch_time_limit=600)
+    verdict = drill.begin().end()
+    assert verdict["status"] == "unknown"
+    assert drill.runner.rc == 0
+    launch_id = drill.launch_id
+    # A step takes a tenth of a second or more: after these, a lease would be over.
+    later = f"step {steps_on_the_node(drill, nodes[1]) + int(LEASE + 2) * 10}\n"
+    until(lambda: later in drill.log_on(nodes[1], 1, "stdout"), PATIENCE, "it goes on")
+    assert len(processes(launch_id)) >= 8, "wrapper, agent and ranks go on without a supervisor"
+    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_attach": launch_id}
+    log = drill.run / "logs/node2/rank3.stdout.log"
+    with ThreadPoolExecutor() as pool:
+        attached = pool.submit(play, "playbooks/launch.yml", extravars=kept)
+        try:
+            until(lambda: log.exists() and later in log.read_text(), PATIENCE, "its logs come to the controller again")
+        finally:
+            drill.open_gate(nodes[1])
+        result = attached.result()
+    assert result.rc == 0, result.stdout
+    assert drill.verdict()["status"] == "healthy"
+    steps = log.read_text().splitlines()
+    assert steps == [f"step {step}" for step in range(len(steps))]
+    drill.nothing_is_left(*nodes)
+
+
+def steps_on_the_node(drill: Drill, node: Machine) -> int:
+    return drill.log_on(node, 1, "stdout").count("\n")
+
+
+@in_all_ways()
+def test_a_detached_launch_is_ended_on_request(drill: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
+    drill.variables.update(launch_detached=True, launch_time_limit=300)
+    drill.begin().end()
+    assert drill.runs()
+    kept = {**drill.whose, "cluster_artifacts_dir": str(drill.folder / "kept"), "launch_stop": drill.launch_id}
+    result = play("playbooks/launch.yml", extravars=kept)
+    assert result.rc == 0, result.stdout
+    drill.nothing_is_left(*nodes)
+
+
+@in_all_ways()
+def test_a_time_limit_ends_a_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    drill.variables["launch_time_limit"] = 25
+    finding = only_failure(drill.begin().end())
+    assert finding["id"] == "launch.limit"
+    drill.nothing_is_left(*nodes)

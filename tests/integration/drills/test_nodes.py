@@ -1,0 +1,84 @@
+"""A node is switched off, freezes, or cannot be reached."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import CLEAN, SILENCE, Drill, processes
+from drill_ways import USER, in_all_ways
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from machines import Machine
+
+pytestmark = pytest.mark.moment
+
+
+@in_all_ways("administrators", "own")
+def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    agent = drill.agent("node2")
+    try:
+        drill.fault(lambda: nodes[1].podman("stop", "--time=0"), lambda: agent not in processes(drill.launch_id))
+        verdict = drill.end()
+    finally:
+        nodes[1].podman("start")
+        nodes[1].wait_for_ssh()
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    drill.was_quick(clean=SILENCE + CLEAN)
+    drill.nothing_is_left(*nodes)
+    table("node2 switched off", drill, verdict)
+
+
+@in_all_ways()
+def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.frozen = "node2"
+    drill.begin().in_step()
+    on_node1 = [pid for pid, env in processes(drill.launch_id).items() if env.get("MUSTER_NODE") == "node1"]
+    agent = drill.agent("node2")
+    frozen = Path(f"/proc/{agent}/cgroup").read_text()
+    assert frozen
+    drill.fault(lambda: nodes[1].podman("pause"), lambda: nodes[1].ssh_answers() is False)
+    try:
+        verdict = drill.end()
+        assert not set(on_node1) & set(processes(drill.launch_id))
+    finally:
+        nodes[1].podman("unpause")
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    assert "its lease ends it there" in json.dumps(verdict)
+    # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
+    until(lambda: not drill.runs(), PATIENCE, "the thawed node ends its part")
+    nodes[1].wait_for_ssh()
+    drill.was_quick(clean=SILENCE + CLEAN)
+    table("node2 frozen (podman pause); clean on node1", drill, verdict)
+
+
+@in_all_ways()
+def test_sshd_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+    drill.begin().in_step()
+    # Her launch is no session of hers: it is in her manager, which stays.
+    of_hers = "loginctl list-sessions --no-legend | while read -r session uid name rest; do"
+    of_hers += f" test $name != {USER} || loginctl terminate-session $session; done"
+    end_sessions = "systemctl kill --kill-whom=all ssh.service; systemctl stop ssh.service; "
+    end_sessions += f"loginctl terminate-user admin; {of_hers}"
+    try:
+        drill.fault(lambda: nodes[1].inside("sh", "-c", end_sessions, check=False), lambda: not nodes[1].ssh_answers())
+        verdict = drill.end()
+        # Nobody can reach the node: its own lease has ended the launch there.
+        until(lambda: not drill.runs(), PATIENCE, "the lease ends the launch")
+        assert nodes[1].inside("systemctl", "--failed", "--no-legend", "--plain").stdout == ""
+    finally:
+        nodes[1].inside("systemctl", "start", "ssh.service")
+    finding = next(one for one in verdict["findings"] if one["status"] == "fail")
+    assert finding["id"] == "launch.node"
+    assert finding["node"] == "node2"
+    drill.was_quick(clean=SILENCE + CLEAN)
+    table("sshd of node2 stopped, its connections ended", drill, verdict)

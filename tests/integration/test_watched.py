@@ -1,0 +1,248 @@
+"""A detached launch with restarts: its watcher on the head node goes on when its controller is gone, on three nodes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drill import hit, processes
+from launch_users import forget_launch_users
+from machines import NODES
+from paths import NAME, ROOT
+from people import check_out, people
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+    from machines import Machine, Play
+    from people import Person
+
+pytestmark = pytest.mark.moment
+
+SCRIPT = ROOT / "tests/integration/payloads/watched.py"
+GATE = "/var/tmp/muster-test-watched"
+CLUSTER = "sandbox" if NAME == "muster" else NAME
+MARK = "c9f1e7a05b8d4e62"  # the value of a variable that is called as secrets are
+LAUNCH = {
+    "launch_script_src": "../train.py",
+    "launch_args": [GATE],
+    "launch_env": {"TEST_TOKEN": MARK},
+    "launch_detached": True,
+    "launch_time_limit": 3600,
+    "launch_restarts": 3,
+    "launch_fetch": ["result-*.txt"],
+    "cluster_nproc_per_node": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> list[Machine]:
+    machines = [node(name) for name in NODES]
+    for machine in machines:
+        forget_launch_users(machine)
+    return machines
+
+
+@pytest.fixture(scope="module")
+def anna_and_ben(nodes: list[Machine], play: Play) -> Iterator[tuple[Person, Person]]:
+    """Both launch for themselves; anna logs in between the nodes as well."""
+    with people(nodes, anna=2001, ben=2002) as (anna, ben):
+        given = {"launch_users": ["anna", "ben"], "ssh_mesh_users": ["anna"]}
+        made = play("site.yml", tags="network,launch_users", extravars=given)
+        assert made.rc == 0, made.stdout
+        assert play("playbooks/share.yml", extravars={"share_to": str(anna.folder / "lab")}).rc == 0
+        shutil.copytree(anna.folder / "lab", ben.folder / "lab")
+        for person in (anna, ben):
+            check_out(person)
+            shutil.copy(SCRIPT, person.folder / "train.py")
+        try:
+            yield anna, ben
+        finally:
+            for machine in nodes:
+                machine.inside("systemctl", "stop", f"user@{anna.uid}.service", f"user@{ben.uid}.service", check=False)
+            assert play("site.yml", tags="launch_users", extravars={"launch_users": []}).rc == 0
+
+
+@pytest.fixture
+def anna(anna_and_ben: tuple[Person, Person], nodes: list[Machine]) -> Iterator[Person]:
+    yield anna_and_ben[0]
+    for machine in nodes:
+        machine.inside("rm", "--force", GATE)
+
+
+@pytest.fixture
+def elsewhere(anna: Person, tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """The same person on another controller, which has begun nothing."""
+    other = replace(anna, folder=anna.folder / "elsewhere")
+    if not other.folder.exists():
+        other.folder.mkdir()
+        shutil.copy(anna.key, other.key)
+        shutil.copytree(anna.folder / "lab", other.folder / "lab")
+        check_out(other)
+    return other
+
+
+class Watched:
+    """One launch, as its head node shows it from inside."""
+
+    def __init__(self, person: Person, head: Machine) -> None:
+        self.person = person
+        self.head = head
+        self.begun = person.types("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", json.dumps(LAUNCH))
+        assert self.begun.returncode == 0, self.begun.stdout + self.begun.stderr
+        self.launch_id = newest(person).name
+        self.folder = f"/run/user/{person.uid}/muster/watchers/{self.launch_id}"
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.head.inside("cat", f"{self.folder}/state.json").stdout)
+        return found
+
+    def attempts(self) -> list[str]:
+        return [one["launch_id"] for one in self.state()["attempts"]]
+
+    def systemctl(self, *words: str) -> str:
+        asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
+        command = ("su", "--shell", "/bin/sh", self.person.name, "--command", asked)
+        return self.head.inside(*command, check=False).stdout.strip()
+
+    def is_over(self) -> None:
+        until(lambda: self.systemctl("is-active", self.unit) == "inactive", PATIENCE, "the watcher is gone")
+
+    @property
+    def unit(self) -> str:
+        return f"muster-watch-{self.launch_id}.service"
+
+    def runs(self) -> dict[int, dict[str, str]]:
+        """Processes of all its attempts, on all nodes, from outside."""
+        return {pid: env for one in self.attempts() for pid, env in processes(one).items()}
+
+    def rank_of(self, launch_id: str, rank: int) -> int:
+        (pid,) = [
+            pid for pid, env in processes(launch_id).items() if env.get("RANK") == str(rank) and "LOCAL_RANK" in env
+        ]
+        return pid
+
+
+def newest(person: Person) -> Path:
+    return max((person.checkout / "artifacts" / CLUSTER).glob("2*-*-*/plan.json")).parent
+
+
+def asks(person: Person, playbook: str, **variables: Any) -> CompletedProcess[str]:
+    return person.types("ansible-playbook", playbook, "-i", "../lab", "-e", json.dumps(variables))
+
+
+def fail_once(launch: Watched) -> None:
+    """Kill a rank of the first attempt; the watcher begins another one."""
+    hit(launch.rank_of(launch.launch_id, 1), signal.SIGKILL)
+    until(lambda: len(launch.attempts()) == 2, PATIENCE, "the watcher begins attempt 2")
+
+
+def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
+    nodes: list[Machine], anna: Person, elsewhere: Person
+) -> None:
+    launch = Watched(anna, nodes[0])
+    assert "node1 watches it, and begins further attempts; it is anna's own launch, without root" in launch.begun.stdout
+    assert launch.systemctl("is-active", launch.unit) == "active"
+    kept = nodes[0].inside("find", launch.folder, "-type", "f", "-printf", "%f %m\\n").stdout.split("\n")
+    assert {"watcher.pyz 600", "state.json 600"} <= set(kept)
+    assert not [one for one in kept if one.startswith("spec.json")]
+    said = (
+        nodes[0].inside("sh", "-c", f"cat {launch.folder}/state.json; cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+    )
+    assert MARK not in said
+    fail_once(launch)
+    listed = asks(elsewhere, "playbooks/jobs.yml")
+    assert listed.returncode == 0, listed.stdout
+    assert f"attempt 2 of {launch.launch_id}, watched on node1" in " ".join(listed.stdout.split())
+    for machine in nodes:
+        anna.ssh(machine, f"touch {GATE}")
+    attached = asks(elsewhere, "playbooks/launch.yml", launch_attach=launch.launch_id)
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    folder = elsewhere.checkout / "artifacts" / CLUSTER / launch.launch_id
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert verdict["status"] == "degraded", verdict
+    (restarted,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
+    assert (restarted["node"], "SIGKILL" in restarted["summary"]) == ("node2", True)
+    fetched = sorted(path.read_text() for path in folder.glob("fetched/*/result-*.txt"))
+    assert fetched == ["3\n"] * 3
+    first, second = launch.attempts()
+    assert [one["launch_id"] for one in json.loads((folder / "attempts.json").read_text())["attempts"]] == [
+        first,
+        second,
+    ]
+    for number, name in enumerate((first, second), 1):
+        log = folder.parent / name / "logs/node1/rank0.stdout.log"
+        assert f"rank 0 in attempt {number} knows the sum 3" in log.read_text()
+    assert MARK not in attached.stdout
+    assert launch.runs() == {}
+    launch.is_over()
+
+
+def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
+    nodes: list[Machine], anna: Person, elsewhere: Person
+) -> None:
+    launch = Watched(anna, nodes[0])
+    fail_once(launch)
+    second = launch.attempts()[1]
+    until(lambda: len(processes(second)) >= 3, PATIENCE, "attempt 2 runs")
+    stopped = asks(elsewhere, "playbooks/jobs.yml", jobs_stop=second)
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert "The watcher on node1 was told to end the launch" in stopped.stdout
+    launch.is_over()
+    assert launch.runs() == {}
+    assert len(launch.attempts()) == 2
+    verdict = json.loads((elsewhere.checkout / "artifacts" / CLUSTER / launch.launch_id / "verdict.json").read_text())
+    assert "ended by hand" in verdict["summary"], verdict
+
+
+def test_a_stop_between_two_attempts_lets_none_begin(nodes: list[Machine], anna: Person) -> None:
+    launch = Watched(anna, nodes[0])
+    # The watcher is held, so that its first attempt is over, by its lease, and no other has begun.
+    launch.systemctl("kill", "--signal=STOP", launch.unit)
+    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended the first attempt")
+    assert len(launch.attempts()) == 1
+    stopped = asks(anna, "playbooks/launch.yml", launch_stop=launch.launch_id)
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    launch.is_over()
+    assert len(launch.attempts()) == 1
+    assert launch.runs() == {}
+
+
+def test_with_its_watcher_a_launch_ends_everywhere_and_that_is_said(nodes: list[Machine], anna: Person) -> None:
+    launch = Watched(anna, nodes[0])
+    assert len(launch.runs()) >= 3
+    launch.systemctl("kill", "--signal=KILL", launch.unit)
+    launch.is_over()
+    until(lambda: launch.runs() == {}, PATIENCE, "the lease has ended it on all nodes")
+    attached = asks(anna, "playbooks/launch.yml", launch_attach=launch.launch_id)
+    assert attached.returncode != 0
+    verdict = json.loads((newest(anna) / "verdict.json").read_text())
+    assert "launch.watcher" in {one["id"] for one in verdict["findings"]}, verdict
+    assert "node1" in attached.stdout
+
+
+def test_without_logins_between_the_nodes_it_is_refused_by_name(
+    anna_and_ben: tuple[Person, Person], nodes: list[Machine]
+) -> None:
+    _, ben = anna_and_ben
+    refused = asks(ben, "playbooks/launch.yml", **LAUNCH)
+    assert refused.returncode != 0
+    said = " ".join(refused.stdout.split())
+    assert "ben cannot log in here from node1, whose watcher would begin attempts" in said
+    verdict = json.loads((newest(ben) / "verdict.json").read_text())
+    assert [(one["id"], one["node"]) for one in verdict["findings"]] == [
+        ("launch.watcher", n) for n in ("node2", "node3")
+    ]
+    assert "-e ssh_mesh_users=ben" in said
+    for machine in nodes:
+        assert processes(newest(ben).name) == {}
+        assert machine.inside("ls", "/run/user/2002/muster/watchers", check=False).stdout == ""
