@@ -64,7 +64,9 @@ class Snapshots:
         for name in self.asked:
             answer = answers.get(name)
             if answer is None or answer.data is None:
-                self.evidence.silent[name] = answer.error if answer else f"no snapshot within {SECONDS:.0f} s"
+                why = answer.error if answer else f"no answer within {SECONDS:.0f} s"
+                self.evidence.silent[name] = why
+                self.evidence.note(f"{name}: how its ranks were before the end is not known: {why}")
             else:
                 self.evidence.take(SNAPSHOT, name, answer.data)
         self.messages.close()

@@ -227,4 +227,4 @@ def test_who_does_not_answer_is_named(make: Callable[..., Evidence], monkeypatch
     }
     asked(evidence, table, Decision(Ending.FAILED, "a rank failed on node1", "node1"))
     assert list(evidence.snapshots) == ["node1"]
-    assert evidence.silent == {"node2": "no route to host", "node3": "no snapshot within 0 s"}
+    assert evidence.silent == {"node2": "no route to host", "node3": "no answer within 0 s"}
