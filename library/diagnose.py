@@ -13,10 +13,21 @@ description:
 options:
   launch:
     description:
-      - Id of a launch, which may run or be over, and may have been begun from another controller. Without it, the last
-        one that was begun from here.
+      - Id of a launch, which may run or be over, and may have been begun from another controller. Without it,
+        one that runs on the nodes now, whoever began it and however; where none does, the last one that was begun from
+        here.
     type: str
     default: ""
+  log:
+    description:
+      - Logs that Muster did not make, on the controller - a file, a folder, or a pattern of files, such as
+        C(slurm-*.out). No node is asked.
+    type: str
+    default: ""
+  live:
+    description: Whether only a launch that runs now is diagnosed, and not the last one where there is none.
+    type: bool
+    default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}

@@ -35,7 +35,7 @@ from muster_controller.launch_options import cluster_folder, policy_of, request_
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.project import read_project
-from muster_controller.runs import add_verdict, open_run, read_json
+from muster_controller.runs import keep_verdict, open_run
 from muster_controller.supervisor import Supervisor
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables
@@ -367,17 +367,6 @@ class ActionModule(ControllerAction):
 def lines_of(result: Mapping[str, Any]) -> list[str]:
     """What people read of the diagnosis."""
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
-
-
-def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
-    """Keep it, or say that it is lost, where it was to go, and what it is."""
-    path = folder / "verdict.json"
-    if outcome.knows_less(verdict, read_json(path)):
-        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
-        return
-    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
-    if lost:
-        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
 
 
 def as_requested(record: Record, options: dict[str, Any]) -> bool:

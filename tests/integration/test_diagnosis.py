@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import net_faults
-from drill import Drill, fields, hit, processes
+from drill import PAYLOAD, Drill, all_pids, environ, fields, hit, processes, read_proc
 from launch_users import make_launch_user
 from machines import NODES, find_machine
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -139,3 +141,54 @@ def test_an_unknown_launch_and_one_that_ended_well_are_said_so(
     missing = by_hand(launch="20200101-000000-abcd")
     assert missing.rc != 0
     assert "20200101-000000-abcd is not known here" in missing.stdout
+
+
+@pytest.fixture
+def typed_by_hand(nodes: list[Machine], tmp_path: Path) -> Iterator[Drill]:
+    """torchrun on two nodes, as somebody types it there; Muster has begun nothing."""
+    gate = Drill(tmp_path, {}).gate
+    torchrun = "/opt/muster/pytorch/current/bin/torchrun"
+    begun: list[subprocess.Popen[bytes]] = []
+    for place, machine in enumerate(nodes[:2]):
+        subprocess.run(["podman", "cp", str(PAYLOAD), f"{machine.container}:/tmp/steps.py"], check=True)
+        words = [torchrun, "--nnodes=2", f"--node-rank={place}", "--nproc-per-node=1", "--master-port=29555"]
+        words += [f"--master-addr={nodes[0].address}", "/tmp/steps.py", f"--until={gate}", "--fault=sleep", "--rank=1"]
+        argv = ["podman", "exec", "--user", USER, "--env", "MUSTER_BACKEND=gloo", machine.container, *words]
+        begun.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    drill = Drill(tmp_path, gate=gate)
+    try:
+        yield drill
+    finally:
+        for machine in nodes[:2]:
+            for pid in typed_processes(machine):
+                hit(pid, signal.SIGKILL)
+            machine.inside("rm", "--force", gate, "/tmp/steps.py")
+        for process in begun:
+            process.wait(PATIENCE)
+
+
+def typed_processes(machine: Machine) -> list[int]:
+    """On this machine, those of the hand-typed launch: launcher and rank carry its port."""
+    mine = [pid for pid in all_pids() if "--master-port=29555" in read_proc(pid, "cmdline")]
+    mine += [pid for pid in all_pids() if environ(pid).get("MASTER_PORT") == "29555"]
+    return [pid for pid in mine if environ(pid).get("HOSTNAME") == machine.inside("hostname").stdout.strip()]
+
+
+def ranks_typed() -> set[str]:
+    return {env["RANK"] for pid in all_pids() if (env := environ(pid)).get("MASTER_PORT") == "29555" and "RANK" in env}
+
+
+def test_a_launch_typed_by_hand_that_hangs(
+    typed_by_hand: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
+) -> None:
+    until(lambda: {"0", "1"} <= ranks_typed(), PATIENCE, "both ranks run")
+    typed_by_hand.open_gate(nodes[1])
+    done = by_hand(live=True)
+    assert done.rc == 0, done.stdout
+    [result] = done.results("Say why a launch failed").values()
+    evidence = json.loads((Path(result["artifacts"]) / "evidence.json").read_text())
+    assert evidence["launch"]["how"] == "foreign"
+    assert [one["node"] for one in evidence["launch"]["nodes"]] == ["node1", "node2"]
+    assert {shot["rank"] for all_of in evidence["agents"].values() for one in all_of for shot in one["ranks"]} == {0, 1}
+    assert result["diagnosis"]["lines"][0].startswith("What: ")
+    assert {"0", "1"} <= ranks_typed()  # it goes on

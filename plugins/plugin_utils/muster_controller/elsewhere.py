@@ -47,8 +47,8 @@ def unpacked(text: Any) -> Any:
         return None
 
 
-def opened(connections: Mapping[str, Way]) -> Messages:
-    messages = Messages(connections, PROGRAM)
+def opened(connections: Mapping[str, Way], program: Program = PROGRAM) -> Messages:
+    messages = Messages(connections, program)
     messages.open()
     return messages
 

@@ -5,73 +5,32 @@ It is kept in artifacts/<cluster>/<launch>/evidence/{start,snapshot,end}/<node>.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-import os
 import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.diagnosis import reading
-from muster.diagnosis.evidence import Record, Snapshot
 from muster.launch.plan import beat_port
 from muster.verdict.masking import masked_argv
-from muster_node.tools import files
 
-from .artifacts import FILE, make_folder
 from .aside import Aside
-from .connection import one_line
-from .json_file import write_json
+from .kept_evidence import END, SECRET_BYTES, SHAPES, SNAPSHOT, START, key_of
+from .node_error import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from muster.diagnosis.evidence import RankShot
+    from muster.diagnosis.evidence import RankShot, Record, Snapshot
     from muster.launch.messages import RecordRequest, SnapshotRequest
 
-    from .logs import LogBook
+    from .tails import Tails
 
-START, SNAPSHOT, END = "start", "snapshot", "end"
-SHAPES: dict[str, type] = {START: Record, SNAPSHOT: Snapshot, END: Record}
 MOST_PEERS = 32  # whose routes a node looks up
 MOST_NAMES = 16
-MOST_FILE = 4_000_000  # bytes
-# Beside the folders of all launches: whoever is given the folder of one gets no key with it.
-KEY_FILE = "evidence.key"
-SECRET_BYTES = 64  # hexadecimal digits
 ROOM = 5000  # answers that wait to be read
 SETTLE = 10.0  # seconds
 FAILED = "failed"  # in the place of all else: why a node could not make its part
-
-
-def path_of(folder: Path, moment: str, node: str) -> Path:
-    return folder / "evidence" / moment / f"{node}.json"
-
-
-def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Moment, node, and what was kept of it in the folder of a launch."""
-    for moment, shape in SHAPES.items():
-        for node in nodes:
-            try:
-                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
-                yield moment, node, reading.read(shape, json.loads(text))[0]
-            except (OSError, ValueError, RecursionError):
-                continue  # there is none, or none that is whole
-
-
-def key_of(secret: bytes, launch_id: str) -> str:
-    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
-
-
-def kept_key(folder: Path) -> str:
-    """The key of a launch by its folder; "" where the secret is not there any more."""
-    try:
-        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
-    except OSError:
-        return ""
-    return key_of(secret, folder.name)
 
 
 class Evidence:
@@ -80,7 +39,7 @@ class Evidence:
     key: hexadecimal, of the digests of the environment in this launch.
     """
 
-    def __init__(self, plan: dict[str, Any], logs: LogBook, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: dict[str, Any], logs: Tails, note: Callable[[str], None]) -> None:
         self.launch_id = plan["launch_id"]
         self.ranks = {entry["node"]: list(enumerate(entry["ranks"])) for entry in plan["nodes"]}
         self.logs = logs
@@ -90,25 +49,11 @@ class Evidence:
         self.end: dict[str, Record] = {}
         self.silent: dict[str, str] = {}
         self.aside = Aside("evidence", ROOM, lambda exc: note(f"evidence: {type(exc).__name__}: {exc}"))
-        self.secret = secrets.token_hex(SECRET_BYTES // 2).encode()
-        path = logs.folder.parent / KEY_FILE
-        logs.keeping.surely(path, partial(self.share, path))
+        self.secret = logs.secret(secrets.token_hex(SECRET_BYTES // 2).encode())
 
     @property
     def key(self) -> str:
         return key_of(self.secret, self.launch_id)
-
-    def share(self, path: Path) -> None:
-        """Have one secret with all other runs here, by which the same launch has the same key. Raises OSError."""
-        make_folder(path.parent)
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
-        except FileExistsError:
-            known = files.read(str(path), most=SECRET_BYTES)
-            self.secret = known if len(known) == SECRET_BYTES else self.secret
-            return
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(self.secret)
 
     # ------------------------------------------------------------ asking
 
@@ -161,9 +106,7 @@ class Evidence:
             self.note(f"{node}: of its part of the evidence ({moment}) this is of no use: {', '.join(dropped)}")
         covered = self.covered(found)
         self.put(moment, node, covered)
-        if not self.logs.others:
-            path = self.path(moment, node)
-            self.logs.keeping.keep(path, partial(write_json, path, covered))
+        self.logs.keep_evidence(moment, node, covered)
 
     def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
         """Leave out ranks that the plan does not have there, and second ones: the training user has written which."""
@@ -188,10 +131,7 @@ class Evidence:
         moments: dict[str, Any] = {START: self.start, SNAPSHOT: self.snapshots, END: self.end}
         moments[moment][node] = found
 
-    def path(self, moment: str, node: str) -> Path:
-        return path_of(self.logs.folder, moment, node)
-
     def recall(self, nodes: list[str]) -> None:
         """Take over what an earlier supervisor of this launch has kept."""
-        for moment, node, found in kept(self.logs.folder, nodes):
+        for moment, node, found in self.logs.kept_evidence(nodes):
             self.put(moment, node, found)

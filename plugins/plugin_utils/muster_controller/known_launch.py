@@ -16,10 +16,9 @@ from muster.launch import launchers
 from muster.launch.answers import UnusableError, reader
 from muster.launch.manager import USER
 
-from . import evidence
 from .afterwards import Afterwards
 from .elsewhere import find, is_own
-from .evidence import kept_key
+from .kept_evidence import END, SNAPSHOT, START, kept, kept_key
 from .program import Program
 from .runs import history, read_json
 from .tails import TAIL
@@ -84,11 +83,11 @@ class KnownLaunch:
         """What is kept of its start and its end; of one that runs, how its ranks are now."""
         gathered = Gathered(key=kept_key(self.folder))
         moments: dict[str, dict[str, Any]] = {
-            evidence.START: gathered.start,
-            evidence.SNAPSHOT: gathered.snapshots,
-            evidence.END: gathered.end,
+            START: gathered.start,
+            SNAPSHOT: gathered.snapshots,
+            END: gathered.end,
         }
-        for moment, node, found in evidence.kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
+        for moment, node, found in kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
             moments[moment][node] = found
         if self.live:
             gathered.end, gathered.snapshots = {}, {}
@@ -123,7 +122,7 @@ class KnownLaunch:
         folder = self.folder / "logs" / entry["node"]
         names = {"agent": f"{launchers.log_name(self.plan.get('launcher', launchers.TORCHRUN.name))}.log"}
         names |= {f"{local}/stderr": f"rank{rank}.stderr.log" for local, rank in enumerate(entry["ranks"])}
-        return {key: text for key, name in names.items() if (text := tail(folder / name))}
+        return {key: text for key, name in names.items() if (text := read_end(folder / name, TAIL))}
 
     def follow_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -166,10 +165,11 @@ class KnownLaunch:
         return found
 
 
-def tail(path: Path) -> str:
+def read_end(path: Path, most: int) -> str:
+    """The last bytes of a file as text; nothing of one that cannot be read."""
     try:
         with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - TAIL))
-            return stream.read(TAIL).decode("utf-8", "replace")
+            stream.seek(max(0, path.stat().st_size - most))
+            return stream.read(most).decode("utf-8", "replace")
     except OSError:
         return ""

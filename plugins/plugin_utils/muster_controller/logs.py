@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import launchers
 from muster.launch.plan import masked
 
+from . import kept_evidence
 from .artifacts import make_folder
 from .json_file import write_json
 from .kept_log import KeptLog
 from .tails import Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from muster.verdict.redaction import Redaction
@@ -78,6 +79,20 @@ class LogBook(Tails):
         gap += self.not_taken.pop((node, key), 0)
         if not self.keeping.keep(file.path, partial(file.add, data, gap), len(data)):
             self.not_taken[node, key] = gap + len(data)
+
+    def keep_evidence(self, moment: str, node: str, found: Any) -> None:
+        if not self.others:
+            path = kept_evidence.path_of(self.folder, moment, node)
+            self.keeping.keep(path, partial(write_json, path, found))
+
+    def kept_evidence(self, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        return kept_evidence.kept(self.folder, nodes)
+
+    def secret(self, new: bytes) -> bytes:
+        shared: list[bytes] = []
+        path = self.folder.parent / kept_evidence.KEY_FILE
+        self.keeping.surely(path, lambda: shared.append(kept_evidence.shared_secret(self.folder, new)))
+        return shared[0] if shared else new
 
     def path(self, node: str, key: str) -> Path:
         if key == "agent":

@@ -33,6 +33,10 @@ class Login:
             raise NodeError(one_line(done.aside or done.why), reachable=False)
         return done.code, done.text, done.aside
 
+    def beside(self) -> Login:
+        """Each command is a session of its own."""
+        return self
+
 
 @dataclass(frozen=True)
 class Here:
@@ -48,6 +52,9 @@ class Here:
         if done.code is None:
             raise NodeError(one_line(done.why), reachable=True)
         return done.code, done.text, done.aside
+
+    def beside(self) -> Here:
+        return self
 
 
 def _refuse(name: str, *, privileged: bool) -> None:

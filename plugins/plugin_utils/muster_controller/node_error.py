@@ -24,6 +24,9 @@ class Way(Protocol):
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
         """Run the node's Python with this on standard input: its code, and what it said on both. Raises NodeError."""
 
+    def beside(self) -> Way:
+        """Another one to the same node, which another thread may use meanwhile."""
+
 
 def one_line(text: str) -> str:
     """The last lines of a message on one printable line, without Ansible's preamble: the reason comes last."""

@@ -10,6 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from muster.launch.outcome import knows_less
 from muster.report.run_verdict import joined
 from muster_node.tools import files
 from muster_node.tools.process import LAUNCH_ID
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.verdict.finding import Verdict
+
+    from .keeping import Keeping
 
 VARIABLE = "MUSTER_RUN"
 
@@ -90,3 +93,14 @@ def history(cluster_folder: Path) -> Iterator[Path]:
         return
     for name in sorted(names, reverse=True):
         yield cluster_folder / name
+
+
+def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
+    """Keep it, or say that it is lost, where it was to go, and what it is."""
+    path = folder / "verdict.json"
+    if knows_less(verdict, read_json(path)):
+        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
+        return
+    lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
+    if lost:
+        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.endings import Ending
 
-from .evidence import SNAPSHOT
+from .kept_evidence import SNAPSHOT
 from .launch_messages import LaunchMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from muster.launch.watch import Decision
 
-    from .connection import NodeConnection
     from .evidence import Evidence
+    from .node_error import Way
 
 SECONDS = 3.0  # from the question until it is given up
 ASKED_AT = (Ending.FAILED, Ending.NODE, Ending.STALLED)
 
 
 class Snapshots:
-    def __init__(self, connections: dict[str, NodeConnection], messages: LaunchMessages, evidence: Evidence) -> None:
+    def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: Evidence) -> None:
         """messages: by which the launch is looked at; whose it is, is known there."""
         self.connections = connections
         self.usual = messages

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.outcome import Left
 
-from .evidence import END
+from .kept_evidence import END
 
 if TYPE_CHECKING:
     from collections.abc import Callable

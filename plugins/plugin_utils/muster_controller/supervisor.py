@@ -25,9 +25,10 @@ from muster.launch.watch import FOREVER, Decision, Limits
 
 from . import own_limits
 from .elsewhere import packed
-from .evidence import START, Evidence
+from .evidence import Evidence
 from .fetching import Fetching
 from .interruption import Interruption
+from .kept_evidence import START
 from .launch_messages import LaunchMessages
 from .link_probe import probe_links
 from .node_reports import NodeReports

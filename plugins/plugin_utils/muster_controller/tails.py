@@ -13,7 +13,7 @@ from muster.launch.events import MARK, Events
 from muster.launch.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from muster.launch.messages import LogPart
     from muster.verdict.redaction import Redaction, Stream
@@ -50,6 +50,17 @@ class Tails:
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
         """Have a part of a log kept, behind `gap` bytes that are missing."""
+
+    def keep_evidence(self, moment: str, node: str, found: Any) -> None:
+        """Have what a node recorded kept."""
+
+    def kept_evidence(self, _nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        """Moment, node, and what an earlier supervisor of this launch has kept of it."""
+        return iter(())
+
+    def secret(self, new: bytes) -> bytes:
+        """The secret by which the launches that are kept beside this one have their keys; the new one without any."""
+        return new
 
     def offsets(self, node: str) -> dict[str, int]:
         return {key: offset for (name, key), offset in self.seen.items() if name == node}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from muster_controller.diagnosing import Diagnosed
 
-TOKEN = "hf_oNeTwoThreeFour5"
+GIVEN = "hf_oNeTwoThreeFour5"
 PLAN: dict[str, Any] = {
     "launch_id": "20260101-120000-abcd",
     "backend": "gloo",
@@ -47,7 +47,7 @@ PLAN: dict[str, Any] = {
         for rank in (0, 1)
     ],
 }
-RAISED = f'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no {TOKEN}\n'
+RAISED = f'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no {GIVEN}\n'
 VICTIM = (
     'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    dist.all_reduce(value)\n'
     "RuntimeError: [/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.2]:3000\n"
@@ -98,7 +98,7 @@ def diagnose(seen: Record, folder: Path, messages: AnsweringNodes, said: list[st
         evidence=SimpleNamespace(start={}, end={}, snapshots={}, key="00"),
         messages=messages,
     )
-    redaction = Redaction([TOKEN])
+    redaction = Redaction([GIVEN])
     verdict = redaction.shape(outcome.judge(seen, "logs"))
     return Diagnosing(supervisor, redaction, said.append).diagnose(seen, verdict, folder, Keeping(said.append))
 
@@ -113,7 +113,7 @@ def test_a_rank_that_raised_is_said_with_its_node_and_without_secrets(tmp_path: 
     ]
     assert found.verdict["summary"].startswith("node2: rank 1 (local rank 0) failed: ValueError")
     kept = {name: (tmp_path / name).read_text() for name in ("diagnosis.json", "evidence.json")}
-    assert TOKEN not in "".join(kept.values())
+    assert GIVEN not in "".join(kept.values())
     assert json.loads(kept["diagnosis.json"]) == found.said
     ends = json.loads(kept["evidence.json"])["ranks"]
     # The times of nodes are on the controller's wall clock there.
@@ -166,6 +166,18 @@ def test_a_port_that_ranks_hold_still_is_left_alone() -> None:
     gathered = looked(messages, live=True)
     assert [payload["port"] for _, verb, payload in messages.asked if verb == "serve"] == [None, None]
     assert "net.ephemeral_ports" in gathered.ran["node1"]
+
+
+def test_the_others_are_asked_whether_they_reach_a_node_that_is_lost() -> None:
+    def calls(error: str) -> dict[str, Any]:
+        ports = {port: {"error": error, "seconds": 2.2, "greeting": None} for port in ("22", "29500")}
+        return {"links": {"node2": {"ports": ports, "source": "10.0.0.1", "way": "eth0"}}}
+
+    for error, found in (("ETIMEDOUT", ["net.peer.dropped"]), ("ECONNREFUSED", [])):
+        gathered = looked(AnsweringNodes({("node1", "links"): [calls(error)]}), lost={"node2": "timed out"})
+        assert [one["id"] for one in gathered.findings] == found
+        assert gathered.ran == {"node1": ["net.peer", "peer:node2"]}
+        assert gathered.not_looked == {"node2": "timed out"}
 
 
 def test_who_does_not_answer_was_not_looked_at() -> None:

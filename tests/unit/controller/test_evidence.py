@@ -13,8 +13,9 @@ from muster.launch.endings import Ending
 from muster.launch.watch import Decision
 from muster.verdict.redaction import Redaction
 from muster_controller import snapshots as asking
-from muster_controller.evidence import END, SNAPSHOT, START, Evidence
+from muster_controller.evidence import Evidence
 from muster_controller.keeping import Keeping
+from muster_controller.kept_evidence import END, SNAPSHOT, START, path_of
 from muster_controller.logs import LogBook
 from muster_controller.snapshots import Snapshots
 
@@ -95,10 +96,15 @@ def make(tmp_path: Path, said: list[str]) -> Callable[..., Evidence]:
     return one
 
 
+def book(evidence: Evidence) -> LogBook:
+    assert isinstance(evidence.logs, LogBook)
+    return evidence.logs
+
+
 def kept(evidence: Evidence, moment: str, node: str) -> Any:
     evidence.settle()
-    evidence.logs.keeping.finish()
-    return json.loads(evidence.path(moment, node).read_text())
+    book(evidence).keeping.finish()
+    return json.loads(path_of(book(evidence).folder, moment, node).read_text())
 
 
 def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., Evidence]) -> None:
@@ -107,7 +113,7 @@ def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., Evidence]
     program = kept(evidence, START, "node1")["program"]
     assert program["argv"] == ["torchrun", "--api-key=********", "********"]
     assert evidence.start["node1"]["program"] == program
-    assert evidence.path(START, "node1").stat().st_mode & 0o777 == 0o600
+    assert path_of(book(evidence).folder, START, "node1").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str]) -> None:
@@ -159,8 +165,8 @@ def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., Evidenc
     evidence.take(START, "node1", RECORD)
     evidence.take(START, "node2", RECORD)
     expected = {"node1": kept(evidence, START, "node1")}
-    evidence.path(START, "node2").write_text('{"at": ')
-    evidence.logs.close()
+    path_of(book(evidence).folder, START, "node2").write_text('{"at": ')
+    book(evidence).close()
     again = make()
     again.recall(list(NODES))
     assert (again.start, again.end, again.snapshots) == (expected, {}, {})

@@ -182,8 +182,8 @@ def test_only_lost_peers_is_said() -> None:
     assert finding["id"] == "launch.exception"
     assert finding["node"] == "cluster"
     assert finding["summary"] == (
-        "only lost connections were seen, and no rank that failed by itself: torch.distributed.DistStoreError: recvValue"
-        " failed"
+        "only lost connections were seen, and no rank that failed by itself: torch.distributed.DistStoreError:"
+        " recvValue failed"
     )
     assert "node2" not in verdict["summary"]
     assert finding["evidence"][0]["source"] == "stderr of rank 1 (node2, local rank 0)"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .evidence import RankShot
     from .model import Answer, Place
 
+MADE_BY = {"net": "net_probe", "launch": "the launch", "site": "the site's rules"}
 MOST_SHOWN = 400  # characters of a proof
 
 
@@ -27,7 +28,7 @@ def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
         unseen = [one for one in nodes if not case.looked_for(check, one)]
         if unseen:
             return not_looked(case.seen["not_looked"].get(unseen[0], f"{check} was not looked for on {unseen[0]}"))
-        return no(f"{check} was looked for", "net_probe" if check.startswith("net.") else "nccl_health")
+        return no(f"{check} was looked for", MADE_BY.get(check.partition(".")[0], "nccl_health"))
 
     return Question(f"probe.{check}", asks, look, playbook("playbooks/health.yml"))
 

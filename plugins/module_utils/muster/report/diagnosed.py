@@ -121,8 +121,8 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
     for node in evidence["launch"]["nodes"]:
         name = str(node["node"])
         if (name, None) in events:
-            event = events[name, None]
-            yield row(name, "node", event, 0.0, event.line)
+            of_node = events[name, None]
+            yield row(name, "node", of_node, 0.0, of_node.line)
         for rank in node["ranks"]:
             event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}))
             at, shot = shots.get(rank, (0.0, {}))

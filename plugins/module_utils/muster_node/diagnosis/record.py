@@ -23,8 +23,8 @@ from .parts import Parts, UnseenError
 Json = dict[str, Any]
 
 STARTING, ENDED = "start", "end"
-# Seconds that what may hang has at each: names and folders on the one hand, nvidia-smi on the other.
-USERS = {STARTING: 0.6, ENDED: 1.5}
+# Seconds at each, of which only what hangs takes all: a dead file system, a name server, a driver.
+USERS = {STARTING: 2.0, ENDED: 3.0}
 NAMES = {STARTING: 0.1, ENDED: 0.3}
 GPUS = {STARTING: 0.0, ENDED: 2.0}
 SYSTEMCTL = 2.0

@@ -1,0 +1,170 @@
+"""Questions about what evidence.py describes, by a path: record.unit.pids_refused, end.disks.*.free, rank.state.
+
+The path begins with record (the newest of a node), start, end, snapshot (both of the node) or rank. A test says when
+the answer is yes: is, contains, matches, above, below; grew compares a node's end with its start.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, get_args, get_origin, is_typeddict
+
+from . import evidence
+from .model import no, not_looked, yes
+from .questions import shots_at
+from .reading import hints, options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .case import Case
+    from .model import Answer, Place
+
+NUMBER = (int, float)
+TESTS: dict[str, Any] = {
+    "is": (str, int, float, bool),
+    "contains": str,
+    "matches": str,
+    "above": NUMBER,
+    "below": NUMBER,
+    "grew": NUMBER,
+}
+ROOTS: dict[str, type] = {
+    "record": evidence.Record,
+    "start": evidence.Record,
+    "end": evidence.Record,
+    "snapshot": evidence.Snapshot,
+    "rank": evidence.RankShot,
+}
+ALL = "*"
+
+
+def named(kind: Any) -> str:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    names = {str: "a text", list: "a list", bool: "true or false", int: "a number", float: "a number"}
+    return " or ".join(dict.fromkeys(names[one] for one in kinds))
+
+
+# ---------------------------------------------------------------- what may be asked
+
+
+def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(what is wrong with a question about a fact, how to fix it)."""
+    tests = [name for name in TESTS if name in one]
+    if len(tests) != 1:
+        return (f"it has {' and '.join(tests) or 'no test'}", f"Give it one of {', '.join(TESTS)}")
+    if wrong := pattern_problem(one):
+        return wrong
+    root, *parts = path.split(".")
+    if root not in ROOTS:
+        return (f"its fact begins with {root}{near(root, ROOTS)}", f"Begin it with one of {', '.join(ROOTS)}")
+    if "grew" in one and root != "record":
+        return ("grew compares a node's two records", "Begin its fact with record")
+    kind: Any = ROOTS[root]
+    for part in parts:
+        kind = next((each for each in options(kind) if each is not type(None)), kind)
+        if is_typeddict(kind):
+            known = hints(kind)
+            if part not in known:
+                return (f"its fact has {part}, which is unknown{near(part, known)}", f"There are {', '.join(known)}")
+            kind = known[part]
+        elif get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+            if not has_parts(kind):
+                return None  # all the rest is the key: that of a counter has dots in it
+        elif get_origin(kind) is list:
+            if part != ALL and not part.isdigit():
+                return (f"its fact has {part} for an entry of a list", "Write a number from 0 on, or * for all")
+            kind = get_args(kind)[0]
+        else:
+            return (f"its fact goes on with {part} behind what has no parts", "Take that out")
+    return None
+
+
+def has_parts(kind: Any) -> bool:
+    return any(is_typeddict(one) or get_origin(one) in (dict, list) for one in options(kind))
+
+
+def pattern_problem(one: Mapping[str, Any]) -> tuple[str, str] | None:
+    try:
+        re.compile(one.get("matches", ""))
+    except re.error as exc:
+        return (f"matches is no regular expression ({exc})", "Correct it")
+    return None
+
+
+def near(word: str, names: Any) -> str:
+    meant = difflib.get_close_matches(word, list(names), 1)
+    return f" (did you mean {meant[0]}?)" if meant else ""
+
+
+# ---------------------------------------------------------------- asking
+
+
+def asks(path: str, one: Mapping[str, Any]) -> Callable[[Case, Place], Answer]:
+    root, _, rest = path.partition(".")
+    parts = rest.split(".") if rest else []
+    test = next(name for name in TESTS if name in one)
+    wanted = one[test]
+
+    def look(case: Case, place: Place) -> Answer:
+        if test == "grew":
+            before, after = (numbers(values(record, parts)) for record in case.both(place.node) or (None, None))
+            if not before or not after:
+                return not_looked(case.why_not(place.node, parts[0]))
+            grown = sum(after) - sum(before)
+            return yes(f"{rest} grew by {grown:g}", f"records of {place.node}") if grown >= wanted else no()
+        found = list(values(seen(case, root, place), parts))
+        if not found:
+            return not_looked(case.why_not(place.node, parts[0] if parts else root))
+        for value in found:
+            if holds(test, value, wanted):
+                return yes(f"{rest} is {value}"[:200], f"{root} of {place.node or case.node_of(place.rank or 0)}")
+        return no(f"{rest} is {found[0]}"[:200])
+
+    return look
+
+
+def seen(case: Case, root: str, place: Place) -> Any:
+    if root == "rank":
+        return next(iter(shots_at(case, place)), None)
+    if root == "snapshot":
+        return case.seen["snapshots"].get(place.node)
+    if root == "record":
+        return case.record(place.node)
+    return (case.seen["start"] if root == "start" else case.seen["end"]).get(place.node)
+
+
+def values(found: Any, parts: list[str]) -> Iterator[Any]:
+    """What is there at the end of a path; nothing where a part of it was not looked at."""
+    if found is None:
+        return
+    if not parts:
+        yield found
+    elif isinstance(found, list):
+        chosen = found if parts[0] == ALL else found[int(parts[0]) : int(parts[0]) + 1]
+        for one in chosen:
+            yield from values(one, parts[1:])
+    elif isinstance(found, dict):
+        # A key may have dots in it: that of a counter, or a name.
+        for length in range(len(parts), 0, -1):
+            if ".".join(parts[:length]) in found:
+                yield from values(found[".".join(parts[:length])], parts[length:])
+                return
+
+
+def numbers(found: Iterator[Any]) -> list[float]:
+    return [float(value) for value in found if isinstance(value, NUMBER) and not isinstance(value, bool)]
+
+
+def holds(test: str, value: Any, wanted: Any) -> bool:
+    if test == "is":
+        return bool(value == wanted)
+    if test == "contains":
+        return wanted in value if isinstance(value, (str, list, dict)) else False
+    if test == "matches":
+        return re.search(wanted, str(value)) is not None
+    if not isinstance(value, NUMBER):
+        return False
+    return bool(value > wanted if test == "above" else value < wanted)

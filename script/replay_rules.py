@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Read a site's rules for diagnoses, and say what they change in launches that were kept.
+
+    .venv/bin/python script/replay_rules.py examples/diagnosis_rules.yml artifacts/lab/<launch>/evidence.json ...
+
+With no launch behind it, only the file of rules is read. It ends with 1 where something is wrong with the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+
+if TYPE_CHECKING:
+    from muster.diagnosis.decide import Decided
+
+
+def main(file: str, kept: list[str]) -> int:
+    site_rules = importlib.import_module("muster.diagnosis.site_rules")
+    try:
+        given = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as exc:
+        print(f"{file} cannot be read: {exc}")
+        return 1
+    rules, problems = site_rules.rules_of(given, file)
+    for problem in problems:
+        print(problem)
+    if problems:
+        return 1
+    print(f"{file}: {len(rules.texts)} texts, {len(rules.causes)} causes, {len(rules.commands)} commands")
+    for path in kept:
+        try:
+            before, after = site_rules.replayed(rules, json.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            print(f"{path}: is no evidence of a launch ({type(exc).__name__})")
+            continue
+        same = summary(before) == summary(after)
+        print(f"{path}: {summary(after)}" if same else f"{path}: was {summary(before)}; is {summary(after)}")
+    return 0
+
+
+def summary(decided: Decided) -> str:
+    causes = [f"{one.cause.id} {one.place.node or 'no node'}" for one in decided.causes]
+    return f"{decided.word}{': ' + ', '.join(causes) if causes else ''}"
+
+
+if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
