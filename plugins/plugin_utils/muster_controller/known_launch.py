@@ -72,7 +72,8 @@ class KnownLaunch:
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
         said = "" if self.live else str(verdict.get("summary", "how it ended is not known"))
-        record = from_logs(self.plan, logs, said, self.silent)
+        # Of one that is over, a node that does not answer now has not been lost by it.
+        record = from_logs(self.plan, logs, said, self.silent if self.live else {})
         gathered = self.recorded()
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
         looks.look(gathered, live=self.live)
