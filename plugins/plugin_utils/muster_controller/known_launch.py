@@ -40,9 +40,9 @@ def newest(cluster_folder: Path) -> str:
 
 
 def kept_case(folder: Path) -> Case | None:
-    """What was gathered when it failed."""
+    """What was gathered when it failed; None where that was not, or while it ran."""
     kept: Any = read_json(folder / "evidence.json")
-    return Case(kept) if kept.get("schema") == SCHEMA else None
+    return Case(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:

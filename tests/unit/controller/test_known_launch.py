@@ -98,7 +98,10 @@ def test_one_that_is_not_known_anywhere(tmp_path: Path) -> None:
 def test_what_was_gathered_when_it_failed_goes_first(folder: Path) -> None:
     assert newest(folder.parent) == ID
     assert kept_case(folder) is None
-    (folder / "evidence.json").write_text(json.dumps({"schema": 1, "launch": {"launch_id": ID}}))
+    for live, found in ((True, False), (False, True)):
+        kept = {"schema": 1, "launch": {"launch_id": ID, "live": live}}
+        (folder / "evidence.json").write_text(json.dumps(kept))
+        assert (kept_case(folder) is not None) is found
     case = kept_case(folder)
     assert case is not None
     assert case.launch["launch_id"] == ID
