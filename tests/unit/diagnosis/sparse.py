@@ -34,6 +34,16 @@ RECORD: dict[str, Any] = {
     "fabric": None,
     "unseen": {},
 }
+PROGRAM: dict[str, Any] = {
+    "argv": [],
+    "executable": "",
+    "interpreter": "",
+    "script": "",
+    "cwd": "",
+    "digests": {},
+    "versions": {},
+    "environment": {},
+}
 UNIT: dict[str, Any] = {
     "memory_current": 1 << 30,
     "memory_max": None,
@@ -71,8 +81,9 @@ def filled_in(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def record(given: dict[str, Any]) -> dict[str, Any]:
     found = filled_in(RECORD, given)
-    if found["unit"] is not None:
-        found["unit"] = filled_in(UNIT, found["unit"])
+    for part, base in (("unit", UNIT), ("program", PROGRAM)):
+        if found[part] is not None:
+            found[part] = filled_in(base, found[part])
     return found
 
 

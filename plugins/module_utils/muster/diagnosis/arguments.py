@@ -50,7 +50,7 @@ def told(case: Case) -> dict[str, dict[str, str]]:
         agents = case.seen["agents"].get(node, [])
         record = case.record(node)
         program = record["program"] if record else None
-        known = arguments(agents[0]["argv"] if agents else program["argv"] if program else [])
+        known = arguments(agents[0]["argv"] if agents else program.get("argv", []) if program else [])
         if known:
             found[node] = known
     return found

@@ -87,10 +87,11 @@ def plainly(question: Question, case: Case, place: Place) -> Answer:
 
 def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     seen = symptoms.read(case)
+    telling = [one for one in seen if not follows(case, one)]
     judged = [
         judge(case, cause, place, by, ask)
         for cause in causes
-        if (by := tuple(one for one in seen if one.id in cause.symptoms))
+        if (by := tuple(one for one in telling if one.id in cause.symptoms))
         for place in dict.fromkeys(cause.places(case, by))
     ]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
@@ -101,6 +102,14 @@ def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
     if len({(one.place.node, one.place.peer) for one in likely}) == 1:
         return Decided(LIKELY, likely[:1], likely[1:], by_word[RULED_OUT], [], seen)
     return Decided("unknown", [], [*likely, *ordered(by_word[POSSIBLE])], by_word[RULED_OUT], [], seen)
+
+
+def follows(case: Case, symptom: Symptom) -> bool:
+    """Whether it is a victim's, of a rank that had ended by itself: that explains it, so no other cause comes of it."""
+    if not symptom.victim:
+        return False
+    own = [one.when for one in case.all_failures if one.rank is not None and not one.cascade]
+    return bool(own) and symptom.when >= min(own) > 0
 
 
 def judge(case: Case, cause: Cause, place: Place, by: tuple[Symptom, ...], ask: Ask) -> Judged:

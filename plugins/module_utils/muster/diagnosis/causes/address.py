@@ -180,7 +180,7 @@ CAUSES = (
                 "address.own_name",
                 "does {node} tell its loopback?",
                 tells_its_loopback,
-                on_node("{node}", "hostname -i"),
+                on_node("{node}", "cat /etc/hosts"),
             ),
             LOOPBACK_FOUND,
         ),

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node, playbook
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_PEER, CUT, probed, ways_between
+from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..case import Case
     from ..evidence import Record
-    from ..model import Answer, Symptom
+    from ..model import Answer, Places, Symptom
 
 LINK_LINES = ("Link is Down", "link is down", "link down", "NIC Link is Down", "link becomes down")
 MOST_RESENT = 0.01  # of all segments sent; healthy networks stay far below
@@ -25,6 +25,17 @@ TRANSFERS = (*HANGS, *CUT)
 def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     del by
     return (Place(node) for node in case.nodes)
+
+
+def unless_held_up(places: Places) -> Places:
+    """Where a rank ended by itself or stands still, the others wait for that, and their connections are cut by it: a
+    network that is bad now has no part in it."""
+
+    def filtered(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        if not is_held_up(case):
+            yield from places(case, by)
+
+    return filtered
 
 
 def link_was_gone(case: Case, place: Place) -> Answer:
@@ -91,7 +102,7 @@ PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
 LET_IN = playbook("site.yml", tags="network")
 RESENT = Question(
-    "net.resent", "did {node} send much of it again?", sends_again, on_node("{node}", "nstat -az TcpRetransSegs")
+    "net.resent", "did {node} send much of it again?", sends_again, on_node("{node}", "ip -statistics link")
 )
 WAITING = Question("net.waiting", "does {node} wait for what it sent to be confirmed?", waits_for_answers)
 LINK_GONE = Question(
@@ -142,7 +153,7 @@ CAUSES = (
         fix="Set the same MTU on every node and on all that is between them, not above what comes through",
         command=on_node("{node}", "ip -brief link"),
         symptoms=TRANSFERS,
-        places=ways_between("net.path_mtu.black_hole"),
+        places=unless_held_up(ways_between("net.path_mtu.black_hole")),
         confirm=(probed("do large packets of {node} vanish?", "net.path_mtu.black_hole"),),
         support=(WAITING,),
         instead_of=("network.loss",),
@@ -155,7 +166,7 @@ CAUSES = (
         fix="Look at cables, transceivers, the counters of the switch port, and duplex",
         command=on_node("{node}", "ip -statistics link"),
         symptoms=TRANSFERS,
-        places=ways_between("net.loss"),
+        places=unless_held_up(ways_between("net.loss")),
         confirm=(probed("are packets of {node} lost?", "net.loss"),),
         support=(RESENT, WAITING),
     ),
@@ -167,7 +178,7 @@ CAUSES = (
         fix="Look at the speed and duplex of the link, and at who else uses it",
         command=on_node("{node}", "ip -statistics link"),
         symptoms=HANGS,
-        places=ways_between("net.throughput.slow"),
+        places=unless_held_up(ways_between("net.throughput.slow")),
         confirm=(probed("is the way of {node} slow?", "net.throughput.slow"),),
         support=(WAITING,),
     ),
@@ -179,7 +190,7 @@ CAUSES = (
         fix="Look at its cable, transceiver and switch port",
         command=on_node("{node}", "journalctl --dmesg --lines=50", become=True),
         symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
-        places=each_node,
+        places=unless_held_up(each_node),
         confirm=(LINK_GONE, LINK_LOGGED, LINK_DOWN),
         instead_of=("network.loss", "network.slow", "access.cut_off"),
     ),
