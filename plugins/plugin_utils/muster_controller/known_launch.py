@@ -40,9 +40,9 @@ def newest(cluster_folder: Path) -> str:
 
 
 def kept_case(folder: Path) -> Case | None:
-    """What was gathered when it failed."""
+    """What was gathered when it failed; None where that was not, or while it ran."""
     kept: Any = read_json(folder / "evidence.json")
-    return Case(kept) if kept.get("schema") == SCHEMA else None
+    return Case(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:
@@ -72,7 +72,8 @@ class KnownLaunch:
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
         said = "" if self.live else str(verdict.get("summary", "how it ended is not known"))
-        record = from_logs(self.plan, logs, said, self.silent)
+        # Of one that is over, a node that does not answer now has not been lost by it.
+        record = from_logs(self.plan, logs, said, self.silent if self.live else {})
         gathered = self.recorded()
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
         looks.look(gathered, live=self.live)
