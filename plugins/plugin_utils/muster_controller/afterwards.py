@@ -5,12 +5,13 @@ They change nothing and end nothing. What has not answered when their time is ov
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from muster.net_probe import before_launch
+from muster.net_probe import before_launch, lost_peers
 
-from .link_probe import probed
+from .link_probe import CALLER, probed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ class Afterwards:
         others = (entry["node"] for entry in self.plan["nodes"] if entry["node"] not in self.nodes)
         gathered.not_looked.update(dict.fromkeys(others, "only those that were involved first are asked afterwards"))
         self.links(gathered, live=live)
+        self.lost_ones(gathered)
 
     def links(self, gathered: Gathered, *, live: bool) -> None:
         """Have them call each other, under the launch's own addresses and port."""
@@ -63,8 +65,35 @@ class Afterwards:
         probe = probed(plan, self.messages, self.give_up)
         gathered.findings += [one.as_dict() for one in before_launch.concluded(plan, probe.served, probe.called)]
         for name, ids in before_launch.looked_for(plan, probe.served, probe.called).items():
-            gathered.ran.setdefault(name, []).extend(ids)
+            called = [f"peer:{one}" for one in probe.served if one != name]
+            gathered.ran.setdefault(name, []).extend([*ids, *called])
         gathered.not_looked.update(self.unanswered(probe))
+
+    def lost_ones(self, gathered: Gathered) -> None:
+        """Have the others call each node that does not answer the controller."""
+        lost = [name for name in self.nodes if name in self.lost]
+        asked = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
+        if not lost or not asked or self.give_up():
+            return
+        token = secrets.token_hex(16)
+        for entry in asked:
+            request = lost_peers.request(self.plan, entry, lost, token)
+            self.messages.ask(entry["node"], "links", request, program=CALLER)
+        names = [entry["node"] for entry in asked]
+        left = max(0.1, self.until - time.monotonic())
+        answers = self.messages.gather("links", names, left, lambda _: None, self.give_up)
+        ports = dict.fromkeys(lost, lost_peers.ports_of(self.plan))
+        called: dict[str, dict[str, Any]] = {}
+        for name, answer in answers.items():
+            try:
+                called[name] = before_launch.read_called(answer.data, ports)["links"]
+            except ValueError as exc:
+                gathered.not_looked[name] = f"what it reports is of no use: {exc}"
+        for name in lost:
+            seen = {peer: found[name] for peer, found in called.items() if name in found}
+            gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]
+            for peer in seen:
+                gathered.ran.setdefault(peer, []).extend(["net.peer", f"peer:{name}"])
 
     def unanswered(self, probe: LinkProbe) -> dict[str, str]:
         if self.interrupted():

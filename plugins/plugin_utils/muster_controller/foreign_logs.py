@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+from itertools import takewhile
 from pathlib import Path
 
 from muster.launch.plan import PlanError
@@ -23,11 +23,12 @@ def texts_of(where: str) -> dict[str, str]:
     elif path.is_file():
         found = [path]
     else:
-        found = sorted(one for name in glob.glob(str(path), recursive=True) if (one := Path(name)).is_file())
+        # A pattern: the folder before its first wildcard, and the rest of it.
+        plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts[:-1]))
+        found = sorted(one for one in Path(*plain).glob(str(Path(*path.parts[len(plain) :]))) if one.is_file())
     if not found:
-        raise PlanError(
-            [f"There is no log at {where}: name a file, a folder with files {', '.join(ENDINGS)}, or a pattern."]
-        )
+        endings = ", ".join(ENDINGS)
+        raise PlanError([f"There is no log at {where}: name a file, a folder with files {endings}, or a pattern."])
     if len(found) > MOST_FILES:
         raise PlanError([f"There are {len(found)} files at {where}; no more than {MOST_FILES} are read. Name fewer."])
     each = min(LONGEST, MOST_BYTES // len(found))

@@ -132,10 +132,11 @@ class HandingOver:
 
 
 class Watched:
-    """A launch that has a watcher. artifacts: the folder of the cluster's launches here."""
+    """A launch that has a watcher. artifacts: the folder of the cluster's launches here. user: whose own it is."""
 
-    def __init__(self, launch_id: str, way: Way, say: Callable[[str], None], artifacts: Path) -> None:
+    def __init__(self, launch_id: str, way: Way, say: Callable[[str], None], artifacts: Path, user: str) -> None:
         self.launch_id = launch_id
+        self.user = user
         self.head = way.name
         self.say = say
         self.artifacts = str(artifacts)
@@ -146,7 +147,23 @@ class Watched:
 
     def ask(self, verb: str) -> dict[str, Any]:
         """Raises NodeError."""
-        self.messages.ask(self.head, verb, {"launch_id": self.launch_id})
+        if not self.messages.user:
+            self.settle()
+        return self.asked(verb, {"launch_id": self.launch_id})
+
+    def settle(self) -> None:
+        """An administrator asks in that user's name: in any other systemd there is no such watcher, and that would pass
+        for one that is gone. Raises NodeError."""
+        login = self.asked("identity", {}, program=LAUNCH)
+        name = login.get("name")
+        if name != self.user and login.get("launch_user"):
+            raise NodeError(f"it is {self.user}'s own launch, and {name} logs in", reachable=True)
+        if name != self.user:
+            self.messages.by_root = frozenset({self.head})
+        self.messages.user = self.user
+
+    def asked(self, verb: str, payload: dict[str, Any], **how: Any) -> dict[str, Any]:
+        self.messages.ask(self.head, verb, payload, **how)
         answer = self.messages.gather(verb, [self.head], WORD_TIMEOUT, lambda _: None).get(self.head)
         if answer is None or not isinstance(answer.data, dict):
             raise NodeError(answer.error if answer else f"no answer within {WORD_TIMEOUT:.0f} s", reachable=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .messages import Messages
 
-PROGRAM = Program("agents")
+PROGRAM = Program("diagnosis")
 
 
 class RunningElsewhere:

@@ -202,7 +202,7 @@ class WatchedLaunch:
 
     def watched(self, plan: dict[str, Any]) -> Watched:
         known = plan["watched"]
-        return Watched(known["launch_id"], self.connect(known["node"]), self.say, self.folder)
+        return Watched(known["launch_id"], self.connect(known["node"]), self.say, self.folder, plan["user"])
 
 
 def runs_detached(plan: dict[str, Any]) -> Verdict:

@@ -168,6 +168,18 @@ def test_a_port_that_ranks_hold_still_is_left_alone() -> None:
     assert "net.ephemeral_ports" in gathered.ran["node1"]
 
 
+def test_the_others_are_asked_whether_they_reach_a_node_that_is_lost() -> None:
+    def calls(error: str) -> dict[str, Any]:
+        ports = {port: {"error": error, "seconds": 2.2, "greeting": None} for port in ("22", "29500")}
+        return {"links": {"node2": {"ports": ports, "source": "10.0.0.1", "way": "eth0"}}}
+
+    for error, found in (("ETIMEDOUT", ["net.peer.dropped"]), ("ECONNREFUSED", [])):
+        gathered = looked(AnsweringNodes({("node1", "links"): [calls(error)]}), lost={"node2": "timed out"})
+        assert [one["id"] for one in gathered.findings] == found
+        assert gathered.ran == {"node1": ["net.peer", "peer:node2"]}
+        assert gathered.not_looked == {"node2": "timed out"}
+
+
 def test_who_does_not_answer_was_not_looked_at() -> None:
     gathered = looked(AnsweringNodes({}), lost={"node2": "no route to host"})
     assert gathered.not_looked == {"node2": "no route to host"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from muster.diagnosis import hand_typed
 from muster.diagnosis.case import Case
@@ -23,7 +23,7 @@ SPECS = {f"node{place}": NodeSpec(f"node{place}", f"192.0.2.{place}", "torchrun"
 def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) -> Agent:
     argv = ["/usr/bin/python3", "/opt/bin/torchrun", "--nnodes=2", f"--node_rank={place}", "--nproc-per-node", "2"]
     argv += ["--master_addr", "192.0.2.1", "--master-port=29600", "train.py", "--node-rank=9"]
-    found: Agent = {
+    found: dict[str, Any] = {
         "pid": 100 + place,
         "user": "ada",
         "argv": argv,
@@ -35,7 +35,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
         "unit": "session-1.scope",
         **more,
     }
-    return found
+    return cast("Agent", found)
 
 
 def test_what_was_typed_is_the_launch() -> None:

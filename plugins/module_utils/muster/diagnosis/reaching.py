@@ -34,8 +34,35 @@ CALLED_HEAD = (
 )
 # The head node, or all of them, have waited for others.
 WAITED = ("store.clients", "store.barrier", "rendezvous.timeout", "launch.stalled")
+STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
 CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "rendezvous.closed", "nccl.timeout")
+
+
+def is_held_up(case: Case) -> bool:
+    """Whether a rank ended by itself, or stands still: what others show then follows from that."""
+    ended = any(one.rank is not None and not one.cascade for one in case.all_failures)
+    still = any(shot["state"] in STILL for _, shot in case.shots.values())
+    return ended or still or any(one["frozen"] for one in case.seen["snapshots"].values())
+
+
+def have_met(case: Case) -> bool:
+    """Whether the ranks had found each other when they were looked at: all were there, and one spoke to the store."""
+    if not case.shots or set(case.shots) < {rank for one in case.launch["nodes"] for rank in one["ranks"]}:
+        return False
+    sockets = [one for _, shot in case.shots.values() for one in shot["sockets"]]
+    port = f":{case.launch['master_port']}"
+    return not sockets or any(one["peer"].endswith(port) and one["state"] == "ESTABLISHED" for one in sockets)
+
+
+def before_they_met(places: Places) -> Places:
+    """A hang of ranks that have met is none of their meeting."""
+
+    def filtered(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+        if {one.id for one in by} != {"launch.stalled"} or not have_met(case):
+            yield from places(case, by)
+
+    return filtered
 
 
 def callers(case: Case, by: Sequence[Symptom]) -> list[str]:
@@ -74,17 +101,17 @@ def ways_to_head(*checks: str) -> Places:
 
 
 def ways_between(*checks: str) -> Places:
-    """Where probes found something between participants, and each node that shows a symptom."""
+    """Where probes found something between participants, and each node that shows a symptom; all, where none does."""
 
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
         nodes = set(case.nodes)
         found = [one for one in of_checks(case, checks) if ends_of(one) <= nodes]
         yield from map(place_of, found)
         covered = {node for one in found for node in ends_of(one)}
-        for one in by:
-            peer = case.node_at(one.about.get("address", ""))
-            if one.node and one.node not in covered:
-                yield Place(one.node, peer if peer != one.node else "")
+        shown = [(one.node, case.node_at(one.about.get("address", ""))) for one in by if one.node]
+        for node, peer in shown or [(node, "") for node in case.nodes]:
+            if node not in covered:
+                yield Place(node, peer if peer != node else "")
 
     return places
 

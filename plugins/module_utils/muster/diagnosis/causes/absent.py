@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_HEAD, WAITED
+from ..reaching import CALLED_HEAD, WAITED, before_they_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ CAUSES = (
         fix="Start it there too, or launch without {node}",
         command=RUNNING,
         symptoms=(*WAITED, "store.key", "launch.start"),
-        places=others,
+        places=before_they_met(others),
         confirm=(NOT_STARTED,),
     ),
     Cause(
@@ -109,7 +109,7 @@ CAUSES = (
         says="the launcher on {node} began later than the others wait",
         fix="Start all nodes together, or let the rendezvous wait longer",
         symptoms=(*WAITED, "store.key", "store.closed", *CALLED_HEAD),
-        places=others,
+        places=before_they_met(others),
         confirm=(LATE,),
         instead_of=("head.nobody_listens",),
     ),

@@ -9,7 +9,7 @@ from ...verdict.majority import vote
 from ...verdict.words import few
 from ..arguments import SHARED, told
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_HEAD, WAITED
+from ..reaching import CALLED_HEAD, WAITED, before_they_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,7 +128,7 @@ def disagreement(name: str, option: str, says: str, fix: str) -> Cause:
         says=f"{says} ({{what}})",
         fix=fix,
         symptoms=DIFFER,
-        places=who_differs(option),
+        places=before_they_met(who_differs(option)),
         confirm=(differs(option),),
         instead_of=("head.nobody_listens", "head.filtered"),
     )
@@ -150,7 +150,7 @@ CAUSES = (
         says="more than one node believes that it is the head node: {what}",
         fix="Give each node a --node-rank of its own, and 0 to the head node alone",
         symptoms=DIFFER,
-        places=shared_rank,
+        places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=True),),
         instead_of=("head.nobody_listens",),
     ),
@@ -161,7 +161,7 @@ CAUSES = (
         says="two nodes have the same rank: {what}",
         fix="Give each node a --node-rank of its own",
         symptoms=(*DIFFER, "gloo.mesh", "gloo.connect.timeout"),
-        places=shared_rank,
+        places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=False),),
     ),
     Cause(
@@ -171,7 +171,7 @@ CAUSES = (
         says="no node is the head node: none was started as node rank 0",
         fix="Give the head node --node-rank=0",
         symptoms=DIFFER,
-        places=nowhere,
+        places=before_they_met(nowhere),
         confirm=(Question("agreement.no_head", "is no node the head node?", nobody_is_head, ARGUMENTS),),
         instead_of=("head.nobody_listens",),
     ),

@@ -11,6 +11,7 @@ from ..reaching import (
     WAITED,
     addresses_of,
     at_head,
+    before_they_met,
     callers,
     probed,
     ways_to_head,
@@ -67,6 +68,14 @@ def head_waited(case: Case, place: Place) -> Answer:
     end = case.node_ends.get(place.node)
     if end and "waiting for clients" in end["log"]:
         return yes("it has waited for the others", f"log of {place.node}")
+    return no()
+
+
+def head_failed(case: Case, place: Place) -> Answer:
+    """Whoever ended by itself does not listen any more: that is why, and the calls in vain follow from it."""
+    for one in case.all_failures:
+        if one.node == place.node and not one.cascade:
+            return yes(one.summary, f"last words of {one.where}", one.when)
     return no()
 
 
@@ -160,6 +169,7 @@ def has_heads_address(case: Case, place: Place) -> Answer:
 
 NOBODY = Question("head.listens", "did nobody listen on the launch's port of {node}?", nobody_listened, LISTENERS)
 HEAD_WAITED = Question("head.waited", "has the store on {node} waited for others?", head_waited)
+HEAD_FAILED = Question("head.failed", "did {node} fail by itself?", head_failed)
 OTHER_PROGRAM = Question("head.other_program", "did another program listen there?", another_listened, LISTENERS)
 STALE = Question("head.stale", "did the store of an earlier launch listen there?", stale_store, LISTENERS)
 REPLY = Question(
@@ -198,9 +208,9 @@ CAUSES = (
         fix="Look at the launcher on {node}, and start it as node rank 0 with this port",
         command=LISTENERS,
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
-        places=at_head,
+        places=before_they_met(at_head),
         confirm=(NOBODY,),
-        refute=(HEAD_WAITED,),
+        refute=(HEAD_WAITED, HEAD_FAILED),
     ),
     Cause(
         "head.filtered",
@@ -210,7 +220,7 @@ CAUSES = (
         fix=LET_IN,
         command=NETWORK,
         symptoms=SILENT,
-        places=ways_to_head(*DROPPED),
+        places=before_they_met(ways_to_head(*DROPPED)),
         confirm=(probed("are calls from {node} to {peer} dropped?", *DROPPED),),
     ),
     Cause(
@@ -221,7 +231,7 @@ CAUSES = (
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, "store.connect.refused"),
-        places=ways_to_head(*REFUSED),
+        places=before_they_met(ways_to_head(*REFUSED)),
         confirm=(probed("are calls from {node} to {peer} rejected?", *REFUSED),),
     ),
     Cause(
@@ -232,7 +242,7 @@ CAUSES = (
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, *ERRORS),
-        places=ways_to_head(*FORBIDDEN),
+        places=before_they_met(ways_to_head(*FORBIDDEN)),
         confirm=(probed("are calls from {node} to {peer} forbidden?", *FORBIDDEN),),
     ),
     Cause(
@@ -243,7 +253,7 @@ CAUSES = (
         fix="Look at the way back: routes and outgoing rules on {peer}, and reverse-path filters between them",
         command=on_node("{peer}", "ip route"),
         symptoms=SILENT,
-        places=each_caller,
+        places=before_they_met(each_caller),
         confirm=(REPLY,),
         instead_of=("head.filtered",),
     ),
@@ -255,7 +265,7 @@ CAUSES = (
         fix="Look whether the head node is up, and whether its address is right",
         command=on_node("{node}", "ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
-        places=ways_to_head(*GONE),
+        places=before_they_met(ways_to_head(*GONE)),
         confirm=(probed("does {node} find nobody at the address of {peer}?", *GONE),),
     ),
     Cause(
@@ -266,7 +276,7 @@ CAUSES = (
         fix="Give it one",
         command=on_node("{node}", "ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
-        places=each_caller,
+        places=before_they_met(each_caller),
         confirm=(NO_ROUTE,),
         instead_of=("head.no_host",),
     ),
@@ -278,7 +288,7 @@ CAUSES = (
         fix="Take that route away, or give the training network one of its own",
         command=on_node("{node}", "ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
-        places=each_caller,
+        places=before_they_met(each_caller),
         confirm=(OTHER_ROUTE,),
         instead_of=("head.filtered",),
     ),
@@ -290,7 +300,7 @@ CAUSES = (
         fix="Take the address off {node}",
         command=on_node("{node}", "ip -brief address"),
         symptoms=(*CALLED_HEAD, *WAITED, "store.closed"),
-        places=twice,
+        places=before_they_met(twice),
         confirm=(TWICE,),
         instead_of=("head.nobody_listens",),
     ),
@@ -302,7 +312,7 @@ CAUSES = (
         fix="Stop it, or take another port",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", *CALLED_HEAD, *WAITED),
-        places=held_by,
+        places=before_they_met(held_by),
         confirm=(
             OTHER_PROGRAM,
             probed("is port {port} of {node} answered by another program?", "net.master_port.foreign"),
@@ -317,7 +327,7 @@ CAUSES = (
         fix="End what is left of it by its process id, or take another port",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", "store.key", "store.barrier", *CALLED_HEAD, *WAITED),
-        places=held_by,
+        places=before_they_met(held_by),
         confirm=(STALE,),
         instead_of=("process.exception", "process.launcher", "head.other_program"),
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...verdict.commands import on_node, playbook
 from ...verdict.words import few
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_HEAD, WAITED, addresses_of, callers, is_address, is_loopback
+from ..reaching import CALLED_HEAD, WAITED, addresses_of, before_they_met, callers, is_address, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ CAUSES = (
         fix="Write the nodes into /etc/hosts, or give the address instead of the name",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
+        places=before_they_met(by_name),
         confirm=(NAME_UNKNOWN,),
     ),
     Cause(
@@ -85,7 +85,7 @@ CAUSES = (
         fix="Take the name off the line of 127.0.1.1 in /etc/hosts, or give the address instead of the name",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
+        places=before_they_met(by_name),
         confirm=(NAME_LOOPBACK,),
     ),
     Cause(
@@ -96,7 +96,7 @@ CAUSES = (
         fix="Correct /etc/hosts or the name server, or give the address instead of the name",
         command=RESOLVE,
         symptoms=(*CALLED_HEAD, *WAITED),
-        places=by_name,
+        places=before_they_met(by_name),
         confirm=(NAME_FOREIGN,),
     ),
 )

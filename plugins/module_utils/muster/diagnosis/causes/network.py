@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node, playbook
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_PEER, CUT, probed, ways_between
+from ..reaching import CALLED_PEER, CUT, is_held_up, probed, ways_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     return (Place(node) for node in case.nodes)
 
 
-def unless_a_rank_ended(places: Places) -> Places:
-    """Where a rank ended by itself, the others' connections were cut by that, and they wait for it: a network that is
-    bad now has no part in it."""
+def unless_held_up(places: Places) -> Places:
+    """Where a rank ended by itself or stands still, the others wait for that, and their connections are cut by it: a
+    network that is bad now has no part in it."""
 
     def filtered(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-        if not any(one.rank is not None and not one.cascade for one in case.all_failures):
+        if not is_held_up(case):
             yield from places(case, by)
 
     return filtered
@@ -153,7 +153,7 @@ CAUSES = (
         fix="Set the same MTU on every node and on all that is between them, not above what comes through",
         command=on_node("{node}", "ip -brief link"),
         symptoms=TRANSFERS,
-        places=unless_a_rank_ended(ways_between("net.path_mtu.black_hole")),
+        places=unless_held_up(ways_between("net.path_mtu.black_hole")),
         confirm=(probed("do large packets of {node} vanish?", "net.path_mtu.black_hole"),),
         support=(WAITING,),
         instead_of=("network.loss",),
@@ -166,7 +166,7 @@ CAUSES = (
         fix="Look at cables, transceivers, the counters of the switch port, and duplex",
         command=on_node("{node}", "ip -statistics link"),
         symptoms=TRANSFERS,
-        places=unless_a_rank_ended(ways_between("net.loss")),
+        places=unless_held_up(ways_between("net.loss")),
         confirm=(probed("are packets of {node} lost?", "net.loss"),),
         support=(RESENT, WAITING),
     ),
@@ -178,7 +178,7 @@ CAUSES = (
         fix="Look at the speed and duplex of the link, and at who else uses it",
         command=on_node("{node}", "ip -statistics link"),
         symptoms=HANGS,
-        places=unless_a_rank_ended(ways_between("net.throughput.slow")),
+        places=unless_held_up(ways_between("net.throughput.slow")),
         confirm=(probed("is the way of {node} slow?", "net.throughput.slow"),),
         support=(WAITING,),
     ),
@@ -190,7 +190,7 @@ CAUSES = (
         fix="Look at its cable, transceiver and switch port",
         command=on_node("{node}", "journalctl --dmesg --lines=50", become=True),
         symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
-        places=unless_a_rank_ended(each_node),
+        places=unless_held_up(each_node),
         confirm=(LINK_GONE, LINK_LOGGED, LINK_DOWN),
         instead_of=("network.loss", "network.slow", "access.cut_off"),
     ),

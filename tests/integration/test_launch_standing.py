@@ -1,0 +1,99 @@
+"""A launch that seems to stand still: that it is said, and of whom; and of which it is not said."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from drill import Drill, processes
+from paths import ROOT
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine
+
+pytestmark = pytest.mark.moment
+
+NOTICE = 12  # seconds: a sample every three
+GATE = "/run/muster-test-stands"
+SAID = "The launch seems to stand still"
+
+
+@pytest.fixture
+def nodes(node: Callable[[str], Machine], with_pytorch: None) -> tuple[Machine, Machine]:
+    return node("node1"), node("node2")
+
+
+@pytest.fixture
+def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[[str], Drill]]:
+    payload = ROOT / "tests/integration/payloads/standing.py"
+    drill = Drill(tmp_path, {"launch_script_src": str(payload), "launch_notice_timeout": NOTICE})
+
+    def one(how: str) -> Drill:
+        for machine in nodes:
+            machine.inside("rm", "--force", GATE)
+        drill.begin(f"--gate={GATE}", f"--how={how}")
+        until(lambda: drill.run.is_dir() and len(ranks(drill)) == 4, PATIENCE, "all ranks run")
+        return drill
+
+    yield one
+    for machine in nodes:
+        machine.inside("rm", "--force", GATE, drill.gate)
+        if drill.run.is_dir() and drill.runs():
+            drill.systemctl(machine, "stop", drill.unit(), check=False)
+
+
+def ranks(drill: Drill) -> dict[int, dict[str, str]]:
+    return {pid: env for pid, env in processes(drill.launch_id).items() if "LOCAL_RANK" in env}
+
+
+def shown(drill: Drill) -> str:
+    """What the person who launched sees."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", drill.runner.stdout.read())
+
+
+def lines(drill: Drill, text: str) -> int:
+    return sum(path.read_text().count(text) for path in drill.run.glob("logs/*/*/stdout.log"))
+
+
+@pytest.mark.parametrize("how", ["sleep", "print"])
+def test_whom_the_others_wait_for_is_said_and_that_it_goes_on(
+    begin: Callable[[str], Drill], nodes: tuple[Machine, Machine], how: str
+) -> None:
+    drill = begin(how)
+    nodes[1].inside("touch", GATE)
+    until(lambda: SAID in shown(drill), PATIENCE, "it is said that it stands still")
+    said = next(line for line in shown(drill).splitlines() if SAID in line)
+    assert re.search(
+        r"rank 3 \(node2\) has begun \d+ collectives and stands at File .*standing.py.* in wait_here", said
+    )
+    assert re.search(r"while rank 0 \(node1\), rank 1 \(node1\), rank 2 \(node2\) wait in all_reduce #\d+", said)
+    nodes[1].inside("rm", GATE)
+    until(lambda: "The launch goes on again" in shown(drill), PATIENCE, "it is said that it goes on")
+    for machine in nodes:
+        drill.open_gate(machine)
+    assert drill.end()["status"] in ("healthy", "degraded")
+    assert shown(drill).count(SAID) == 1
+    for machine in nodes:
+        assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
+
+
+def test_a_long_silent_computation_is_none_of_it(begin: Callable[[str], Drill], nodes: tuple[Machine, Machine]) -> None:
+    drill = begin("compute")
+    for machine in nodes:
+        machine.inside("touch", GATE)
+    until(lambda: lines(drill, "computes") == 4, PATIENCE, "all ranks compute")
+    began = time.monotonic()
+    # Time itself is what is promised here: five times as long as whoever hangs has.
+    until(lambda: time.monotonic() - began > 5 * NOTICE, PATIENCE)
+    for machine in nodes:
+        machine.inside("rm", GATE)
+        drill.open_gate(machine)
+    assert drill.end()["status"] in ("healthy", "degraded")
+    assert SAID not in shown(drill)
