@@ -74,7 +74,7 @@ def is_behind(case: Case, place: Place) -> Answer:
         return not_looked(f"rank {one.rank} is behind, and its stack, which tells whether it waits, is not known")
     if one.within:
         return no(f"rank {one.rank} is behind, and waits in a call itself")
-    here = next((shot["stack"][0].strip() for shot in shots_at(case, place) if shot["stack"]), "")
+    here = next((at(shot["stack"]) for shot in shots_at(case, place) if shot["stack"]), "")
     where = f", and is at {here}" if here else ""
     return yes(f"it had begun {one.enqueued} calls, rank {first.rank} {first.enqueued}{where}", one.source)
 
@@ -100,7 +100,11 @@ def elsewhere(case: Case, place: Place) -> Answer:
     outside = [rank for rank, stack in stacks.items() if not waits(stack)]
     if outside != [place.rank]:
         return no(f"outside of a call were {len(outside)} of {len(stacks)} ranks")
-    return yes(f"it was at {stacks[place.rank][0].strip()}; all others waited in a call", "stacks before the stop")
+    return yes(f"it was at {at(stacks[place.rank])}; all others waited in a call", "stacks before the stop")
+
+
+def at(stack: list[str]) -> str:
+    return stack[0].strip().removeprefix("File ")
 
 
 def waits(stack: list[str]) -> bool:

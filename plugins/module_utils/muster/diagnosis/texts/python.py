@@ -78,7 +78,7 @@ TEXTS = (
         r"|Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal, shutting down workers",
         "somebody, or the end of a session, told torchrun to stop",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
-        "torch 2.13, torch/distributed/elastic/multiprocessing/api.py",
+        "torch 2.13, run here",
         victim=True,
     ),
     Text(
