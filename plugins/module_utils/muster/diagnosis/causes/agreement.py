@@ -9,7 +9,7 @@ from ...verdict.majority import vote
 from ...verdict.words import few
 from ..arguments import SHARED, told
 from ..model import Cause, Place, Question, no, not_looked, yes
-from ..reaching import CALLED_HEAD, WAITED, before_they_met
+from ..reaching import CALLED_HEAD, CALLED_PEER, WAITED, before_they_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..case import Case
     from ..model import Answer, Places, Symptom
 
-DIFFER = (*CALLED_HEAD, *WAITED, "store.key", "store.in_use", "store.closed", "rendezvous.closed")
+DIFFER = (*CALLED_HEAD, *WAITED, "store.key", "store.in_use", "store.closed", "rendezvous.closed", *CALLED_PEER)
 ARGUMENTS = on_node("{node}", "ps -eo pid,user,args")
 
 
@@ -160,7 +160,7 @@ CAUSES = (
         scope="config",
         says="two nodes have the same rank: {what}",
         fix="Give each node a --node-rank of its own",
-        symptoms=(*DIFFER, "gloo.mesh", "gloo.connect.timeout"),
+        symptoms=DIFFER,
         places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=False),),
     ),

@@ -304,6 +304,7 @@ CAUSES = (
         confirm=(TWICE,),
         instead_of=("head.nobody_listens",),
     ),
+    # Where a web server has the port, the client of torch 2.13 printed nothing in 35 s with a limit of 4 s: it hangs.
     Cause(
         "head.other_program",
         group="head",
