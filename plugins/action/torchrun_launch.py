@@ -15,6 +15,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from muster.diagnosis.findings import IDS
 from muster.launch import attempts, launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import CLUSTER_USER, SELF, as_own
@@ -173,7 +174,7 @@ class ActionModule(ControllerAction):
             self.keep_whole(folder, result["verdict"], result["attempts"], keeping)
             result["artifacts"] = str(folder)
         if result["failed"]:
-            result["msg"] = failure_text(result["verdict"], lines_of(result))
+            result["msg"] = failure_text(result["verdict"], lines_of(result), IDS)
         return result
 
     def keep_whole(
@@ -258,7 +259,7 @@ class ActionModule(ControllerAction):
             **({"diagnosis": diagnosed.said} if diagnosed else {}),
         }
         if result["failed"]:
-            result["msg"] = failure_text(verdict, lines_of(result))
+            result["msg"] = failure_text(verdict, lines_of(result), IDS)
         return result, record
 
     # ------------------------------------------------------------ with a watcher on the head node

@@ -44,6 +44,7 @@ UNKNOWN_CAUSE = Check(
     fix="Look again with",
     command=playbook("playbooks/diagnose.yml"),
 )
+IDS = (CAUSE.id, LIKELY_CAUSE.id, UNKNOWN_CAUSE.id)
 
 
 def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:

@@ -21,21 +21,32 @@ SSHD = "muster_node.programs.sshd"
 TOOLS = {
     "claim": {"files"},
     "collective_ranks": {"files"},
+    "diagnosis": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
     "distribution": {"as_user", "files", "sockets", "trust"},
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
     "jobs": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
     "mtu": {"files", "run"},
-    "launch": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
+    "launch": {
+        *("as_user", "control_group", "files", "kernel_files", "kernel_lines", "pack", "process", "run", "sockets"),
+        *("trees", "trust"),
+    },
     "probe_caller": {"files", "resolvers", "routes"},
     "probe_listener": {"files", "process", "run"},
     "rails": {"files", "process", "run", "sockets"},
     "sshd": {"files", "run"},
     "torch_facts": set(),
+    "watcher": {"as_user", "files", "process", "run", "trees", "trust"},
 }
-# What is written for some programs alone. A launch copies its project from what was distributed.
-ROOMS = {"launch": ["launch", "distribution"], "jobs": ["launch", "distribution"], "distribution": ["distribution"]}
+# What is written for some programs alone. A launch copies its project from what was distributed, and records its node.
+ROOMS = {
+    "launch": ["launch", "distribution", "diagnosis"],
+    "jobs": ["launch", "distribution"],
+    "distribution": ["distribution"],
+    "diagnosis": ["diagnosis", "launch"],
+    "watcher": ["launch"],
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
