@@ -15,6 +15,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from muster.diagnosis.findings import CHECKS
 from muster.launch import attempts, launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import CLUSTER_USER, SELF, as_own
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from muster_controller.settings import Settings
     from muster_controller.watched_launch import Outcome
 
+DIAGNOSED = {check.id for check in CHECKS}  # what the lines of a diagnosis say
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
 ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ended
@@ -173,7 +175,7 @@ class ActionModule(ControllerAction):
             self.keep_whole(folder, result["verdict"], result["attempts"], keeping)
             result["artifacts"] = str(folder)
         if result["failed"]:
-            result["msg"] = failure_text(result["verdict"], lines_of(result))
+            result["msg"] = failure_text(result["verdict"], lines_of(result), DIAGNOSED)
         return result
 
     def keep_whole(
@@ -258,7 +260,7 @@ class ActionModule(ControllerAction):
             **({"diagnosis": diagnosed.said} if diagnosed else {}),
         }
         if result["failed"]:
-            result["msg"] = failure_text(verdict, lines_of(result))
+            result["msg"] = failure_text(verdict, lines_of(result), DIAGNOSED)
         return result, record
 
     # ------------------------------------------------------------ with a watcher on the head node

@@ -45,6 +45,8 @@ UNKNOWN_CAUSE = Check(
     command=playbook("playbooks/diagnose.yml"),
 )
 
+CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
+
 
 def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
     found = [Finding(**one) for one in verdict["findings"]]

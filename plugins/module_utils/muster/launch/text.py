@@ -10,12 +10,11 @@ from ..verdict.words import few, gigabytes, plural
 from .manager import AUTO, SELF, USER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ..verdict.finding import Verdict
 
 NODES_SHOWN = 8  # in one line
-DIAGNOSED = "launch.cause"  # ids of what the lines of the diagnosis say
 NAME = "NAME"  # of the account that logs in, in a plan that is shown before the nodes are asked
 
 
@@ -80,12 +79,15 @@ def not_asked_yet(requested: str, users_root: str) -> str:
     return f"\n{NAME} stands for the account that logs in.\n" if requested == SELF else ""
 
 
-def failure_text(verdict: Verdict, diagnosis: Sequence[str] = ()) -> str:
-    """The summary; below it every reason where there are several, the lines of the diagnosis, and what proves them."""
+def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collection[str] = ()) -> str:
+    """The summary; below it every reason where there are several, the lines of the diagnosis, and what proves them.
+
+    said: ids of findings that those lines say.
+    """
     findings = [
         Finding(**finding)
         for finding in verdict["findings"]
-        if finding["status"] != "pass" and not (diagnosis and finding["id"].startswith(DIAGNOSED))
+        if finding["status"] != "pass" and not (diagnosis and finding["id"] in said)
     ]
     reasons = as_lines(findings)
     parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]

@@ -29,7 +29,7 @@ UNSEEN = Check(
 LOOKED_FOR = (  # beside the master port
     "net.ephemeral_ports",
     "net.peer",
-    "net.address.wrong_host",
+    reach.WRONG_HOST.id,
     "net.path_mtu",
     PEER_OTHER_INTERFACE.id,
 )
