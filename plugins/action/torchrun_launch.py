@@ -15,7 +15,11 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+<<<<<<< HEAD
 from muster.diagnosis.findings import IDS
+=======
+from muster.diagnosis.findings import CHECKS
+>>>>>>> joined
 from muster.launch import attempts, launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import CLUSTER_USER, SELF, as_own
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from muster_controller.settings import Settings
     from muster_controller.watched_launch import Outcome
 
+DIAGNOSED = {check.id for check in CHECKS}  # what the lines of a diagnosis say
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
 MOST_VERBOSE = 2
 ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ended
@@ -174,7 +179,11 @@ class ActionModule(ControllerAction):
             self.keep_whole(folder, result["verdict"], result["attempts"], keeping)
             result["artifacts"] = str(folder)
         if result["failed"]:
+<<<<<<< HEAD
             result["msg"] = failure_text(result["verdict"], lines_of(result), IDS)
+=======
+            result["msg"] = failure_text(result["verdict"], lines_of(result), DIAGNOSED)
+>>>>>>> joined
         return result
 
     def keep_whole(
@@ -259,7 +268,11 @@ class ActionModule(ControllerAction):
             **({"diagnosis": diagnosed.said} if diagnosed else {}),
         }
         if result["failed"]:
+<<<<<<< HEAD
             result["msg"] = failure_text(verdict, lines_of(result), IDS)
+=======
+            result["msg"] = failure_text(verdict, lines_of(result), DIAGNOSED)
+>>>>>>> joined
         return result, record
 
     # ------------------------------------------------------------ with a watcher on the head node

@@ -46,6 +46,8 @@ UNKNOWN_CAUSE = Check(
 )
 IDS = (CAUSE.id, LIKELY_CAUSE.id, UNKNOWN_CAUSE.id)
 
+CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
+
 
 def with_diagnosis(verdict: Verdict, case: Case, decided: Decided, said: Diagnosis) -> Verdict:
     found = [Finding(**one) for one in verdict["findings"]]

@@ -86,6 +86,8 @@ def ended_alike(case: Case, place: Place) -> Answer:
 def killed_for_memory(case: Case, place: Place) -> Answer:
     grown = case.grown(place.node, oom_kills)
     if grown is None:
+        if case.grown(place.node, oom_kills_of_all) == 0:
+            return no("no process at all was ended for want of memory", f"oom_kill in /proc/vmstat on {place.node}")
         return not_looked(case.why_not(place.node, "unit"))
     if grown > 0:
         return yes(f"oom_kill of the launch's control group grew by {grown}", f"memory.events on {place.node}")
@@ -94,6 +96,11 @@ def killed_for_memory(case: Case, place: Place) -> Answer:
 
 def oom_kills(record: Record) -> int | None:
     return record["unit"]["memory_events"].get("oom_kill") if record["unit"] else None
+
+
+def oom_kills_of_all(record: Record) -> int | None:
+    """Of the whole machine: where nothing is counted for the launch alone, none for all is none for it."""
+    return record["counters"].get("vm.oom_kill")
 
 
 def limit_was_reached(case: Case, place: Place) -> Answer:
