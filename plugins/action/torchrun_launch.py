@@ -15,11 +15,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-<<<<<<< HEAD
-from muster.diagnosis.findings import IDS
-=======
 from muster.diagnosis.findings import CHECKS
->>>>>>> joined
 from muster.launch import attempts, launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import CLUSTER_USER, SELF, as_own
@@ -179,11 +175,7 @@ class ActionModule(ControllerAction):
             self.keep_whole(folder, result["verdict"], result["attempts"], keeping)
             result["artifacts"] = str(folder)
         if result["failed"]:
-<<<<<<< HEAD
-            result["msg"] = failure_text(result["verdict"], lines_of(result), IDS)
-=======
             result["msg"] = failure_text(result["verdict"], lines_of(result), DIAGNOSED)
->>>>>>> joined
         return result
 
     def keep_whole(
@@ -268,11 +260,7 @@ class ActionModule(ControllerAction):
             **({"diagnosis": diagnosed.said} if diagnosed else {}),
         }
         if result["failed"]:
-<<<<<<< HEAD
-            result["msg"] = failure_text(verdict, lines_of(result), IDS)
-=======
             result["msg"] = failure_text(verdict, lines_of(result), DIAGNOSED)
->>>>>>> joined
         return result, record
 
     # ------------------------------------------------------------ with a watcher on the head node

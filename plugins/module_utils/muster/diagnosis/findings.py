@@ -44,7 +44,6 @@ UNKNOWN_CAUSE = Check(
     fix="Look again with",
     command=playbook("playbooks/diagnose.yml"),
 )
-IDS = (CAUSE.id, LIKELY_CAUSE.id, UNKNOWN_CAUSE.id)
 
 CHECKS = (CAUSE, LIKELY_CAUSE, UNKNOWN_CAUSE)
 

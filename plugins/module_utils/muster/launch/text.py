@@ -79,26 +79,15 @@ def not_asked_yet(requested: str, users_root: str) -> str:
     return f"\n{NAME} stands for the account that logs in.\n" if requested == SELF else ""
 
 
-<<<<<<< HEAD
-def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said_there: Collection[str] = ()) -> str:
-    """The summary; below it every reason where there are several, the lines of the diagnosis, and what proves them.
-
-    said_there: ids of findings that these lines say already.
-=======
 def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collection[str] = ()) -> str:
     """The summary; below it every reason where there are several, the lines of the diagnosis, and what proves them.
 
     said: ids of findings that those lines say.
->>>>>>> joined
     """
     findings = [
         Finding(**finding)
         for finding in verdict["findings"]
-<<<<<<< HEAD
-        if finding["status"] != "pass" and not (diagnosis and finding["id"] in said_there)
-=======
         if finding["status"] != "pass" and not (diagnosis and finding["id"] in said)
->>>>>>> joined
     ]
     reasons = as_lines(findings)
     parts = [verdict["summary"]] if len(reasons) == 1 else [f"- {reason}" for reason in reasons]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node
@@ -83,6 +84,10 @@ def rank_is_gone(case: Case, place: Place) -> Answer:
         return not_looked(f"{place.node} was not looked at before the launch was stopped")
     if any(one["rank"] == place.rank for one in shots["ranks"]):
         return no("its process was there", "/proc before the stop")
+    if not any(one["ranks"] for one in case.seen["snapshots"].values()) and not any(
+        map(partial(has_spoken, case), case.nodes)
+    ):
+        return not_looked("no rank had begun on any node: their launchers had not met")
     return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
 
 
