@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
-pytestmark = pytest.mark.moment
+pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
 NODES = ("node1", "node2", "node3")
 VALUE = "of-the-file-31/41+59"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from machines import Machine
 
-pytestmark = pytest.mark.moment
+pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
 NOTICE = 12  # seconds: a sample every three
 GATE = "/run/muster-test-stands"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from machines import Machine, Play
     from people import Person
 
-pytestmark = pytest.mark.moment
+pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
 SCRIPT = ROOT / "tests/integration/payloads/watched.py"
 GATE = "/var/tmp/muster-test-watched"
