@@ -362,3 +362,9 @@ def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
 
 def hit(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
+
+
+def wait_for_ssh(machine: Machine) -> None:
+    """Wait until it has booted, and lets the administrator in."""
+    ask = "systemctl is-system-running --wait"
+    until(lambda: machine.ssh(ask, check=False).stdout.strip() == "running", PATIENCE, f"{machine.name} is back")

@@ -11,7 +11,6 @@ import ansible_runner
 import yaml
 
 from paths import ENVIRONMENT, INVENTORY, NAME, ROOT, SANDBOX, SANDBOXES
-from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,11 +94,6 @@ class Machine:
 
     def ssh_answers(self) -> bool:
         return self.ssh("true", check=False).returncode == 0
-
-    def wait_for_ssh(self) -> None:
-        """Wait until it has booted, and lets the administrator in."""
-        ask = "systemctl is-system-running --wait"
-        until(lambda: self.ssh(ask, check=False).stdout.strip() == "running", PATIENCE, f"{self.name} is back")
 
     def restart_sshd(self) -> None:
         """Have sshd read its files anew: its port is open again when this returns, which a reload does not wait for."""

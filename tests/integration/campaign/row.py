@@ -24,13 +24,13 @@ def nothing(scene: Scene) -> AbstractContextManager[None]:
 @dataclass(frozen=True)
 class Row:
     """id: of the row. fault: in words, for the table. right: causes that are right, as "id @ place" (judged.line).
-    twin: of rows that print the same line. arguments: of payload.py. variables: of the launch. own: somebody's own
+    twin: of rows that print the same line. arguments: of faulty.py. variables: of the launch. own: somebody's own
     launch, without root. blind: nobody can know it, so that unknown is the right answer, with a right cause among its
     candidates.
 
     before: puts the fault in before the start, proves that it is on, and takes it out at the end. strike: does it once
     the ranks are in step, proof says that it is on, and undo takes it out at the end. gates: nodes on which what is due
-    begins, where payload.py does it.
+    begins, where faulty.py does it.
     """
 
     id: str

@@ -12,7 +12,7 @@ from drill import Drill
 if TYPE_CHECKING:
     from machines import Machine
 
-PAYLOAD = Path(__file__).with_name("payload.py")
+PAYLOAD = Path(__file__).with_name("faulty.py")
 NODES = ("node1", "node2", "node3")
 
 

@@ -23,7 +23,7 @@ KEPT = ROOT / "artifacts/campaign"
 
 @dataclass(frozen=True)
 class Sound:
-    """launch: in words. arguments: of payload.py; all ranks do it, then the loop ends."""
+    """launch: in words. arguments: of faulty.py; all ranks do it, then the loop ends."""
 
     id: str
     launch: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import PORT, Drill, listening, only_failure, processes
+from drill import PORT, Drill, listening, only_failure, processes, wait_for_ssh
 from drill_ways import in_all_ways
 from waiting import PATIENCE, until
 
@@ -53,7 +53,7 @@ def test_a_node_stopped_before(drill: Drill, nodes: tuple[Machine, Machine]) -> 
         verdict = drill.begin().end()
     finally:
         nodes[1].podman("start")
-        nodes[1].wait_for_ssh()
+        wait_for_ssh(nodes[1])
     finding = only_failure(verdict)
     assert finding["id"] == "launch.unreachable"
     assert finding["node"] == "node2"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import CLEAN, SILENCE, Drill, processes
+from drill import CLEAN, SILENCE, Drill, processes, wait_for_ssh
 from drill_ways import USER, in_all_ways
 from waiting import PATIENCE, until
 
@@ -27,7 +27,7 @@ def test_a_node_stopped_during(drill: Drill, nodes: tuple[Machine, Machine], tab
         verdict = drill.end()
     finally:
         nodes[1].podman("start")
-        nodes[1].wait_for_ssh()
+        wait_for_ssh(nodes[1])
     finding = next(one for one in verdict["findings"] if one["status"] == "fail")
     assert finding["id"] == "launch.node"
     assert finding["node"] == "node2"
@@ -56,7 +56,7 @@ def test_a_frozen_node(drill: Drill, nodes: tuple[Machine, Machine], table: Any)
     assert "its lease ends it there" in json.dumps(verdict)
     # Thawed, the node finds its lease old and ends what it still has, with nobody telling it to.
     until(lambda: not drill.runs(), PATIENCE, "the thawed node ends its part")
-    nodes[1].wait_for_ssh()
+    wait_for_ssh(nodes[1])
     drill.was_quick(clean=SILENCE + CLEAN)
     table("node2 frozen (podman pause); clean on node1", drill, verdict)
 
