@@ -39,7 +39,8 @@ class Route(TypedDict):
 
 
 class Disk(TypedDict):
-    """use: logs, work, tmp or shm. free, total: bytes. inodes_free: None where there are no inodes."""
+    """use: logs, work, tmp, shm, or other for a local one that takes nothing more. free, total: bytes. inodes_free:
+    None where there are no inodes."""
 
     use: str
     path: str

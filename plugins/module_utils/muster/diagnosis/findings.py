@@ -38,7 +38,7 @@ LIKELY_CAUSE = Check(
 )
 UNKNOWN_CAUSE = Check(
     "launch.cause.unknown",
-    seen="sandbox",
+    seen="stand-in",
     reads=READS,
     fires="nothing that was looked at proves a cause; what remains is named, with what would tell it apart (unknown)",
     fix="Look again with",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 from ..launch.mounts import type_of
@@ -26,6 +27,11 @@ COUNTED = {
 CONNTRACK = {"conntrack.count": "nf_conntrack_count", "conntrack.max": "nf_conntrack_max"}
 DROPPED = {"conntrack.drop": "drop", "conntrack.insert_failed": "insert_failed"}
 MEMORY = {"total": "MemTotal", "available": "MemAvailable", "swap_free": "SwapFree"}
+MOST_MOUNTS = 1000
+MOST_FULL = 8
+LITTLE = 64 * 1024  # bytes
+LOCAL = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
+KERNELS = ("/proc/", "/sys/", "/dev/", "/run/")  # and what systemd mounts read-only for its units
 MOST_PORTS = 16
 PORT_COUNTERS = (
     *("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards"),
@@ -98,7 +104,8 @@ def dropped(text: str) -> dict[str, int]:
 
 
 def disks(logs: str, work: str) -> list[Json]:
-    """Of the file systems that a launch writes to; see Disk in evidence.py."""
+    """Of the file systems that a launch writes to, and of other local ones that take nothing more; see Disk in
+    evidence.py."""
     mounts = files.text(f"{PROC}/self/mounts") or ""
     found = []
     for use, path in {"logs": logs, "work": work, **SHARED}.items():
@@ -107,19 +114,34 @@ def disks(logs: str, work: str) -> list[Json]:
         there = os.path.realpath(path)
         while not os.path.isdir(there):
             there = os.path.dirname(there)
-        usage = os.statvfs(there)
-        found.append(
-            {
-                "use": use,
-                "path": path,
-                "type": type_of(there, mounts),
-                "free": usage.f_bavail * usage.f_frsize,
-                "total": usage.f_blocks * usage.f_frsize,
-                "inodes_free": usage.f_favail if usage.f_files else None,
-                "read_only": bool(usage.f_flag & os.ST_RDONLY),
-            }
-        )
+        found.append(disk(use, path, type_of(there, mounts), os.statvfs(there)))
+    return found + full_ones(mounts, {one["path"] for one in found})
+
+
+def full_ones(mounts: str, known: set[str]) -> list[Json]:
+    """A script may write anywhere. Of a file system that is not local nothing is asked: its server may be away."""
+    found: list[Json] = []
+    for line in mounts.splitlines()[:MOST_MOUNTS]:
+        _, path, kind, *_ = line.split()
+        if kind not in LOCAL or path in known or path.startswith(KERNELS) or len(found) >= MOST_FULL:
+            continue
+        with suppress(OSError):
+            one = disk("other", path, kind, os.statvfs(path))
+            if one["total"] and (one["free"] < LITTLE or one["inodes_free"] == 0 or one["read_only"]):
+                found.append(one)
     return found
+
+
+def disk(use: str, path: str, kind: str, usage: os.statvfs_result) -> Json:
+    return {
+        "use": use,
+        "path": path,
+        "type": kind,
+        "free": usage.f_bavail * usage.f_frsize,
+        "total": usage.f_blocks * usage.f_frsize,
+        "inodes_free": usage.f_favail if usage.f_files else None,
+        "read_only": bool(usage.f_flag & os.ST_RDONLY),
+    }
 
 
 def fabric() -> dict[str, dict[str, str]]:

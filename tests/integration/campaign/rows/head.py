@@ -90,7 +90,6 @@ ROWS = (
         arguments=("--fault=sleep", "--rank=2", "--before", "--timeout=25"),
         variables=BLIND_START,
         before=asleep,
-        in_ci=True,
     ),
     Row(
         "absent-filtered",

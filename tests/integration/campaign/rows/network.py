@@ -16,7 +16,6 @@ ROWS = (
         arguments=("--timeout=20",),
         variables=BLIND_START,
         before=ephemeral_dropped("node3", ("node2",)),
-        in_ci=True,
     ),
     Row(
         "network-interface-lo",

@@ -27,7 +27,7 @@ WITHOUT_ROOT = (
 
 
 def own(row: Row) -> Row:
-    return replace(row, id=f"own-{row.id}", own=True, in_ci=row.id == "process-stopped")
+    return replace(row, id=f"own-{row.id}", own=True, in_ci=False)
 
 
 ROWS = tuple(own(row) for row in (*process.ROWS, *program.ROWS, *resources.ROWS, *head.ROWS) if row.id in WITHOUT_ROOT)

@@ -15,7 +15,6 @@ ROWS = (
         variables=STALL,
         arguments=("--fault=sleep",),
         gates=("node2",),
-        in_ci=True,
     ),
     Row(
         "program-sleep-timeout",

@@ -1,0 +1,52 @@
+"""What of a diagnosis is a finding of the launch's verdict, by how sure it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import decide
+from muster.diagnosis.findings import with_diagnosis
+from muster.diagnosis.words import diagnosis
+from muster.verdict.finding import add_up
+from sparse import case_of
+
+KILLED = {"ranks": {2: {"code": -9, "gone_at": 150.0}}}
+PROVED = {**KILLED, "records": {"node2": {"start": {"unit": {}}, "end": {"unit": {}, "kernel": []}}}}
+MISSED = {
+    "ranks_per_node": 1,
+    "participants": ["node1", "node2"],
+    "snapshots": {"node2": {"ranks": [{"rank": 1}]}},
+    "ranks": {
+        0: {
+            "code": 1,
+            "gone_at": 150.0,
+            "stderr": (
+                "[rank0]: Traceback (most recent call last):
+"
+                '[rank0]:   File "/srv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4810
+'
+                "[rank0]: RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 1000 ms
+"
+            ),
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (PROVED, [("launch.cause", "fail", "node2")]),
+        (MISSED, [("launch.cause.likely", "warn", "node2")]),
+        (KILLED, [("launch.cause.unknown", "unknown", "cluster")]),
+    ],
+    ids=["confirmed", "likely", "unknown"],
+)
+def test_a_cause_is_a_finding(seen: dict[str, Any], found: list[tuple[str, str, str]]) -> None:
+    case = case_of(seen)
+    decided = decide(case, CAUSES)
+    verdict = with_diagnosis(add_up([]), case, decided, diagnosis(case, decided))
+    assert [(one["id"], one["status"], one["node"]) for one in verdict["findings"]] == found
