@@ -15,24 +15,16 @@ from sparse import case_of
 
 KILLED = {"ranks": {2: {"code": -9, "gone_at": 150.0}}}
 PROVED = {**KILLED, "records": {"node2": {"start": {"unit": {}}, "end": {"unit": {}, "kernel": []}}}}
+LINES = (
+    "Traceback (most recent call last):",
+    '  File "/srv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4810, in monitored_barrier',
+    "RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 1000 ms",
+)
 MISSED = {
     "ranks_per_node": 1,
     "participants": ["node1", "node2"],
     "snapshots": {"node2": {"ranks": [{"rank": 1}]}},
-    "ranks": {
-        0: {
-            "code": 1,
-            "gone_at": 150.0,
-            "stderr": (
-                "[rank0]: Traceback (most recent call last):
-"
-                '[rank0]:   File "/srv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4810
-'
-                "[rank0]: RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 1000 ms
-"
-            ),
-        }
-    },
+    "ranks": {0: {"code": 1, "gone_at": 150.0, "stderr": "".join(f"[rank0]: {line}\n" for line in LINES)}},
 }
 
 

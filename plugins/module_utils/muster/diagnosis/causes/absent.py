@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...verdict.commands import on_node
 from ..model import Cause, Place, Question, no, not_looked, yes
+from ..progress import WITHIN
 from ..reaching import CALLED_HEAD, WAITED, before_they_met
 
 if TYPE_CHECKING:
@@ -91,11 +92,35 @@ def rank_is_gone(case: Case, place: Place) -> Answer:
     return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
 
 
+def is_elsewhere(case: Case, place: Place) -> Answer:
+    """A rank that lives, and whose stack is not that of one that meets the others."""
+    if place.rank not in case.shots:
+        return not_looked(f"rank {place.rank} was not looked at before the launch was stopped")
+    shot = case.shots[place.rank][1]
+    if not shot["stack"]:
+        return not_looked(shot["stack_why"] or "its stack is not known")
+    if any(WITHIN.search(frame) for frame in shot["stack"]):
+        return no("it was in a call of torch.distributed itself", "its stack before the stop")
+    return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "its stack before the stop")
+
+
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
 LATE = Question("absent.late", "did the launcher on {node} begin too late?", came_late, RUNNING)
 NO_PROCESS = Question("absent.rank", "was there no process of rank {rank} on {node}?", rank_is_gone, RUNNING)
+BUSY = Question("absent.busy", "was rank {rank} doing something else?", is_elsewhere, RUNNING)
 
 CAUSES = (
+    Cause(
+        "absent.busy",
+        group="absent",
+        scope="process",
+        says="rank {rank} on {node} had not come to meet the others, which waited for it: it was doing something else",
+        fix="Look in the script what it does before init_process_group, or let the others wait longer",
+        command=RUNNING,
+        symptoms=("store.key",),
+        places=ranks_waited_for,
+        confirm=(BUSY,),
+    ),
     Cause(
         "absent.node",
         group="absent",

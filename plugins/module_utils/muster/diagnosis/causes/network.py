@@ -130,8 +130,8 @@ CAUSES = (
         " each other",
         fix="Let the nodes in on all ports, on the node and in whatever filters before it",
         command=LET_IN,
-        symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
-        places=ways_between(*PORTS),
+        symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
+        places=unless_held_up(ways_between(*PORTS)),
         confirm=(probed("are calls to other ports of {node} dropped?", *PORTS),),
     ),
     Cause(
