@@ -355,9 +355,14 @@ class Drill:
 
 def only_failure(verdict: dict[str, Any]) -> dict[str, Any]:
     assert verdict["status"] == "failed", verdict
-    failed: list[dict[str, Any]] = [one for one in verdict["findings"] if one["status"] == "fail"]
+    failed = failures(verdict)
     assert len(failed) == 1, failed
     return failed[0]
+
+
+def failures(verdict: dict[str, Any]) -> list[dict[str, Any]]:
+    """How it failed; why is a finding of its own behind them."""
+    return [one for one in verdict["findings"] if one["status"] == "fail" and one["id"] != "launch.cause"]
 
 
 def hit(pid: int, number: signal.Signals) -> None:

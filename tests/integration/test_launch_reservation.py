@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import Drill, fields, hit, processes
+from drill import Drill, failures, fields, hit, processes
 from paths import ROOT
 from standin_torchrun import TORCHRUN, provide
 from waiting import PATIENCE, until
@@ -97,7 +97,7 @@ def refusals(drill: Drill) -> dict[str, str]:
     """By node, why it did not begin; nothing of it is left."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
-    failed = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
+    failed = failures(verdict)
     assert {finding["id"] for finding in failed} == {"launch.taken"}, failed
     assert processes(drill.launch_id) == {}
     assert list(drill.run.glob("logs/*/rank*")) == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from drill import CLEAN, NOTICED, Drill, processes, read_proc
+from drill import CLEAN, NOTICED, Drill, failures, processes, read_proc
 from launch_users import GROUP, make_launch_user
 from waiting import PATIENCE, until
 
@@ -181,7 +181,7 @@ def test_with_the_users_systemd_the_launch_ends(begin: Callable[..., Drill], nod
         verdict = drill.end()
     finally:
         nodes[1].inside("systemctl", "start", f"user@{uid_of(nodes[1], 'bob')}.service")
-    (failed,) = [finding for finding in verdict["findings"] if finding["status"] == "fail"]
+    (failed,) = failures(verdict)
     assert (failed["id"], failed["node"]) == ("launch.unit", "node2")
     drill.was_quick(notice=NOTICED, clean=CLEAN)
     assert not drill.runs()
