@@ -34,6 +34,20 @@ SECTIONS = {
     "python": "Python",
     "system": "The kernel and the C library",
 }
+GROUPS = {
+    "head": "The head node cannot be reached",
+    "agreement": "The nodes disagree on the launch",
+    "absent": "A node or a rank is absent or late",
+    "address": "A node has a wrong address",
+    "network": "Ports, packets and links",
+    "process": "A process ended, was ended, or stands still",
+    "program": "What the ranks compute",
+    "resources": "Something ran out",
+    "drift": "The nodes differ",
+    "access": "A node, or the way to it, is gone",
+    "gpu": "GPUs and their fabric",
+    "interference": "Something else is in the way",
+}
 HEADING = 100  # characters
 # In the place of what a cause names.
 EXAMPLES = {
@@ -61,6 +75,15 @@ def page() -> str:
         if texts:
             parts.append(f"## {title}\n")
             parts += [_entry(text, [cause for cause in causes if text.id in cause.symptoms]) for text in texts]
+    parts.append("## All causes\n")
+    for group, title in GROUPS.items():
+        parts += [f"### {title}\n", "| cause | it is | what shows it |", "|---|---|---|"]
+        parts += [
+            f"| `{cause.id}` | {_cell(cause.says)} | {'<br>'.join(_cell(one.asks) for one in cause.confirm)} |"
+            for cause in causes
+            if cause.group == group
+        ]
+        parts.append("")
     return "\n".join(parts)
 
 

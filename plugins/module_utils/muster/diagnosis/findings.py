@@ -27,14 +27,14 @@ CAUSE = Check(
     seen="sandbox",
     reads=READS,
     fires="a cause of a failed launch is proved: a symptom, and a look that confirms it at the same place (fail)",
-    fix="See the finding; docs/diagnosis.md has every cause",
+    fix="See the finding; docs/errors.md has every cause",
 )
 LIKELY_CAUSE = Check(
     "launch.cause.likely",
     seen="stand-in",
     reads=READS,
     fires="two independent pieces of evidence, or one decisive line, speak for a cause, and no look confirms it (warn)",
-    fix="See the finding; docs/diagnosis.md has every cause",
+    fix="See the finding; docs/errors.md has every cause",
 )
 UNKNOWN_CAUSE = Check(
     "launch.cause.unknown",
