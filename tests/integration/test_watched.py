@@ -144,6 +144,12 @@ def fail_once(launch: Watched) -> None:
     """Kill a rank of the first attempt; the watcher begins another one."""
     hit(launch.rank_of(launch.launch_id, 1), signal.SIGKILL)
     until(lambda: len(launch.attempts()) == 2, PATIENCE, "the watcher begins attempt 2")
+    second = launch.attempts()[1]
+    until(lambda: len(ranks_of(second)) == len(NODES), PATIENCE, "the ranks of attempt 2 run")
+
+
+def ranks_of(launch_id: str) -> set[str]:
+    return {env["RANK"] for env in processes(launch_id).values() if "LOCAL_RANK" in env}
 
 
 def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
