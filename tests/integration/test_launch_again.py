@@ -271,6 +271,7 @@ def test_what_repeats_is_given_up(tmp_path: Path, nodes: tuple[Machine, Machine]
     verdict = json.loads((runs(drill)[0] / "verdict.json").read_text())
     assert verdict["status"] == "failed"
     assert "given up after 2 attempts: the same exception at the same place twice: RuntimeError" in verdict["summary"]
-    assert {one["id"] for one in verdict["findings"]} == {"launch.restarted", "launch.exception", "launch.given_up"}
+    known = {"launch.restarted", "launch.exception", "launch.cause", "launch.given_up"}
+    assert {one["id"] for one in verdict["findings"]} == known
     for run in runs(drill):
         assert processes(run.name) == {}

@@ -27,7 +27,9 @@ LOST = ("node.lost", "launch.peer", "launch.start")
 
 
 def nodes_lost(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    shown = [one.node for one in by if one.node and one.id in LOST]
+    """Those that the controller does not reach. That another node was silent, as parts of a detached launch say, is no
+    reason to doubt a node that answers."""
+    shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (Place(node) for node in dict.fromkeys((*shown, *ends)))
 

@@ -78,12 +78,18 @@ def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator
     """The node whose launcher was told to stop before all others: those may have been told because of it."""
 
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-        told = [one for one in by if one.node and not stop_reached(case, one.when)]
+        told = [one for one in by if one.node and not stop_reached(case, one.when) and not ended_by_us(case, one.node)]
         first = min(told, key=lambda one: one.when, default=None)
         if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
             yield Place(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
 
     return places
+
+
+def ended_by_us(case: Case, node: str) -> bool:
+    """Whether the launch's own program ended its part there, and so told the launcher to stop."""
+    end = case.node_ends.get(node)
+    return end is not None and end["reason"] not in ("", "exit")
 
 
 def signal_of(one: Symptom) -> str:
