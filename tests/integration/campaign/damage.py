@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from net_faults import TABLE, black_hole, led_astray, rules
@@ -25,6 +26,30 @@ if TYPE_CHECKING:
 
 PORT = 29500
 EPHEMERAL = "32768-60999"  # that the kernel hands out
+
+
+# ---------------------------------------------------------------- the launch's own control group
+
+
+def freezer(scene: Scene) -> Path:
+    """Of the unit on node2, from outside: in a container of a host with the controllers of v1, systemd has no freezer,
+    and the kernel has it all the same."""
+    path = Path(f"/proc/{scene.pid(1)}/cgroup").read_text().rpartition("0::")[2].strip()
+    return next(tree for base in ("unified", "") if (tree := Path(f"/sys/fs/cgroup/{base}{path}")).is_dir())
+
+
+def freeze(scene: Scene) -> None:
+    (freezer(scene) / "cgroup.freeze").write_text("1")
+
+
+def is_frozen(scene: Scene) -> bool:
+    return "frozen 1" in (freezer(scene) / "cgroup.events").read_text()
+
+
+def thaw(scene: Scene) -> None:
+    """What has not ended goes on."""
+    if scene.runs():
+        (freezer(scene) / "cgroup.freeze").write_text("0")
 
 
 # ---------------------------------------------------------------- files and disks

@@ -51,7 +51,7 @@ PATTERNS = tuple((text, re.compile(text.pattern)) for text in TEXTS)
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
-SIGNAL = re.compile(r"was killed by (?P<signal>SIG[A-Z0-9]+|signal \d+)")
+SIGNAL = re.compile(r"was (?:killed by |told to stop \()(?P<signal>SIG[A-Z0-9]+|signal \d+)")
 START = re.compile(r"could not be started on ")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from damage import missing_on, module_on
+from damage import freeze, is_frozen, missing_on, module_on, thaw
 from drill import fields, hit, processes
 from row import Row
 
@@ -17,14 +17,6 @@ STALL = {"launch_stall_timeout": 15}
 
 def stopped(scene: Scene) -> bool:
     return fields(scene.pid(1))[:1] == ["T"]
-
-
-def freeze(scene: Scene) -> None:
-    scene.systemctl(scene.machines["node2"], "freeze", scene.unit())
-
-
-def is_frozen(scene: Scene) -> bool:
-    return "frozen" in scene.systemctl(scene.machines["node2"], "show", "--property=FreezerState", scene.unit())
 
 
 def gone(scene: Scene) -> bool:
@@ -101,7 +93,7 @@ ROWS = (
         "process-term",
         "somebody sends a rank SIGTERM",
         "process",
-        right=("process.terminated @ node2",),
+        right=("process.rank_terminated @ node2",),
         strike=lambda scene: hit(scene.pid(1), signal.SIGTERM),
         proof=gone,
     ),
@@ -144,6 +136,7 @@ ROWS = (
         variables=STALL,
         strike=freeze,
         proof=is_frozen,
+        undo=thaw,
     ),
     Row(
         "process-launcher",
