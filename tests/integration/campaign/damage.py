@@ -98,6 +98,60 @@ def exists(machine: Machine, path: str) -> bool:
     return machine.inside("test", "-e", path, check=False).returncode == 0
 
 
+def closed_on(name: str, path: str) -> Before:
+    """A file that all nodes have, and that only root may read on one of them."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        folder = path.rpartition("/")[0]
+        for machine in scene.machines.values():
+            machine.inside("install", "-D", "--mode", "0600" if machine.name == name else "0644", "/dev/null", path)
+        try:
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def library_on(names: Sequence[str], path: str) -> Before:
+    """A shared library that only these nodes have: a copy of one that is there."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        folder = path.rpartition("/")[0]
+        for name in names:
+            scene.machines[name].inside("sh", "-c", f"install -D $(ldconfig -p | grep -om1 '/.*libm[.]so[.]6$') {path}")
+        try:
+            assert {one.name for one in scene.machines.values() if exists(one, path)} == set(names)
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def other_code_on(name: str, payload: Path, path: str, change: tuple[str, str]) -> Before:
+    """The script lies on all nodes, and has another line on one of them."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        for machine in scene.machines.values():
+            machine.inside("mkdir", "--parents", path.rpartition("/")[0])
+            machine.podman_copy(payload, path)
+        scene.machines[name].inside("sed", "--in-place", f"s/{change[0]}/{change[1]}/", path)
+        try:
+            assert change[1] in scene.machines[name].inside("cat", path).stdout
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", path.rpartition("/")[0])
+
+    return damage
+
+
 def mounted(name: str, path: str, options: str, proof: Sequence[str], shown: str) -> Before:
     """A file system of its own, in memory. proof: a command that must show this."""
 

@@ -145,6 +145,8 @@ FAULTS: dict[str, Callable[[str], Any]] = {
     "leave": lambda _: os._exit(0),
     "broadcast": lambda _: dist.broadcast(torch.zeros(3), 0),
     "shape": lambda _: dist.all_reduce(torch.zeros(100_000)),
+    "type": lambda _: dist.all_reduce(torch.zeros(2, dtype=torch.float64)),
+    "library": ctypes.CDLL,
     "barrier": lambda _: dist.barrier(),
     "parameters": lambda _: wrapped(5 if dist.get_rank() == 1 else 4),
     "ddp": lambda _: wrapped(4),

@@ -33,6 +33,7 @@ ROWS = (
         right=("address.interface_variable @ no node",),
         arguments=("--timeout=20",),
         variables={**BLIND_START, "launch_env": {"GLOO_SOCKET_IFNAME": "eno1"}},
+        in_ci=True,
     ),
     Row(
         "network-black-hole",
@@ -63,5 +64,6 @@ ROWS = (
         strike=cut_off("node3", "ip saddr {node2}"),
         proof=is_cut("node3"),
         undo=reconnect("node3"),
+        in_ci=True,
     ),
 )

@@ -18,6 +18,7 @@ ROWS = (
         arguments=(f"--fault=fill={DATA}",),
         before=full_disk("node2", DATA),
         gates=("node2",),
+        in_ci=True,
     ),
     Row(
         "resources-inodes",

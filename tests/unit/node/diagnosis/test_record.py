@@ -20,7 +20,7 @@ from muster.diagnosis.evidence import Record
 from muster_node.diagnosis import kernel, machine, network, program, record
 from muster_node.diagnosis.parts import Parts, UnseenError
 from muster_node.launch import state
-from muster_node.tools import control_group
+from muster_node.tools import control_group, process
 
 LAUNCH_ID = "20260101-120000-abcd"
 KEY = "cd" * 32
@@ -251,7 +251,7 @@ def test_what_a_container_as_a_whole_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str
 ) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
-    monkeypatch.setattr(control_group.process, "read", lambda pid, name: first if (pid, name) == (1, "cgroup") else "")
+    monkeypatch.setattr(process, "read", lambda pid, name: first if (pid, name) == (1, "cgroup") else "")
     files = {
         f"memory{folder}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
         f"pids{folder}/pids.events": "max 5\n",
@@ -263,7 +263,7 @@ def test_what_a_container_as_a_whole_may_use(
 
 def test_what_a_container_of_v2_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
-    monkeypatch.setattr(control_group.process, "read", lambda *_: "0::/init.scope\n")
+    monkeypatch.setattr(process, "read", lambda *_: "0::/init.scope\n")
     assert control_group.of_machine() == {}  # a machine of its own: its root has no such files
     tree(tmp_path, {"memory.events": "oom 1\noom_kill 1\n", "pids.events": "max 0\n", "cpu.stat": "usage_usec 7\n"})
     assert control_group.of_machine() == {"oom_kill": 1, "pids_refused": 0}
