@@ -7,7 +7,9 @@ its row's `undo`.
 from __future__ import annotations
 
 import json
+import re
 import resource
+import subprocess
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,8 +202,11 @@ def small_shm(name: str, size: str) -> Before:
 
 
 def limit_open_files(scene: Scene, rank: int, most: int) -> None:
-    """The nodes share this machine's kernel: the rank is one of its processes."""
-    resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE, (most, most))
+    """The nodes share this machine's kernel: the rank is one of its processes. Its own user may lower its limits, and
+    root here may not, without CAP_SYS_RESOURCE."""
+    pid = scene.pid(rank)
+    argv = ["prlimit", f"--pid={pid}", f"--nofile={most}:{most}"]
+    subprocess.run(argv, check=True, user=Path(f"/proc/{pid}").stat().st_uid)
 
 
 def open_files_of(scene: Scene, rank: int) -> int:
@@ -269,18 +274,19 @@ def slow_at(name: str, rate: str) -> Before:
     def damage(scene: Scene) -> Iterator[None]:
         machine = scene.machines[name]
         peers = [one.address for one in scene.machines.values() if one.name != name]
-        traffic = ["tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "prio"]
-        machine.inside(*traffic)
-        held = ["tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "tbf", "rate", rate, "burst", "16kb"]
-        machine.inside(*held, "latency", "400ms")
-        for peer in peers:
-            match = ["protocol", "ip", "parent", "1:0", "prio", "1", "u32", "match", "ip", "dst", f"{peer}/32"]
-            machine.inside("tc", "filter", "add", "dev", "eth0", *match, "flowid", "1:3")
+        machine.inside("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "2")
+        for name_, its in (("1:2", "10gbit"), ("1:3", rate)):
+            machine.inside("tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", name_, "htb", "rate", its)
+        lines = [f"add table inet {TABLE}"]
+        lines.append(f"add chain inet {TABLE} out {{ type filter hook output priority 0; }}")
+        lines.append(f"add rule inet {TABLE} out ip daddr {{ {', '.join(peers)} }} meta priority set 1:3")
+        machine.inside("nft", "\n".join(lines))
         try:
             yield
-            shown = json.loads(machine.inside("tc", "-json", "-statistics", "qdisc", "show", "dev", "eth0").stdout)
-            assert any(one["kind"] == "tbf" and one["overlimits"] > 0 for one in shown)
+            shown = machine.inside("tc", "-statistics", "class", "show", "dev", "eth0").stdout
+            assert re.search(r"class htb 1:3 [^\0]*?overlimits [1-9]", shown), shown
         finally:
+            machine.inside("nft", f"delete table inet {TABLE}")
             machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
 
     return damage
