@@ -80,12 +80,22 @@ def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator
     """The node whose launcher was told to stop before all others: those may have been told because of it."""
 
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-        told = [one for one in by if one.node and not stop_reached(case, one.when) and not ended_by_us(case, one.node)]
-        first = min(told, key=lambda one: one.when, default=None)
+        told = [
+            one
+            for one in by
+            if one.node and not stop_reached(case, told_at(case, one)) and not ended_by_us(case, one.node)
+        ]
+        first = min(told, key=lambda one: told_at(case, one), default=None)
         if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
             yield Place(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
 
     return places
+
+
+def told_at(case: Case, one: Symptom) -> float:
+    """A launcher that was told to stop ends its ranks first, and waits for them: the first of them knows when."""
+    gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
+    return min([one.when, *gone])
 
 
 def ended_by_us(case: Case, node: str) -> bool:
