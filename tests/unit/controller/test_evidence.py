@@ -67,6 +67,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": None,
+    "left": [],
     "unseen": {},
 }
 

@@ -32,6 +32,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": None,
+    "left": [],
     "unseen": {},
 }
 PROGRAM: dict[str, Any] = {

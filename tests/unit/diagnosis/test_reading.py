@@ -72,6 +72,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": {},
+    "left": [],
     "unseen": {"kernel": "root did not look"},
 }
 GIVEN = {"record": (Record, RECORD), "snapshot": (Snapshot, SNAPSHOT)}

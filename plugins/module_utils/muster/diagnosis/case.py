@@ -61,8 +61,9 @@ class Case:
     @cached_property
     def flights(self) -> dict[int, Flight]:
         """What torch's flight recorders held, also of ranks that had ended by then."""
+        looks = [*self.seen["end"].values(), *self.seen["snapshots"].values()]
         # Evidence that was kept before there was `left` has none.
-        left = {one["rank"]: one["flight"] for shot in self.seen["snapshots"].values() for one in shot.get("left", [])}
+        left = {one["rank"]: one["flight"] for look in looks for one in look.get("left", [])}
         return {**left, **{rank: shot["flight"] for rank, (_, shot) in self.shots.items() if shot["flight"]}}
 
     def node_of(self, rank: int) -> str:

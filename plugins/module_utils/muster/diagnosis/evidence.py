@@ -105,6 +105,31 @@ class Gpu(TypedDict):
     processes: list[int]
 
 
+class Collective(TypedDict):
+    """An entry of torch's flight recorder. state: as torch says it; completion is not known for Gloo."""
+
+    sequence: int
+    operation: str
+    sizes: str
+    types: str
+    state: str
+
+
+class Flight(TypedDict):
+    """enqueued: the highest sequence number of the default group. last: the newest entries, the newest last."""
+
+    group: str
+    enqueued: int
+    last: list[Collective]
+
+
+class RankLeft(TypedDict):
+    """What a rank that had ended by then has left behind."""
+
+    rank: int
+    flight: Flight
+
+
 class Record(TypedDict):
     """A node at one moment of a launch.
 
@@ -115,7 +140,8 @@ class Record(TypedDict):
     conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, as it counts without a log),
     machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that is the whole machine).
     pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: lines since the record
-    before it, or since a minute ago. fabric: state and error counters by "device/port".
+    before it, or since a minute ago. fabric: state and error counters by "device/port". left: at the end, of ranks that
+    had ended.
     """
 
     at: float
@@ -134,6 +160,7 @@ class Record(TypedDict):
     kernel: list[KernelLine] | None
     gpus: list[Gpu] | None
     fabric: dict[str, dict[str, str]] | None
+    left: list[RankLeft]
     unseen: dict[str, str]
 
 
@@ -151,24 +178,6 @@ class Socket(TypedDict):
     queued: int
     retransmits: int
     idle: float | None
-
-
-class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as torch says it; completion is not known for Gloo."""
-
-    sequence: int
-    operation: str
-    sizes: str
-    types: str
-    state: str
-
-
-class Flight(TypedDict):
-    """enqueued: the highest sequence number of the default group. last: the newest entries, the newest last."""
-
-    group: str
-    enqueued: int
-    last: list[Collective]
 
 
 class RankShot(TypedDict):
@@ -192,13 +201,6 @@ class RankShot(TypedDict):
     flight_why: str
     sockets: list[Socket]
     said: float | None
-
-
-class RankLeft(TypedDict):
-    """What a rank that had ended by then has left behind."""
-
-    rank: int
-    flight: Flight
 
 
 class Listener(TypedDict):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..launch.endings import Ending
-from ..launch.tracebacks import RANK_PREFIX, last_traceback
+from ..launch.tracebacks import RANK_PREFIX, fatal_error, last_traceback
 from .model import Symptom
 from .texts import TEXTS
 
@@ -102,6 +102,8 @@ def lines_of_ranks(case: Case) -> Iterator[Symptom]:
 
 
 def last_words(end: RankEnd) -> list[str]:
+    if (end["code"] or 0) < 0 and (died := fatal_error(end["stderr"])):
+        return died.splitlines()
     traceback = last_traceback(end["stderr"])
     text = traceback or RANK_PREFIX.sub("", end["stderr"]).rstrip()
     return text.splitlines()[-MOST_LINES if traceback else -LAST_LINES :]

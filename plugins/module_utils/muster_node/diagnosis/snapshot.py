@@ -48,14 +48,7 @@ def _ranks(request: Json, table: list[Json]) -> Json:
     theirs = [rank for rank in table if rank["gone_at"] is None and process.user_id(rank["pid"]) == os.getuid()]
     folder = f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"
     found = shots.shots(theirs, shots.last_words(request["run_dir"]), lambda pids: observed.all_observed(pids, folder))
-    return {"ranks": found, "left": left([rank for rank in table if rank["gone_at"] is not None], folder)}
-
-
-def left(gone: list[Json], folder: str) -> list[Json]:
-    """What the flight recorders of ranks that have ended held, of those that left it."""
-    words = ((rank["rank"], observed.last_word(rank["pid"], folder)) for rank in gone[: shots.MOST_RANKS])
-    flights = ((rank, observed.recorded(word)[0]) for rank, word in words if word)
-    return [{"rank": rank, "flight": flight} for rank, flight in flights if flight]
+    return {"ranks": found, "left": observed.left(table, folder)}
 
 
 def frozen(launch_id: str) -> bool | None:
