@@ -96,7 +96,7 @@ ROWS = (
         "resources",
         right=("resources.processor_time @ node2",),
         twin="Timed out waiting for recv",
-        arguments=("--size=3000000", "--timeout=4"),
+        arguments=("--size=12000000", "--timeout=4"),
         strike=LITTLE_TIME.put,
         proof=LITTLE_TIME.is_on,
         undo=LITTLE_TIME.take_back,
