@@ -277,6 +277,8 @@ def slow_at(name: str, rate: str) -> Before:
         machine.inside("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "2")
         for name_, its in (("1:2", "10gbit"), ("1:3", rate)):
             machine.inside("tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", name_, "htb", "rate", its)
+        # What waits is little, as in a switch: a queue of a minute would swallow whatever is tried afterwards.
+        machine.inside("tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "handle", "3:", "bfifo", "limit", "10000")
         lines = [f"add table inet {TABLE}"]
         lines.append(f"add chain inet {TABLE} out {{ type filter hook output priority 0; }}")
         lines.append(f"add rule inet {TABLE} out ip daddr {{ {', '.join(peers)} }} meta priority set 1:3")
