@@ -206,7 +206,8 @@ def limit_open_files(scene: Scene, rank: int, most: int) -> None:
     root here may not, without CAP_SYS_RESOURCE."""
     pid = scene.pid(rank)
     argv = ["prlimit", f"--pid={pid}", f"--nofile={most}:{most}"]
-    subprocess.run(argv, check=True, user=Path(f"/proc/{pid}").stat().st_uid)
+    whose = Path(f"/proc/{pid}").stat()
+    subprocess.run(argv, check=True, user=whose.st_uid, group=whose.st_gid)
 
 
 def open_files_of(scene: Scene, rank: int) -> int:
