@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import subprocess
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -211,7 +210,7 @@ def limit_open_files(scene: Scene, rank: int, most: int) -> None:
 
 
 def open_files_of(scene: Scene, rank: int) -> int:
-    return resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE)[0]
+    return int(Path(f"/proc/{scene.pid(rank)}/limits").read_text().partition("Max open files")[2].split()[0])
 
 
 # ---------------------------------------------------------------- the network

@@ -39,6 +39,8 @@ def launch_user(three_nodes: dict[str, Machine]) -> str:
 @pytest.fixture
 def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str, Machine]) -> Iterator[Scene]:
     row: Row = request.getfixturevalue("row")
+    if kept_as(row).exists() and request.config.getoption("--resume"):
+        pytest.skip("was judged before")
     user = request.getfixturevalue("launch_user") if row.own else ""
     scene = Scene(tmp_path, dict(row.variables), user=user, machines=three_nodes)
     yield scene
@@ -56,10 +58,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, three_nodes: dict[str,
     "row",
     [pytest.param(row, id=row.id, marks=[] if row.in_ci else [pytest.mark.campaign]) for row in ROWS],
 )
-def test_a_fault_is_named(row: Row, scene: Scene, request: pytest.FixtureRequest) -> None:
-    path = KEPT / f"{row.id}.json"
-    if path.exists() and request.config.getoption("--resume"):
-        pytest.skip("was judged before")
+def test_a_fault_is_named(row: Row, scene: Scene) -> None:
     began = time.time()
     with row.before(scene):
         scene.begin(*row.arguments)
@@ -72,10 +71,14 @@ def test_a_fault_is_named(row: Row, scene: Scene, request: pytest.FixtureRequest
         scene.wait(300)
     verdict = scene.verdict()
     word, said = judge(row, scene.diagnosis())
-    keep(path, row, scene, verdict, word, said, time.time() - began)
+    keep(kept_as(row), row, scene, verdict, word, said, time.time() - began)
     assert verdict["status"] == "failed", verdict
     assert word in (RIGHT, HONEST) or (row.missed and word == MISSED), (said, scene.diagnosis())
     assert scene.frozen or not scene.runs()  # what is frozen ends by its lease, once it goes on
+
+
+def kept_as(row: Row) -> Path:
+    return KEPT / f"{row.id}.json"
 
 
 def keep(path: Path, row: Row, scene: Scene, verdict: dict[str, Any], word: str, said: str, seconds: float) -> None:
