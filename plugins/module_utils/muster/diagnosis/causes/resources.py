@@ -116,10 +116,9 @@ def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
     """Whether this limit of the launch's processes is there at all: the error number says that it was reached."""
 
     def look(case: Case, place: Place) -> Answer:
-        record = case.record(place.node)
-        if record is None or name not in record["limits"]:
+        if name not in limits_of(case, place.node):
             return not_looked(case.why_not(place.node, "limits"))
-        soft = record["limits"][name][0]
+        soft = limits_of(case, place.node)[name][0]
         if soft is None:
             return no(f"there is no limit of {what} on {place.node}")
         higher = [
@@ -134,8 +133,9 @@ def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
 
 
 def limits_of(case: Case, node: str) -> dict[str, list[int | None]]:
-    record = case.record(node)
-    return record["limits"] if record else {}
+    """Those at the end; those of the start where the unit's main process was gone by then."""
+    records = (case.seen["end"].get(node), case.seen["start"].get(node))
+    return next((record["limits"] for record in records if record and record["limits"]), {})
 
 
 def differs(theirs: int | None, soft: int) -> bool:
