@@ -1,4 +1,4 @@
-"""A site's own rules in the diagnosis behind a launch: a fault that only the site knows, named on the node that has it."""
+"""A site's own rules in the diagnosis behind a launch: a fault that only the site knows is named on its node."""
 
 from __future__ import annotations
 
