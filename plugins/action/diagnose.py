@@ -14,7 +14,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
-from muster.diagnosis.site_rules import asked
+from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.plan import NodeSpec, PlanError
 from muster_controller.action import ControllerAction
@@ -121,9 +121,10 @@ class ActionModule(ControllerAction):
         give_up: Callable[[], bool],
     ) -> CaseShape:
         """What is known, with what the site's own commands say, where it allows them."""
-        questions = asked(self.site.rules, self.site.rules.of(case.seen)) if self.site.commands else []
-        if not questions:
+        if not self.site.commands or not self.site.rules.commands:
             return case.seen
+        case = self.site.rules.of(case.seen)
+        questions = asked(self.site.rules, case, open_questions(self.site.rules, case))
         under_way = SiteQuestions(messages, self.nodes, cluster["cluster_user"], silent)
         under_way.ask(questions)
         return under_way.gather(time.monotonic() + SECONDS, give_up).joined_to(case.seen)

@@ -236,7 +236,8 @@ class ActionModule(ControllerAction):
         if self.last:
             self.last[0].messages.close()
         self.last = (supervisor, record) if whole else None
-        if not whole and not logs.others:  # one supervisor fetches
+        fetches = not whole and not logs.others  # one supervisor does
+        if fetches and not failed(record):
             record.fetched = supervisor.fetch(record, folder, keeping)
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
         diagnosed = None
@@ -244,6 +245,9 @@ class ActionModule(ControllerAction):
             diagnosing = Diagnosing(supervisor, redaction, progress.say, self.site)
             diagnosed = diagnosing.diagnose(record, verdict, folder, None if logs.others else keeping)
         verdict = diagnosed.verdict if diagnosed else verdict
+        if fetches and failed(record):  # behind the diagnosis, since it may take minutes
+            record.fetched = supervisor.fetch(record, folder, keeping)
+            verdict = redaction.shape(outcome.with_fetched(verdict, record))
         if supervisor.messages.own and not supervisor.messages.by_root:
             verdict = Terminal(is_somebodys=True).shapes(verdict)
         logs.close()

@@ -9,10 +9,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.diagnosis.decide import decide, plainly
+from muster.diagnosis.decide import decide
 from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
-from muster.diagnosis.site_rules import asked
+from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.endings import Ending
 
@@ -22,14 +22,15 @@ from .json_file import write_json
 from .messages import Messages
 from .rule_files import NO_RULES, SiteRules
 from .site_questions import PROGRAM, SiteQuestions
+from .terminal import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from muster.diagnosis.case import Case
     from muster.diagnosis.evidence import CaseShape
-    from muster.diagnosis.model import Answer, Place, Question
+    from muster.diagnosis.site_rules import Asked
     from muster.diagnosis.words import Diagnosis
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -94,13 +95,13 @@ class Diagnosing:
             return self.covered(case_shape(record, gathered, epoch, timeout, live=False))
 
         case = self.site.rules.of(so_far())
-        questions = open_questions(case, self.site)
+        questions = open_questions(self.site.rules, case)
         if not questions:
             return case
         lost = {report.node: report.lost_why or LOST for report in record.reports if report.lost}
         until = time.monotonic() + SECONDS
-        under_way = self.site_questions(case, record, lost)
-        if any(one.startswith(PROBES) for one in questions):
+        under_way = self.site_questions(asked(self.site.rules, case, questions), record, lost)
+        if any(name.startswith(PROBES) for name, _ in questions):
             looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
             looks.look(gathered, live=False)
         seen = so_far()
@@ -109,11 +110,12 @@ class Diagnosing:
             under_way.messages.close()
         return self.site.rules.of(seen)
 
-    def site_questions(self, case: Case, record: Record, lost: Mapping[str, str]) -> SiteQuestions | None:
+    def site_questions(
+        self, questions: Sequence[Asked], record: Record, lost: Mapping[str, str]
+    ) -> SiteQuestions | None:
         """What the site asks by commands, under way over connections of their own, so that no other look waits for
         them; None where there is nothing, or nothing may be run."""
-        questions = asked(self.site.rules, case) if self.site.commands else []
-        if not questions:
+        if not questions or not self.site.commands:
             return None
         connections = self.supervisor.snapshots.connections
         names = {one.node for one in questions} & set(involved(record)) & set(connections)
@@ -134,21 +136,9 @@ def recorded(supervisor: Supervisor) -> Gathered:
     return Gathered(dict(known.start), dict(known.end), dict(known.snapshots), key=known.key)
 
 
-def open_questions(case: Case, site: SiteRules) -> set[str]:
-    """Those of all causes that fit which nothing that is known so far answers."""
-    found: set[str] = set()
-
-    def ask(question: Question, case: Case, place: Place) -> Answer:
-        answer = plainly(question, case, place)
-        if answer.word == "not looked":
-            found.add(question.id)
-        return answer
-
-    decide(case, site.rules.all_causes, ask)
-    return found
-
-
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    for name, content in (("evidence.json", evidence), ("diagnosis.json", said)):
+    # What is to be typed is the last of them.
+    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name
         keeping.surely(path, partial(write_json, path, content))

@@ -78,7 +78,7 @@ def shot(rank: int, local_rank: int) -> dict[str, Any]:
 
 
 def snapshot(*ranks: dict[str, Any]) -> dict[str, Any]:
-    return {"at": 5.0, "ranks": list(ranks), "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
+    return {"at": 5.0, "ranks": list(ranks), "left": [], "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
 
 
 @pytest.fixture

@@ -148,6 +148,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
         shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
         snapshots[name] = {
             "at": 199.0,
+            "left": [],
             "listeners": [],
             "half_open": [],
             "frozen": False,

@@ -37,7 +37,15 @@ SHOT: dict[str, Any] = {
     ],
     "said": None,
 }
-SNAPSHOT: dict[str, Any] = {"at": 5.0, "ranks": [SHOT], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
+SNAPSHOT: dict[str, Any] = {
+    "at": 5.0,
+    "ranks": [SHOT],
+    "left": [],
+    "listeners": [],
+    "half_open": [],
+    "frozen": False,
+    "unseen": {},
+}
 RECORD: dict[str, Any] = {
     "at": 5.0,
     "boot_id": "b",

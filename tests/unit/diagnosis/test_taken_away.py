@@ -57,12 +57,15 @@ def where(one: Judged) -> tuple[str, str]:
 
 
 def blames(case: Case, before: Decided, after: Decided) -> list[str]:
-    """What is proved now about a node that was not named, though it was not proved by itself before either."""
+    """What is proved now about a node that was not named, though it was not proved by itself before either; nor the
+    same at all nodes alike, which names them now that fewer of them are known."""
+    alike = {one.cause.id for one in before.causes if not any(where(one))}
     named = {name for one in before.causes for name in where(one)}
     return [
         f"{one.cause.id} at {where(one)}"
         for one in after.causes
         if one.word == CONFIRMED
+        and one.cause.id not in alike
         and not set(where(one)) <= named | {""}
         and where(one) not in {where(alone) for alone in decide(case, [one.cause]).causes}
     ]

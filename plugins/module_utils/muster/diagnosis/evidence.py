@@ -66,7 +66,7 @@ class Unit(TypedDict):
     cpu: dict[str, int]
     pids_current: int | None
     pids_max: int | None
-    pids_refused: int  # pids.events: max
+    pids_refused: int | None  # pids.events: max
     frozen: bool | None
 
 
@@ -112,7 +112,8 @@ class Record(TypedDict):
     hard (None: none) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
     counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
     ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole machine, as the kernel counts it without a log).
+    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, as it counts without a log),
+    machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that is the whole machine).
     pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: lines since the record
     before it, or since a minute ago. fabric: state and error counters by "device/port".
     """
@@ -193,6 +194,13 @@ class RankShot(TypedDict):
     said: float | None
 
 
+class RankLeft(TypedDict):
+    """What a rank that had ended by then has left behind."""
+
+    rank: int
+    flight: Flight
+
+
 class Listener(TypedDict):
     """started: seconds since the epoch; 0 where it cannot be seen who listens."""
 
@@ -206,12 +214,13 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a launch that is still there. listeners: on the launch's ports. half_open: the addresses whose
-    calls to these listeners have come in without being completed (SYN_RECV in /proc/net/tcp, where it is 03), which
-    tells a lost answer from a lost call. frozen: of the unit."""
+    """A node's part of a launch that is still there. left: of ranks that had ended. listeners: on the launch's ports.
+    half_open: the addresses whose calls to these listeners have come in without being completed (SYN_RECV in
+    /proc/net/tcp, where it is 03), which tells a lost answer from a lost call. frozen: of the unit."""
 
     at: float
     ranks: list[RankShot]
+    left: list[RankLeft]
     listeners: list[Listener]
     half_open: list[str] | None
     frozen: bool | None

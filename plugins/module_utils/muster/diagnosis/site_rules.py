@@ -139,20 +139,27 @@ def nodes_of(case: Case, place: Place) -> list[str]:
     return [node] if node else case.nodes
 
 
-def asked(rules: Rules, case: Case) -> list[Asked]:
-    """What is to be run where: what a cause that fits still asks. Who runs it asks first whether the site allows it."""
-    commands = {command.question: command for command in rules.commands}
-    found: dict[Asked, None] = {}
+def open_questions(rules: Rules, case: Case) -> list[tuple[str, Place]]:
+    """What causes that fit still ask, by the ids of questions, and where: nothing that is known so far answers it."""
+    found: dict[tuple[str, Place], None] = {}
 
     def ask(question: Question, case: Case, place: Place) -> Answer:
         answer = plainly(question, case, place)
-        if answer.word == "not looked" and question.id in commands:
-            found.update(dict.fromkeys(Asked(node, commands[question.id]) for node in nodes_of(case, place)))
+        if answer.word == "not looked":
+            found[question.id, place] = None
         return answer
 
-    if commands:
-        decide(case, rules.all_causes, ask)
+    decide(case, rules.all_causes, ask)
     return list(found)
+
+
+def asked(rules: Rules, case: Case, questions: Iterable[tuple[str, Place]]) -> list[Asked]:
+    """The commands for these open questions. Who runs them asks first whether the site allows it."""
+    commands = {command.question: command for command in rules.commands}
+    found = (
+        Asked(node, commands[name]) for name, place in questions if name in commands for node in nodes_of(case, place)
+    )
+    return list(dict.fromkeys(found))
 
 
 def read_answer(one: Asked, code: int | None, output: str) -> tuple[str, FindingShape | None]:

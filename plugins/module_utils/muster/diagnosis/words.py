@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
+EVERY_NODE = "every node"
 NOWHERE = "no node: nothing that was seen tells one from the others"
 
 
@@ -122,8 +123,8 @@ def filled(case: Case, one: Judged, text: str) -> str:
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
     return (
-        text.replace("'{node}'", shlex.quote(node))
-        .replace("{node}", node)
+        text.replace("'{node}'", shlex.quote(case.head if one.everywhere else node))
+        .replace("{node}", EVERY_NODE if one.everywhere else node)
         .replace("{peer}", one.place.peer)
         .replace("{rank}", rank)
         .replace("{what}", one.place.what)
@@ -164,6 +165,8 @@ def where(decided: Decided) -> str:
 
 def place_of(one: Judged) -> str:
     node, peer, rank = one.place.node, one.place.peer, one.place.rank
+    if one.everywhere:
+        return f"{EVERY_NODE} alike"
     if peer:
         return f"between {node} and {peer}"
     if node:
