@@ -68,7 +68,7 @@ NEXT = {
     ),
     "gloo.closed.timeout": ("Look further up in the log of the same rank for the first collective that timed out", ""),
     "nccl.work": (
-        "Compare the numbers of all ranks: the one with the lowest `last enqueued` did something else, as its log shows",
+        "Compare the numbers of all ranks: the one with the lowest `last enqueued` did something else; see its log",
         "",
     ),
     "nccl.unique_id": (
