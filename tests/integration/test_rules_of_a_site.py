@@ -132,9 +132,9 @@ def test_what_is_wrong_with_the_rules_is_said_before_any_node_is_asked(
     rules: Path, by_hand: Callable[..., Result]
 ) -> None:
     rules.write_text(RULES.replace("scope: node", "scope: nodes").replace("[test, -e,", "[sudo, test, -e,"))
-    unreachable = {"ansible_host": "192.0.2.1", "ansible_ssh_extra_args": "-o ConnectTimeout=1"}
-    done = by_hand("playbooks/launch.yml", launch_script="/srv/train.py", diagnose_rules=[str(rules)], **unreachable)
+    done = by_hand("playbooks/launch.yml", launch_script="/srv/train.py", diagnose_rules=[str(rules)])
+    shown = " ".join(done.stdout.split())
     assert done.rc != 0
-    assert "2 problems, and no node was contacted" in done.stdout
-    assert f"{rules} line 10, questions 1 ({ASKS}): it runs sudo" in done.stdout
-    assert f"{rules} line 20, causes 1 (site.samples): scope is nodes (did you mean node?)" in done.stdout
+    assert "2 problems, and no node was contacted" in shown
+    assert f"{rules} line 9, questions 1 ({ASKS}): it runs sudo" in shown
+    assert f"{rules} line 18, causes 1 (site.samples): scope is nodes (did you mean node?)" in shown
