@@ -74,6 +74,9 @@ UNCHECKED = {
     "PYTHONPATH=tests/integration .venv/bin/python tests/bench/launch_overhead.py 10 40": (
         "it launches twenty times on a sandbox; that the file is there is all that is checked"
     ),
+    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/observation.py 5 200": (
+        "it launches ten times on a sandbox; that the file is there is all that is checked"
+    ),
     (
         "PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils"
         " .venv/bin/python tests/bench/launch_seconds.py --without-pytorch 5 2 8"
