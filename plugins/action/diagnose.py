@@ -50,6 +50,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        self.silent: dict[str, str] = {}
         self.nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not self.nodes:
             raise AnsibleActionFail("The inventory has no gpu_nodes.")
@@ -66,7 +67,8 @@ class ActionModule(ControllerAction):
                 return self.known(self.options["launch"], kept, cluster)
             found = self.running(kept, cluster)
             if found is None and self.options["live"]:
-                return self.nothing("No torchrun runs on any node that answers: there is nothing to diagnose")
+                silent = "".join(f" {name} was not looked at: {why}." for name, why in self.silent.items())
+                return self.nothing(f"No torchrun runs on any node that answers: there is nothing to diagnose.{silent}")
             return found or self.known(newest(kept), kept, cluster)
         except PlanError as exc:
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
@@ -76,6 +78,7 @@ class ActionModule(ControllerAction):
         messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes}, AGENTS)
         with (interruption := Interruption()):
             there = RunningElsewhere(messages, self.nodes)
+            self.silent = there.silent
             case = there.case(self.specs(), lambda: interruption.came)
             seen = (
                 None

@@ -48,6 +48,7 @@ def rate(folder: Path, steps: int, *, observe: bool) -> float:
         "launch_script_src": str(PAYLOAD),
         "launch_args": [str(steps)],
         "launch_observe": observe,
+        "launch_probe": False,
     }
     result = run_playbook(folder, "playbooks/launch.yml", extravars=options)
     logs = sorted(folder.glob("artifacts/*/latest/logs/*/rank0.stdout.log"))
