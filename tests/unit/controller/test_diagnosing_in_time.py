@@ -117,10 +117,11 @@ def one_silent(name: str) -> float | None:
 def test_the_looks_afterwards_keep_to_their_time(
     clock: Clock, nodes: int, seconds: Callable[[str], float | None], lost: tuple[str, ...]
 ) -> None:
-    began, messages = clock.now, SlowNodes(clock, seconds)
+    began = clock.now
+    messages: Any = SlowNodes(clock, seconds)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
     gathered = Gathered()
-    looks: Any = Afterwards(plan(nodes), asked, messages, lambda: False, dict.fromkeys(lost, "gone"))  # type: ignore[arg-type]
+    looks = Afterwards(plan(nodes), asked, messages, lambda: False, dict.fromkeys(lost, "gone"))
     looks.look(gathered, live=False)
     assert clock.now - began <= PROMISED - DECIDING + 3.5
     assert {name for name, _ in messages.asked} <= set(asked)
@@ -128,9 +129,9 @@ def test_the_looks_afterwards_keep_to_their_time(
 
 @pytest.mark.parametrize("nodes", [3, 64])
 def test_one_silent_node_keeps_nothing_from_the_others(clock: Clock, nodes: int) -> None:
-    messages = SlowNodes(clock, one_silent)
+    messages: Any = SlowNodes(clock, one_silent)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
-    looks: Any = Afterwards(plan(nodes), asked, messages, lambda: False, {})  # type: ignore[arg-type]
+    looks = Afterwards(plan(nodes), asked, messages, lambda: False, {})
     gathered = Gathered()
     looks.look(gathered, live=False)
     assert {name for name, verb in messages.asked if verb == "links"} == set(asked) - {"node2"}
