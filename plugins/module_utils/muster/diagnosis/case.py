@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..launch import launchers
 from ..launch.failure import NodeReport, first_failure
@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from .model import Text
 
 FOUND = ("fail", "warn")
+Found = TypeVar("Found")
+
+
+def once(of: Callable[[Case], Found]) -> Callable[[Case], Found]:
+    """Work out of a case once what is asked of it for every rank: with hundreds of them, all that waits takes
+    minutes."""
+
+    @wraps(of)
+    def known(case: Case) -> Found:
+        if of not in case.worked_out:
+            case.worked_out[of] = of(case)
+        found: Found = case.worked_out[of]
+        return found
+
+    return known
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,11 @@ class Case:
 
     seen: CaseShape
     texts: tuple[Text, ...] = ()
+
+    @cached_property
+    def worked_out(self) -> dict[Any, Any]:
+        """By function, see once."""
+        return {}
 
     @property
     def launch(self) -> LaunchFacts:

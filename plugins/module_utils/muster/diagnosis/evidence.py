@@ -309,7 +309,13 @@ class NodeEnd(TypedDict):
     log: str
 
 
-class CaseShape(TypedDict):
+class SiteAnswers(TypedDict, total=False):
+    """unanswered: by node and question, why a command of the site did not answer; where any was asked."""
+
+    unanswered: dict[str, dict[str, str]]
+
+
+class CaseShape(SiteAnswers):
     """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
     made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
     node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..launch.tracebacks import FRAME
+from .case import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ class Progress:
     calls: Mapping[int, Collective] = field(default_factory=dict)
 
 
+@once
 def progress(case: Case) -> list[Progress]:
     """Of each rank that is known of, by its number."""
     found: dict[int, Progress] = {}

@@ -189,7 +189,7 @@ OOM_KILLS = Question(
 )
 OOM_LOGGED = Question(
     "kernel.oom",
-    "does the kernel log of {node} tell of an out-of-memory kill during the launch?",
+    "does the kernel log of {node} show an out-of-memory kill during the launch?",
     kernel_says_memory,
     on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
 )
