@@ -60,6 +60,9 @@ ON_NODES = {
 }
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
+    "launch": "playbooks/diagnose.yml",
+    "live": "playbooks/diagnose.yml",
+    "log": "playbooks/diagnose.yml",
     "share_to": "playbooks/share.yml",
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
@@ -189,8 +192,8 @@ def check_playbook(words: list[str], *, typed: bool) -> None:
             continue  # a file of the reader's own; examples/job.yml has a test of itself
         names = yaml.safe_load(given) if given.startswith("{") else dict(pair.split("=", 1) for pair in given.split())
         for name in names:
-            book = OF_PLAYBOOKS.get(name, "")
-            assert name in declared() or name in (ROOT / book / "").read_text(), f"nothing reads {name}"
+            book = OF_PLAYBOOKS.get(name)
+            assert name in declared() or (book and name in (ROOT / book).read_text()), f"nothing reads {name}"
 
 
 def check_ad_hoc(words: list[str], *, typed: bool) -> None:
