@@ -1,8 +1,9 @@
 """Changing what the inventory of this run says of nodes, in its own files.
 
-sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns an Outcome: what is written then, and what somebody has to write themselves. Nothing is written
-with check=True. Text is changed by the rules in muster.inventory_file; a file is replaced whole, keeps its mode and
-owner, and is left alone when it changed while it was read.
+sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns an Outcome: what is written then, and
+what somebody has to write themselves. Nothing is written with check=True. Text is changed by the rules in
+muster.inventory_file; a file is replaced whole, keeps its mode and owner, and is left alone when it changed while it
+was read.
 """
 
 from __future__ import annotations
