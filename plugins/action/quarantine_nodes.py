@@ -68,9 +68,9 @@ class ActionModule(ControllerAction):
         answers = cluster.ask("forget" if self.release else "keep", requests)
         silent = {name: str(answer) for name, answer in answers.items() if isinstance(answer, NodeError)}
         answering = [name for name in wanted if name not in silent]
-        running = [] if self.release or not answering else cluster.launches(answering, answering)[0]
+        running = {} if self.release or not answering else cluster.launches(answering, answering)[0]
         said = [answer for answer in answers.values() if not isinstance(answer, NodeError)]
-        return running, silent, any(answer.get("changed") is True for answer in said)
+        return list(running.values()), silent, any(answer.get("changed") is True for answer in said)
 
     def unheard(self, silent: dict[str, str]) -> list[str]:
         if self.release:

@@ -34,7 +34,7 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 # Variables of this repository's own plays and of its sandbox, which no role declares.
 NOT_OURS = (
-    *("node", "reason", "wipe", "wipe_driver"),
+    *("node", "reason"),
     "cluster_validated",
     "cluster_leaving",
     "validate_connects",

@@ -65,6 +65,7 @@ SPEAKING_ACTIONS = (
     "launch_users",
     "share_inventory",
     "quarantine_nodes",
+    "retire_nodes",
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")

@@ -67,15 +67,15 @@ class Cluster:
             }
             return {name: one.result() for name, one in asked.items()}
 
-    def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[list[str], Heard]:
-        """Sentences on launches that run with one of `names`, as these nodes say, and what was heard."""
+    def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
+        """Sentences on launches that run with one of `names`, by id, as these nodes say; and what was heard."""
         messages = opened({name: connect(self.action, name, self.task_vars) for name in asked})
         heard = ask(messages, list(asked), "jobs", {**roots(self.first), "ended": 0, "lines": 0})
         messages.close()
-        found = []
+        found = {}
         for job in merge(heard.said):
             told = job.first("nodes", list) or []
             of_ours = [name for name in names if name in told or name in job.here]
             if of_ours and not job.over:
-                found.append(f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there")
+                found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
         return found, heard

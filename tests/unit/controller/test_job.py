@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import pytest
-
 SECRET = [("default", VaultSecret(b"open sesame"))]
 
 
