@@ -13,7 +13,7 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 
 from muster.members import quarantine
-from muster.members.quarantine import OPTION
+from muster.members.quarantine import OPTION, SINCE
 from muster.verdict.words import few
 from muster_controller import inventory_file
 from muster_controller.action import ControllerAction
@@ -49,7 +49,7 @@ class ActionModule(ControllerAction):
 
     def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
         """What the inventory says of a node afterwards."""
-        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        since = time.strftime(SINCE, time.gmtime())
         entry = quarantine.entry(self.reason, operator(), since)
         return dict(now) if isinstance(now, dict) and quarantine.keeps(now, entry) else entry
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 OPTION = "cluster_quarantined"
 PARTS = ("reason", "since", "by")
 AUTOMATIC = "automatic"
+SINCE = "%Y-%m-%d %H:%M UTC"
 MOST = 300  # characters of a reason
 # What Ansible would take for a template of its own, where the inventory is read.
 TEMPLATE = ("{{", "{%", "{#")
