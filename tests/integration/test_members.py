@@ -6,7 +6,7 @@ The third node is in an inventory file of its own, which the tests change as a u
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -120,6 +120,41 @@ def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined:
     assert lab.inside("test", "-e", COPY, check=False).returncode == 1
     assert ranks(play) == {"node1": [0], "node2": [1], NODE: [2]}
     assert play("playbooks/release.yml", extravars={"node": NODE}).changed == []
+
+
+# ---------------------------------------------------------------- by itself
+
+
+def fault(node: str, status: str = "fail") -> dict[str, str]:
+    return {"id": "gpu.lost", "status": status, "node": node, "summary": "GPU 4 does not answer {{ 1 }}"}
+
+
+def by_itself(play: Play, *findings: dict[str, str]) -> dict[str, Any]:
+    done = play(str(ROOT / "tests/integration/payloads/health_quarantine.yml"), extravars={"findings": list(findings)})
+    assert done.rc == 0, done.stdout
+    return done.results("Quarantine the node that has a hard fault of its own")["node1"]
+
+
+def test_one_node_is_quarantined_by_itself_until_a_person_confirms(
+    play: Play, lab: Machine, quarantined: Result
+) -> None:
+    assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
+    before = LISTED.read_text()
+    assert by_itself(play, fault(NODE, "unknown"), fault(NODE, "warn"))["quarantined"] == ""
+    assert LISTED.read_text() == before
+    found = by_itself(play, fault(NODE))
+    assert found["quarantined"] == NODE
+    assert "automatic: true" in LISTED.read_text()
+    assert "{{ 1" not in LISTED.read_text().replace("{{ sandbox_prefix", "")
+    assert ranks(play) == {"node1": [0], "node2": [1]}
+    assert json.loads(lab.inside("cat", COPY).stdout)["reason"].startswith("gpu.lost: GPU 4 does not answer")
+    second = by_itself(play, fault("node2"))
+    assert second["quarantined"] == ""
+    assert f"{NODE} is quarantined since" in second["warnings"][0]
+    assert play("playbooks/quarantine.yml", extravars=REASON).rc == 0
+    assert "automatic" not in LISTED.read_text()
+    assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
+    assert LISTED.read_text() == before
 
 
 # ---------------------------------------------------------------- a dead node leaves

@@ -48,7 +48,7 @@ def warnings(names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, st
     gone = [name for name in names if name not in nodes]
     if gone:
         found.append(f"{few(gone)}: not in the inventory any more, so that only the other nodes are looked after.")
-    return found + [f"{path} is yours to delete: no node of that name is left." for path in left]
+    return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
 
 
 def outcome(names: Sequence[str], nodes: Sequence[str], taking_part: Sequence[str]) -> str:
