@@ -23,6 +23,12 @@ def test_leaving(case: dict[str, Any]) -> None:
 
 def test_host_keys_of_others_stay_as_they_are() -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBkV7bhlbbnRSYSaJ34ycfu2s/ZzAXD4HnsbuCLDJknu"
-    lines = ["# head\n", f"10.0.0.1 {key} muster:node1\n", f"10.0.0.3 {key}\n", f"10.0.0.33 {key} muster:node33\n", "\n"]
+    lines = [
+        "# head\n",
+        f"10.0.0.1 {key} muster:node1\n",
+        f"10.0.0.3 {key}\n",
+        f"10.0.0.33 {key} muster:node33\n",
+        "\n",
+    ]
     ours = f"10.0.0.3,[gate]:2222 {key} muster:node3\n"
     assert forgotten("".join([lines[0], ours, *lines[1:], ours]), ["node3"]) == "".join(lines)
