@@ -20,6 +20,7 @@ from muster.launch.endings import Ending
 from .afterwards import Afterwards
 from .interruption import Interruption
 from .json_file import write_json
+from .terminal import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +114,8 @@ def asks_for_looks(case: Case) -> bool:
 
 
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    for name, content in (("evidence.json", evidence), ("diagnosis.json", said)):
+    # What is to be typed is the last of them.
+    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name
         keeping.surely(path, partial(write_json, path, content))

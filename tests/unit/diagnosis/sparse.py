@@ -32,6 +32,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": None,
+    "left": [],
     "unseen": {},
 }
 PROGRAM: dict[str, Any] = {
@@ -148,6 +149,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
         shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
         snapshots[name] = {
             "at": 199.0,
+            "left": [],
             "listeners": [],
             "half_open": [],
             "frozen": False,

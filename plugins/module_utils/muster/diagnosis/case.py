@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
-    from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
+    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
     from .model import Text
 
 FOUND = ("fail", "warn")
@@ -57,6 +57,14 @@ class Case:
         found = {shot["rank"]: (name, shot) for name, one in self.seen["snapshots"].items() for shot in one["ranks"]}
         agents = ((name, agent) for name, all_of in self.seen["agents"].items() for agent in all_of)
         return {**{shot["rank"]: (name, shot) for name, agent in agents for shot in agent["ranks"]}, **found}
+
+    @cached_property
+    def flights(self) -> dict[int, Flight]:
+        """What torch's flight recorders held, also of ranks that had ended by then."""
+        looks = [*self.seen["end"].values(), *self.seen["snapshots"].values()]
+        # Evidence that was kept before there was `left` has none.
+        left = {one["rank"]: one["flight"] for look in looks for one in look.get("left", [])}
+        return {**left, **{rank: shot["flight"] for rank, (_, shot) in self.shots.items() if shot["flight"]}}
 
     def node_of(self, rank: int) -> str:
         return next((one["node"] for one in self.launch["nodes"] if rank in one["ranks"]), "")

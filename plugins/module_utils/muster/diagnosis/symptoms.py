@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..launch.endings import Ending
-from ..launch.tracebacks import RANK_PREFIX, last_traceback
+from ..launch.tracebacks import RANK_PREFIX, fatal_error, last_traceback
 from .model import Symptom
 from .texts import TEXTS
 
@@ -51,7 +51,7 @@ PATTERNS = tuple((text, re.compile(text.pattern)) for text in TEXTS)
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
-SIGNAL = re.compile(r"was killed by (?P<signal>SIG[A-Z0-9]+|signal \d+)")
+SIGNAL = re.compile(r"was (?:killed by |told to stop \()(?P<signal>SIG[A-Z0-9]+|signal \d+)")
 START = re.compile(r"could not be started on ")
 
 
@@ -102,6 +102,8 @@ def lines_of_ranks(case: Case) -> Iterator[Symptom]:
 
 
 def last_words(end: RankEnd) -> list[str]:
+    if (end["code"] or 0) < 0 and (died := fatal_error(end["stderr"])):
+        return died.splitlines()
     traceback = last_traceback(end["stderr"])
     text = traceback or RANK_PREFIX.sub("", end["stderr"]).rstrip()
     return text.splitlines()[-MOST_LINES if traceback else -LAST_LINES :]

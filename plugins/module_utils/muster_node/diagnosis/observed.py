@@ -32,6 +32,7 @@ SPIED = 4  # ranks at most
 MOST = 4_000_000  # bytes: torch keeps 2000 entries of some 500
 CHUNK = 1 << 16
 MOST_LINE = 200
+MOST_LEFT = 64  # ranks
 MOST_ENTRIES = 16
 MOST_READ = 64  # entries, of any group
 MOST_WORD = 60
@@ -79,6 +80,14 @@ def silent(pid: int, folder: str) -> Json:
         why, left = SILENT.get(seen.state, f"it does not answer ({never})"), b""
     flight, flight_why = recorded(left) if left else (None, why)
     return {"stack": [], "stack_why": why, "flight": flight, "flight_why": flight_why}
+
+
+def left(table: list[Json], folder: str) -> list[Json]:
+    """What the flight recorders of ranks that have ended held, of those that left it; see RankLeft in evidence.py."""
+    gone = [rank for rank in table if rank["gone_at"] is not None]
+    words = ((rank["rank"], last_word(rank["pid"], folder)) for rank in gone[:MOST_LEFT])
+    flights = ((rank, recorded(word)[0]) for rank, word in words if word)
+    return [{"rank": rank, "flight": flight} for rank, flight in flights if flight]
 
 
 def last_word(pid: int, folder: str) -> bytes:

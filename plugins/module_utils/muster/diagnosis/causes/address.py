@@ -37,8 +37,12 @@ def named_interface(case: Case, node: str) -> tuple[str, str]:
 
 
 def with_its_interface(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    del case
-    return (Place(one.node, what=one.about.get("name", "")) for one in by if one.node)
+    """Those that showed it, and those that were ended before they could: with the same variable."""
+    for one in by:
+        name = one.about.get("name", "")
+        for node in case.nodes:
+            if node == one.node or any(value_among(case, node, variable, (name,)) for variable in VARIABLES):
+                yield Place(node, what=name)
 
 
 def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
