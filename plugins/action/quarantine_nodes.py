@@ -32,6 +32,7 @@ class ActionModule(ControllerAction):
         reason = None if self.release else self.reason
         if found := quarantine.problems(names, list(cluster.nodes), cluster.chosen, reason):
             raise AnsibleActionFail("Nothing was changed. " + " ".join(found))
+        self.refuse_what_a_group_says(cluster, names)
         wanted = {name: self.wanted(cluster.nodes[name][OPTION]) for name in names}
         written = self.write(cluster, wanted)
         if written.by_hand:
@@ -46,6 +47,17 @@ class ActionModule(ControllerAction):
             "warnings": [f"{one}, and is left alone." for one in running] + self.unheard(silent),
             "outcome": self.outcome(cluster, names, wanted),
         }
+
+    def refuse_what_a_group_says(self, cluster: Cluster, names: list[str]) -> None:
+        """A node that is quarantined with others, by a group, is not released alone."""
+        quarantined = [name for name in names if self.release and cluster.nodes[name][OPTION]]
+        alone = {
+            name: inventory_file.unset_variables(cluster.sources, {name: [OPTION]}, check=True) for name in quarantined
+        }
+        of_groups = [name for name, one in alone.items() if not one.changed and not one.by_hand]
+        if of_groups:
+            what = f"{few(of_groups)}: {OPTION} comes from a group (group_vars, or vars in the inventory)."
+            raise AnsibleActionFail(f"Nothing was changed. {what} Take it away there.")
 
     def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
         """What the inventory says of a node afterwards."""

@@ -107,10 +107,10 @@ def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined:
 def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantined: Result, stale: Path) -> None:
     launched = play("playbooks/launch.yml", extravars=SCRIPT, inventory=stale)
     assert launched.rc != 0
-    said = " ".join(launched.stdout.split())
+    said = launched.results("Run torchrun on every participant")["node1"]["msg"]
     assert f"{NODE}: is quarantined since" in said
     assert "a fan does not turn; the inventory in use says nothing of it" in said
-    assert f"playbooks/release.yml -i {stale} -e node={NODE}" in said.replace("'", "")
+    assert f"ansible-playbook playbooks/release.yml -e node={NODE}" in said
 
 
 def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
