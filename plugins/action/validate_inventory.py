@@ -15,6 +15,7 @@ from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
 from muster_controller.action import ControllerAction
+from muster_controller.command_line import sentence
 from muster_controller.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.origin import clear_secrets
 from muster_controller.rule_files import COMMANDS, FILES, read_rules
@@ -34,7 +35,9 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 # Variables of this repository's own plays and of its sandbox, which no role declares.
 NOT_OURS = (
+    *("node", "reason"),
     "cluster_validated",
+    "cluster_leaving",
     "validate_connects",
     "validate_launches",
     "sandbox_dir",
@@ -89,7 +92,7 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], *, launches: bool)
         inventory,
         given=places_of(run),
         not_options=NOT_OURS,
-        unassigned=unassigned(run),
+        unassigned=unassigned(run, sentence(context.CLIARGS, "reason")),
         launches=launches,
         unusable=tuple(unusable_files(first)) if launches else (),
         rules=tuple(rules_of_site(first)),

@@ -64,7 +64,7 @@ class Node:
 
     @property
     def quarantined(self) -> bool:
-        return self.variables.get("cluster_quarantined") is True
+        return bool(self.variables.get("cluster_quarantined"))
 
 
 @dataclass(frozen=True)
