@@ -20,7 +20,7 @@ class Ending:
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
     nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
     where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss.
+    anybody miss. closing: {status, text} of a run that says itself what came of it.
     """
 
     book: str = ""
@@ -32,10 +32,13 @@ class Ending:
     verdict: Mapping[str, Any] | None = None
     where: str = ""
     reminder: str = ""
+    closing: Mapping[str, Any] = field(default_factory=dict)
 
 
 def last_line(end: Ending) -> tuple[str, str]:
     """Return the status, for the colour, and the line; both empty where there is nothing to say."""
+    if end.closing:
+        return str(end.closing["status"]), str(end.closing["text"])
     where = f" ({end.where})" if end.where else ""
     status, sentence = _ending(end)
     # Of a run that did not go well one reason is enough.
