@@ -23,6 +23,7 @@ from __future__ import annotations
 import shlex
 import threading
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from muster_node.tools.pack import framed, sent
@@ -42,6 +43,10 @@ class Program:
     """name: of a file in muster_node/programs. It is packed when it is first sent, by one thread for all."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        if find_spec(self.module) is None:
+            raise ModuleNotFoundError(f"there is no program {self.name}", name=self.module)
 
     @property
     def module(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .seen import text
 
+MOST = 300  # characters of a reason
 TRUE = ("true", "yes", "on", "1")
 
 
@@ -28,5 +29,6 @@ class Quarantine:
 def quarantine(value: Any) -> Quarantine | None:
     """The quarantine that cluster_quarantined gives a node; None where it gives it none."""
     if isinstance(value, Mapping):
-        return Quarantine(*(text(str(value.get(name) or "")) for name in ("reason", "since", "by"))) if value else None
+        said = (text(str(value.get(name) or ""), MOST) for name in ("reason", "since", "by"))
+        return Quarantine(*said) if value else None
     return Quarantine() if str(value).strip().lower() in TRUE else None

@@ -186,9 +186,9 @@ def _entries(holder: Mapping[str, Any], name: str) -> list[Any]:
     return found[:MOST] if isinstance(found, list) else []
 
 
-def text(value: Any) -> str:
+def text(value: Any, most: int = MOST_TEXT) -> str:
     """One short printable line; "" for what is no text."""
-    return " ".join(printable(value[: 4 * MOST_TEXT]).split())[:MOST_TEXT] if isinstance(value, str) else ""
+    return " ".join(printable(value[: 4 * most]).split())[:most] if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int | None:
