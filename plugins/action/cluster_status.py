@@ -51,7 +51,6 @@ class ActionModule(ControllerAction):
                 "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
             )
         roles = load_roles(self._loader, "cluster", "pytorch")
-        roles.options.pop("cluster_quarantined")  # it is read as it comes: true alone, or with a reason
         values = {name: self.values_of(name, roles) for name in known}
         first = values[known[0]]
         self.folder = Path(first["cluster_artifacts_dir"], first["cluster_name"])

@@ -65,6 +65,8 @@ SPEAKING_ACTIONS = (
     "rdma_rails",
     "launch_users",
     "share_inventory",
+    "quarantine_nodes",
+    "retire_nodes",
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
@@ -113,6 +115,7 @@ class CallbackModule(DefaultCallback):
         self._verdict: Mapping[str, Any] | None = None
         self._artifacts = ""
         self._reminder = ""
+        self._outcome = ""
         self._failures: dict[str, str] = {}
         self._is_screen = False
         self._closing: Mapping[str, Any] = {}
@@ -239,6 +242,7 @@ class CallbackModule(DefaultCallback):
         content = result.result
         self._reminder = str(content.get("reminder") or self._reminder)
         self._closing = content.get("closing") or self._closing
+        self._outcome = str(content.get("outcome") or self._outcome)
         if isinstance(content.get("verdict"), dict):
             self._verdict = content["verdict"]
             self._artifacts = content.get("artifacts", "")
@@ -308,6 +312,7 @@ class CallbackModule(DefaultCallback):
                 where=_short(where) if where else "",
                 reminder=self._reminder,
                 closing=self._closing,
+                outcome=typed(self._outcome),
             )
         )
         return line, {

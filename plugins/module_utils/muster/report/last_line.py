@@ -20,7 +20,8 @@ class Ending:
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
     nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
     where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss. closing: {status, text} of a run that says itself what came of it.
+    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. closing: {status, text} where
+    the whole line is its own.
     """
 
     book: str = ""
@@ -33,6 +34,7 @@ class Ending:
     where: str = ""
     reminder: str = ""
     closing: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = ""
 
 
 def last_line(end: Ending) -> tuple[str, str]:
@@ -59,6 +61,8 @@ def _ending(end: Ending) -> tuple[str, str]:
         return "stopped", f"STOPPED: {_stops(end.failures)}"
     if end.book and not end.contacts:
         return "healthy", f"DONE: {end.book} contacted no node and changed nothing"
+    if end.outcome:
+        return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:

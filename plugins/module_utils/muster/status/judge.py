@@ -247,7 +247,7 @@ def _free(status: Status) -> str:
         more = f" ({unknown} not known)" if unknown else ""
         return f"{sum(row.free for row in usable)} of {plural(total, 'GPU')} free{more}"
     free = sum(not row.holders for row in usable)
-    return f"{free} of them without a launch" if usable else "none can be used"
+    return f"{free or 'none'} of them without a launch" if usable else "none can be used"
 
 
 def as_dict(status: Status) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..members.quarantine import PARTS
 from .seen import text
 
 MOST = 300  # characters of a reason
-TRUE = ("true", "yes", "on", "1")
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class Quarantine:
         return ", ".join(part for part in parts if part)
 
 
-def quarantine(value: Any) -> Quarantine | None:
-    """The quarantine that cluster_quarantined gives a node; None where it gives it none."""
+def quarantine(value: bool | Mapping[str, Any]) -> Quarantine | None:
+    """The quarantine of a node; None where it is in none. value: as muster/members/quarantine.py reads it."""
     if isinstance(value, Mapping):
-        said = (text(str(value.get(name) or ""), MOST) for name in ("reason", "since", "by"))
-        return Quarantine(*said) if value else None
-    return Quarantine() if str(value).strip().lower() in TRUE else None
+        return Quarantine(**{name: text(value.get(name), MOST) for name in PARTS})
+    return Quarantine() if value else None
