@@ -21,7 +21,7 @@ GPUS = "0, GPU-aa, NVIDIA H100, 4, 0\n1, GPU-bb, NVIDIA H100, 40960, 97\n"
 def says(monkeypatch: pytest.MonkeyPatch, gpus: Answer, apps: Answer) -> None:
     answers = {"--query-gpu=index,uuid,name,memory.used,utilization.gpu": gpus}
     monkeypatch.setattr(computing, "run", lambda _program, question, *_words, **_more: answers.get(question, apps))
-    monkeypatch.setattr(look.os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
+    monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
 
 
 def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:

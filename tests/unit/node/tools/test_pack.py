@@ -28,6 +28,7 @@ TOOLS = {
     "guard": {"files", "run"},
     "inside": {"files", "run"},
     "jobs": {"as_user", "files", "process", "run", "trees"},
+    "members": {"files", "trust"},
     "mtu": {"files", "run"},
     "launch": {
         *(
@@ -47,6 +48,7 @@ TOOLS = {
     "probe_caller": {"files", "resolvers", "routes"},
     "probe_listener": {"files", "process", "run"},
     "rails": {"files", "process", "run", "sockets"},
+    "site_questions": {"files", "run"},
     "sshd": {"files", "run"},
     "status": {"as_user", "disk", "files", "process", "run", "torch_version", "trees"},
     "torch_facts": {"files", "torch_version"},
@@ -54,10 +56,11 @@ TOOLS = {
 }
 # What is written for some programs alone. A launch copies its project from what was distributed, and records its node.
 ROOMS = {
-    "launch": ["launch", "distribution", "diagnosis"],
+    "launch": ["launch", "distribution", "diagnosis", "members"],
     "jobs": ["launch"],
     "distribution": ["distribution"],
     "diagnosis": ["diagnosis", "launch"],
+    "members": ["members"],
     "status": ["launch", "status"],
     "watcher": ["launch"],
 }
