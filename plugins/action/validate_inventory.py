@@ -43,6 +43,8 @@ NOT_OURS = (
     "sandbox_dir",
     "sandbox_name",
     "sandbox_prefix",
+    # Of playbooks/status.yml, which has no role.
+    *("watch", "watch_seconds", "status_json", "status_gate", "status_wait"),
 )
 
 

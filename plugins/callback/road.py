@@ -18,6 +18,7 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
 from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
+from muster_controller.screens import end_gently
 from muster_controller.terminal import typed
 
 if TYPE_CHECKING:
@@ -69,8 +70,11 @@ SPEAKING_ACTIONS = (
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
-# A launch shows its own progress, and a question waits for its answer.
-OWN_PROGRESS = ("torchrun_launch", "host_keys")
+# A launch and a screen show their own progress, and a question waits for its answer.
+OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status")
+TRUE = ("true", "yes", "on", "1")
+# Playbooks that show one screen, and nothing around it but its last line.
+SCREENS = ("status",)
 # Parts of a result that say in our own words what to do.
 SAID = ("msg", "fix", "fail_msg", "success_msg")
 # Parts of a result that are for programs, or that the message says already.
@@ -90,6 +94,8 @@ FOR_PROGRAMS = (
     "pip_output",
     "changed",
     "artifacts",
+    "status",
+    "closing",
 )
 
 
@@ -111,6 +117,12 @@ class CallbackModule(DefaultCallback):
         self._reminder = ""
         self._outcome = ""
         self._failures: dict[str, str] = {}
+        self._is_screen = False
+        self._closing: Mapping[str, Any] = {}
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._is_screen = Path(playbook._file_name).stem in SCREENS and self._display.verbosity < 1
+        super().v2_playbook_on_start(playbook)
 
     # ------------------------------------------------------------ titles
 
@@ -126,11 +138,19 @@ class CallbackModule(DefaultCallback):
         if task.action in QUIET_ACTIONS:
             return
         self._at_work = task
+        if task.action in OWN_PROGRESS and self._watches():
+            end_gently()
         if not task.when:
             self._print_task_banner(task)
         self._after(BANNER_AFTER, self._wait_with, task)
 
+    def _watches(self) -> bool:
+        """Whether the run shows something until somebody interrupts it."""
+        return self._is_screen and str(self._play.get_variable_manager().extra_vars.get("watch")).lower() in TRUE
+
     def _print_task_banner(self, task: Any) -> None:
+        if self._is_screen:
+            return
         # The timer's thread and the one that handles results may both come here for one task.
         with self._banner_lock:
             if self._last_task_banner == task._uuid:
@@ -162,7 +182,7 @@ class CallbackModule(DefaultCallback):
             self._timer.cancel()
             self._timer = None
         seconds = self._last_result - self._task_began
-        if self._task_began and seconds >= LONG:
+        if self._task_began and seconds >= LONG and not self._is_screen:
             self._display.display(f"  took {seconds:.0f} s", color=constants.COLOR_VERBOSE)
         self._task_began = 0.0
 
@@ -171,6 +191,9 @@ class CallbackModule(DefaultCallback):
     def v2_runner_on_ok(self, result: Any) -> None:
         self._take(result)
         if result.task.action in QUIET_ACTIONS:
+            return
+        if self._is_screen:
+            self._handle_warnings(result.result)
             return
         message = _message(result.result)
         if result.task.action in ANSWERS and message and self._display.verbosity < 1:
@@ -193,6 +216,8 @@ class CallbackModule(DefaultCallback):
         self._take(result)
         if not ignore_errors:
             self._note_failure(result)
+        if self._closing and self._is_screen:
+            return  # its screen says it
         message = _message(result.result)
         # A message that says what to type is for people, too, and YAML would break the command in two.
         speaks = result.task.action in SPEAKING_ACTIONS or COMMAND.search(str(result.result.get("msg")))
@@ -216,6 +241,7 @@ class CallbackModule(DefaultCallback):
         self._last_result = time.monotonic()
         content = result.result
         self._reminder = str(content.get("reminder") or self._reminder)
+        self._closing = content.get("closing") or self._closing
         self._outcome = str(content.get("outcome") or self._outcome)
         if isinstance(content.get("verdict"), dict):
             self._verdict = content["verdict"]
@@ -254,7 +280,8 @@ class CallbackModule(DefaultCallback):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_of_task()
-        super().v2_playbook_on_stats(stats)
+        if not self._is_screen:
+            super().v2_playbook_on_stats(stats)
         # A failure that a rescue dealt with is none in the end.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
@@ -265,7 +292,8 @@ class CallbackModule(DefaultCallback):
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
         line, color = self._last_line(stats, str(page) if page else "")
         if line:
-            self._display.display(f"\n{line}", color=color)
+            # Where a program reads what is shown, the last line is for whoever sees the rest.
+            self._display.display(f"\n{line}", color=color, stderr=bool(self._closing.get("aside")))
 
     def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
         """One sentence that a person understands, and its colour; ('', '') when there is nothing to say."""
@@ -283,6 +311,7 @@ class CallbackModule(DefaultCallback):
                 verdict=verdict and {**verdict, "summary": typed(str(verdict["summary"]), verdict)},
                 where=_short(where) if where else "",
                 reminder=self._reminder,
+                closing=self._closing,
                 outcome=typed(self._outcome),
             )
         )

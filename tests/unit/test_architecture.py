@@ -17,7 +17,7 @@ UTILS = ROOT / "plugins/module_utils"
 PURE = {
     *("__future__", "ast", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "enum"),
     *("fnmatch", "functools", "hashlib", "hmac", "html", "ipaddress", "itertools", "json", "math", "re", "shlex"),
-    *("signal", "ssl", "statistics", "struct", "types", "typing", "urllib"),
+    *("signal", "ssl", "statistics", "struct", "textwrap", "types", "typing", "urllib"),
     *("importlib", "pkgutil"),  # a table of the files beside it
 }
 # Where a room is run by itself, as a program: it reads its standard input and prints the answer.

@@ -61,6 +61,7 @@ ON_NODES = {
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
     "share_to": "playbooks/share.yml",
+    **dict.fromkeys(("watch", "watch_seconds", "status_json", "status_gate", "status_wait"), "playbooks/status.yml"),
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",
@@ -68,6 +69,9 @@ OF_PLAYBOOKS = {
 }
 SHARED = "../lab"  # what share.yml has written, in the place that its README names
 UNCHECKED = {
+    "PYTHONPATH=tests/integration .venv/bin/python tests/bench/status_seconds.py 5 2 8": (
+        "it measures a sandbox of 8 nodes for minutes; that the file is there is all that is checked"
+    ),
     "PYTHONPATH=tests/integration .venv/bin/python tests/bench/health_growth.py 2 4 8 16": (
         "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
     ),

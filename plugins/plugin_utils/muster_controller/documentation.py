@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from .variables import project_root
 
@@ -20,7 +20,7 @@ def documented_options(module: str) -> dict[str, dict[str, Any]]:
         for statement in ast.parse(source).body
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
     }
-    options = yaml.safe_load(texts["DOCUMENTATION"]).get("options", {})
+    options = yaml_load(texts["DOCUMENTATION"]).get("options", {})
     return {name: specified(option) for name, option in options.items()}
 
 

@@ -21,7 +21,9 @@ and as the node gets it, in one text:
 from __future__ import annotations
 
 import shlex
+import threading
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from muster_node.tools.pack import framed, sent
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     from .node_error import Way
 
 
+PACKING = threading.Lock()
+
+
 @dataclass(frozen=True)
 class Program:
-    """name: of a file in muster_node/programs. It is packed at once, before any thread asks for it."""
+    """name: of a file in muster_node/programs. It is packed when it is first sent, by one thread for all."""
 
     name: str
 
     def __post_init__(self) -> None:
-        framed(self.module)
+        if find_spec(self.module) is None:
+            raise ModuleNotFoundError(f"there is no program {self.name}", name=self.module)
 
     @property
     def module(self) -> str:
@@ -48,6 +54,8 @@ class Program:
 
     def call(self, connection: Way, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
         """Run it there; return the JSON object that it prints. Raises NodeError."""
+        with PACKING:
+            framed(self.module)
         command = f"-I -S -c {shlex.quote(BOOTSTRAP)} {verb}"
         code, out, err = connection.python(command, sent(self.module, payload), privileged=privileged)
         found = answer_in(out)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
 # They look at nothing that a report could show, or write one themselves.
-WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "sandbox_up", "sandbox_down")
+WITHOUT_A_PAGE = ("trust", "plan", "validate", "report", "status", "sandbox_up", "sandbox_down")
 CONTACT_NO_NODE = ("plan", "validate", "report")
+NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # it only looks, perhaps every few seconds
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
 WORKERS_END = 20.0  # seconds; a supervisor that is interrupted ends its launch everywhere first
@@ -148,7 +149,7 @@ class Reporter:
 
     def record(self, result: str, changed: Sequence[str] | None) -> None:
         """Add how the playbook ended to the record. changed: nodes on which something was, or None: it is not known."""
-        if self.cluster_folder and Path(self.playbooks[-1]).stem not in CONTACT_NO_NODE:
+        if self.cluster_folder and Path(self.playbooks[-1]).stem not in NOT_RECORDED:
             about = {name: self.run[name] for name in ("id", "tags", "limit", "check")}
             book = short(self.playbooks[-1])
             record.add(

@@ -7,10 +7,12 @@ Here both are put together.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.common.yaml import yaml_load
 
 from muster.inventory.options import Option, options_of, read
 
@@ -57,11 +59,17 @@ def load_roles(loader: DataLoader, *names: str) -> Roles:
         role = specs.parents[1]
         if names and role.name not in names:
             continue
-        roles.options.update(options_of(loader.load_from_file(str(specs))))
+        roles.options.update(_declared(specs))
         defaults = role / "defaults/main.yml"
         if defaults.exists():
             roles.defaults.update(loader.load_from_file(str(defaults), trusted_as_template=True) or {})
     return roles
+
+
+@cache
+def _declared(specs: Path) -> dict[str, Option]:
+    """What a role declares, which is no template: so it is read without Ansible's notes on every value."""
+    return options_of(yaml_load(specs.read_text(encoding="utf-8")))
 
 
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 from muster.launch import data, messages, reservation
-from muster_node.launch import facts, looking, seats
+from muster_node.launch import facts, looking, own, seats
 from muster_node.tools import process
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def keys(shape: Any) -> set[str]:
 
 
 def test_identity() -> None:
-    assert set(facts.identity({})) == keys(messages.Identity)
+    assert set(own.identity({})) == keys(messages.Identity)
 
 
 def test_prepare(tmp_path: Path) -> None:

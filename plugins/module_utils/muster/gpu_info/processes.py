@@ -14,6 +14,8 @@ DAEMONS = (
     *("dcgm-exporter", "nvidia-smi", "nvtop"),
 )
 COMM_LENGTH = 15
+# Primus takes more than this on a GPU that nobody uses for memory that a dead process left.
+HELD_MIB = 1024
 
 
 def holders(seen: Iterable[Mapping[str, Any]], uptime: float) -> list[dict[str, Any]]:

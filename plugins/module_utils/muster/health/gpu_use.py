@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info import screen
 from ..gpu_info.models import model_of
+from ..gpu_info.processes import HELD_MIB
 from ..gpu_info.screen import is_screen
 from ..gpu_info.values import address
 from ..launch.unit import LAUNCH_UNITS
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
-# Primus takes more than this on a GPU that nobody uses for memory that a dead process left.
-HELD_MIB = 1024
 NOBODY = "no process is listed that uses"
 # PCI Express base specification: GT/s of a lane.
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}

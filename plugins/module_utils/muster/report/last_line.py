@@ -20,7 +20,8 @@ class Ending:
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
     nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
     where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss. outcome: what came of it, where the playbook has a sentence of its own.
+    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. closing: {status, text} where
+    the whole line is its own.
     """
 
     book: str = ""
@@ -32,11 +33,14 @@ class Ending:
     verdict: Mapping[str, Any] | None = None
     where: str = ""
     reminder: str = ""
+    closing: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = ""
 
 
 def last_line(end: Ending) -> tuple[str, str]:
     """Return the status, for the colour, and the line; both empty where there is nothing to say."""
+    if end.closing:
+        return str(end.closing["status"]), str(end.closing["text"])
     where = f" ({end.where})" if end.where else ""
     status, sentence = _ending(end)
     # Of a run that did not go well one reason is enough.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..tools.run import run
 from .seats import HOLDERS_SECONDS, NOT_SEEN, holder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from ..tools.run import Answer
 
 Json = dict[str, Any]
 
@@ -19,28 +21,40 @@ GPU = "gpu-{}"
 
 def computing(*, gpus: bool) -> Json:
     """Return {computing: {seat: [holder]}, uuids, why}. gpus: whether the launch uses any; else nothing is asked."""
-    nothing: Json = {"computing": {}, "uuids": [], "why": ""}
     if not gpus:
-        return nothing
-    listed = run("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader", seconds=SECONDS)
-    if listed.code != 0:
-        return {**nothing, "why": listed.why}
-    names = {uuid: int(index) for index, uuid in rows(listed.text) if index.isdecimal()}
-    uuids = sorted(names, key=names.__getitem__)
-    apps = run("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader", seconds=SECONDS)
-    if apps.code != 0:
-        return {**nothing, "uuids": uuids, "why": apps.why}
+        return {"computing": {}, "uuids": [], "why": ""}
+    asked = ask("index,uuid", SECONDS)
+    uuids = {uuid: int(index) for index, uuid in asked.gpus if index.isdecimal()}
     found: dict[str, list[Json]] = {}
     deadline = time.monotonic() + HOLDERS_SECONDS
-    for uuid, pid in rows(apps.text):
-        if uuid in names:
+    for uuid, pid in asked.apps:
+        if uuid in uuids:
             who = holder(int(pid), deadline - time.monotonic()) if pid.isdecimal() else NOT_SEEN
-            found.setdefault(GPU.format(names[uuid]), []).append(who)
-    return {"computing": found, "uuids": uuids, "why": ""}
+            found.setdefault(GPU.format(uuids[uuid]), []).append(who)
+    return {"computing": found, "uuids": sorted(uuids, key=uuids.__getitem__), "why": asked.why}
 
 
-def rows(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        first, comma, second = line.partition(",")
-        if comma:
-            yield first.strip(), second.strip()
+class Asked(NamedTuple):
+    """What nvidia-smi lists: the requested fields of each GPU, and (uuid, pid) of who computes. why: it does not."""
+
+    gpus: list[list[str]]
+    apps: list[list[str]]
+    why: str
+
+
+def ask(fields: str, seconds: float) -> Asked:
+    """Ask both at once: each of the two waits for the same driver. fields: of --query-gpu."""
+    questions = (f"--query-gpu={fields}", "--query-compute-apps=gpu_uuid,pid")
+    with ThreadPoolExecutor(max_workers=len(questions)) as pool:
+        gpus, apps = pool.map(partial(_answer, seconds=seconds), questions)
+    if gpus.code != 0:
+        return Asked([], [], gpus.why)
+    return Asked(rows(gpus.text), rows(apps.text) if apps.code == 0 else [], apps.why if apps.code != 0 else "")
+
+
+def _answer(question: str, seconds: float) -> Answer:
+    return run("nvidia-smi", question, "--format=csv,noheader,nounits", seconds=seconds)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[word.strip() for word in line.split(",")] for line in text.splitlines() if "," in line]

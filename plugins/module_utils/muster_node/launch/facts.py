@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..members import quarantine
 from ..tools import trust
 from ..tools.as_user import SilentError, as_user
+from ..tools.disk import disk_facts
 from . import mounts
 from .addresses import interface_of
 from .computing import computing
 from .data import data_facts
-from .own import is_launch_user, own_facts
+from .own import own_facts
 from .ports import port_facts
 from .seats import held
 
@@ -28,17 +29,6 @@ Json = dict[str, Any]
 
 FILE_SECONDS = 5.0
 MOST_PLACES = 20  # of PATH
-
-
-def identity(_request: Json) -> Json:
-    """Who the controller logs in as: the one who will look, and must be able to read."""
-    user = pwd.getpwuid(os.getuid())
-    return {
-        "uid": user.pw_uid,
-        "gid": os.getgid(),
-        "name": user.pw_name,
-        "launch_user": is_launch_user(user),
-    }
 
 
 def prepare(request: Json) -> Json:
@@ -123,17 +113,3 @@ def asked(user: pwd.struct_passwd | None, question: Callable[[], bool]) -> bool:
         return bool(as_user(user, question, seconds=FILE_SECONDS))
     except SilentError:
         return False
-
-
-def disk_facts(path: str) -> Json:
-    """Free bytes where the run directory will be: of its nearest existing parent."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path) or "/"
-    usage = os.statvfs(path)
-    return {
-        "path": path,
-        "free": usage.f_bavail * usage.f_frsize,
-        "total": usage.f_blocks * usage.f_frsize,
-        "inodes_free": usage.f_favail if usage.f_files else None,
-        "read_only": bool(usage.f_flag & os.ST_RDONLY),
-    }

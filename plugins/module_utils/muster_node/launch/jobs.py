@@ -80,7 +80,7 @@ def plan(request: Json) -> Json:
     request: {launch_id, run_root, users_root}. reader: who may look without root. Whose launch runs comes before those
     who have a folder of its name: anybody may make one of their own.
     """
-    running = in_units()
+    running = process.in_launches()
 
     def is_aside(root: Root) -> bool:
         return root.user is not None and (root.user.pw_uid, request["launch_id"]) not in running
@@ -110,7 +110,7 @@ def follow(request: Json) -> Json:
     """
     if not request["offsets"]:
         request["offsets"] = {"": 0, **_ends(request)}
-    over = all(launch_id != request["launch_id"] for _, launch_id in in_units())
+    over = all(launch_id != request["launch_id"] for _, launch_id in process.in_launches())
     if not over:
         written.wait_for_news(request)
     return {"logs": written.read_logs(request), "over": over, "offsets": request["offsets"]}
@@ -148,7 +148,7 @@ def roots(request: Json) -> list[Root]:
 
 def launches(request: Json) -> Iterator[Launch]:
     """Those that run, those whose end nobody has seen, and the newest of those that are over, by owner."""
-    running = in_units()
+    running = process.in_launches()
     for root in roots(request):
         uid = root.user.pw_uid if root.user else None
         here = {launch_id: pids for (owner, launch_id), pids in running.items() if owner == uid}
@@ -162,21 +162,6 @@ def launches(request: Json) -> Iterator[Launch]:
             with suppress(KeyError):
                 user = pwd.getpwuid(owner or 0)
                 yield Launch(Root("", state.OWN_ROOT.format(owner), user), launch_id, pids)
-
-
-def in_units() -> dict[tuple[int | None, str], list[int]]:
-    """By (uid of a user's own manager, or None; id), the processes in the units of launches."""
-    found: dict[tuple[int | None, str], list[int]] = {}
-    for pid in process.ids():
-        launch = process.launch_at(pid)
-        if launch:
-            found.setdefault((launch.uid, launch.id), []).append(pid)
-    return {one: sorted(pids, key=_started) for one, pids in found.items()}
-
-
-def _started(pid: int) -> int:
-    seen = process.status(pid)
-    return seen.started if seen else 0
 
 
 # ---------------------------------------------------------------- one launch

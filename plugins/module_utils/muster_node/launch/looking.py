@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..tools.disk import disk_facts
 from . import state, written
-from .facts import disk_facts
 
 Json = dict[str, Any]
 

@@ -23,6 +23,17 @@ CGROUPS = "/sys/fs/cgroup"
 LIMITS = {"memlock": "Max locked memory", "nofile": "Max open files"}
 
 
+def identity(_request: Json) -> Json:
+    """Who the controller logs in as: the one who will look, and must be able to read."""
+    user = pwd.getpwuid(os.getuid())
+    return {
+        "uid": user.pw_uid,
+        "gid": os.getgid(),
+        "name": user.pw_name,
+        "launch_user": is_launch_user(user),
+    }
+
+
 def is_launch_user(user: pwd.struct_passwd) -> bool:
     """Whether an account is in the group, by the accounts' own files: a session begun earlier does not know it yet."""
     if user.pw_uid == 0:

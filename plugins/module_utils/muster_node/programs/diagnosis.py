@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..diagnosis.agents import agents
 from ..launch import state
-from ..launch.facts import identity
+from ..launch.own import identity
 from ..tools.program import answer
 
 

@@ -13,9 +13,9 @@ It is no part of the program that launch, because that one is sent with every lo
 from __future__ import annotations
 
 from ..launch import state
-from ..launch.facts import identity
 from ..launch.fetching import fetchable, fetched
 from ..launch.jobs import follow, jobs, plan
+from ..launch.own import identity
 from ..tools.program import answer
 
 

@@ -24,9 +24,10 @@ import sys
 
 from ..diagnosis.asked import sampling, snapshot_of, start, stop
 from ..launch import state
-from ..launch.facts import identity, prepare
+from ..launch.facts import prepare
 from ..launch.fit import fit
 from ..launch.looking import logs, look
+from ..launch.own import identity
 from ..launch.running import run
 from ..launch.seats import reserve
 from ..launch.stopping import freeze

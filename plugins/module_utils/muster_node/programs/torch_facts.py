@@ -8,7 +8,6 @@ its build has CUDA.
 
 from __future__ import annotations
 
-import ast
 import csv
 import importlib
 import importlib.metadata
@@ -18,6 +17,8 @@ import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+from ..tools.torch_version import said_in
 
 MOST_FAULTS = 5
 
@@ -70,16 +71,9 @@ def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]
 
 def torch_by_its_files(packages: dict[str, str], site: Path) -> dict[str, Any] | None:
     """What torch says about itself in version.py, and the NCCL wheel that lies beside it."""
-    try:
-        tree = ast.parse((site / "torch" / "version.py").read_text())
-    except OSError:
+    said = said_in(site)
+    if said is None:
         return None
-    said: dict[str, Any] = {}
-    for statement in tree.body:
-        target = getattr(statement, "target", None) or (getattr(statement, "targets", None) or [None])[0]
-        value = getattr(statement, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-            said[target.id] = value.value
     library = site / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     wheels = [version for name, version in packages.items() if name.startswith("nvidia-nccl-cu")]
     return {

@@ -6,8 +6,8 @@ program to another user, unit or interpreter of the node.
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = "muster_node"
+# Reading a file as Python does takes twenty times as long; a test holds that both find the same.
+IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @cache
@@ -46,18 +48,23 @@ def source_of(module: str) -> str:
 
 def imported(module: str, source: str, room: str) -> Iterator[str]:
     """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`."""
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        package = ".".join(module.split(".")[: -node.level])
+    for dots, name, names in relative_imports(source):
+        package = ".".join(module.split(".")[:-dots])
         if not f"{package}.".startswith(f"{room}."):
             raise ImportError(f"{module} imports from outside of {ROOM}", name=module)
-        found = f"{package}.{node.module}" if node.module else package
+        found = f"{package}.{name}" if name else package
         spec = find_spec(found)
         if spec is None or spec.submodule_search_locations is None:
             yield found
         else:
-            yield from (f"{found}.{each.name}" for each in node.names)
+            yield from (f"{found}.{each}" for each in names)
+
+
+def relative_imports(source: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield of each `from ..name import names` how many dots it has, the name, and the names."""
+    for dots, name, names in IMPORT.findall(source):
+        bare = re.sub(r"#.*", "", names).strip("() \n")
+        yield len(dots), name, [each.split()[0] for each in bare.split(",") if each.strip()]
 
 
 @cache

@@ -118,6 +118,22 @@ def launch_at(pid: int) -> Launch | None:
     return Launch(found[1], int(manager[1])) if manager and found else None
 
 
+def in_launches() -> dict[tuple[int | None, str], list[int]]:
+    """Return by (uid of a user's own manager, or None; id) the processes in the units of launches, the first one began
+    first. Which unit a process belongs to, the kernel says to everybody."""
+    found: dict[tuple[int | None, str], list[int]] = {}
+    for pid in ids():
+        launch = launch_at(pid)
+        if launch:
+            found.setdefault((launch.uid, launch.id), []).append(pid)
+    return {one: sorted(pids, key=_started) for one, pids in found.items()}
+
+
+def _started(pid: int) -> int:
+    seen = status(pid)
+    return seen.started if seen else 0
+
+
 def age(pid: int) -> float | None:
     """Return the seconds since it began, asleep or not; nothing of one that is gone."""
     seen = status(pid)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from muster_node.launch import addresses, facts
+from muster_node.tools.disk import disk_facts
 
 LAUNCH_ID = "20260101-120000-abcd"
 
@@ -36,7 +37,7 @@ def test_interface_of_ipv6() -> None:
 
 
 def test_disk_of_the_nearest_folder_there_is(tmp_path: Path) -> None:
-    disk = facts.disk_facts(str(tmp_path / "not" / "yet"))
+    disk = disk_facts(str(tmp_path / "not" / "yet"))
     assert disk["path"] == str(tmp_path)
     assert 0 < disk["free"] <= disk["total"]
     assert disk["read_only"] is False

@@ -32,7 +32,7 @@ RANK = {"rank": 0, "local_rank": 0, "pid": 7, "started": 70, "gone_at": 1.5}
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
-    monkeypatch.setattr(jobs, "in_units", dict)
+    monkeypatch.setattr(process, "in_launches", dict)
     monkeypatch.setattr(jobs, "gpu_facts", lambda: {"0": {"busy": 1}})
     (tmp_path / "state").mkdir()
     (tmp_path / "runs").mkdir()
@@ -85,7 +85,7 @@ def test_what_runs(
     (tmp_path / "state" / IDS[0] / "unit").mkdir(parents=True)
     (tmp_path / "state" / IDS[0] / "unit/ranks.json").write_text(json.dumps(table))
     (tmp_path / "state" / IDS[0] / "lease").write_bytes(state.new_lease(60.0, word))
-    monkeypatch.setattr(jobs, "in_units", lambda: {(None, IDS[0]): [os.getpid()]})
+    monkeypatch.setattr(process, "in_launches", lambda: {(None, IDS[0]): [os.getpid()]})
     found = jobs.jobs(asked)
     assert [(one["state"], one["over"], one["detached"]) for one in found["launches"]] == [(said, False, False)]
     assert found["launches"][0]["seconds"] == pytest.approx(process.age(os.getpid()), abs=5)
@@ -96,7 +96,7 @@ def test_of_others_launches_a_user_sees_that_they_run(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path, IDS[0])
-    monkeypatch.setattr(jobs, "in_units", lambda: {(None, IDS[0]): [os.getpid()]})
+    monkeypatch.setattr(process, "in_launches", lambda: {(None, IDS[0]): [os.getpid()]})
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     found = jobs.jobs(asked)["launches"]
     assert [(one["state"], one["hidden"]) for one in found] == [("running", True)]
@@ -153,7 +153,7 @@ def test_a_folder_of_the_same_name_hides_nobodys_launch(
     for kept_by, running, whose in ((there[1:], "daemon", "daemon"), (there[1:], "", "bin"), (there, "daemon", "")):
         units = {(pwd.getpwnam(running).pw_uid, IDS[0]): [7]} if running else {}
         monkeypatch.setattr(jobs, "roots", lambda _request, found=kept_by: found)
-        monkeypatch.setattr(jobs, "in_units", lambda found=units: found)
+        monkeypatch.setattr(process, "in_launches", lambda found=units: found)
         assert jobs.plan({**asked, "launch_id": IDS[0]})["user"] == whose
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_node.tools.pack import imported, pack, sent
+from muster_node.tools.pack import imported, pack, relative_imports, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
 
 ROOM = Path(__file__).parents[4] / "plugins/module_utils/muster_node"
@@ -21,32 +22,56 @@ SSHD = "muster_node.programs.sshd"
 TOOLS = {
     "claim": {"files"},
     "collective_ranks": {"files"},
-    "diagnosis": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
+    "diagnosis": {"as_user", "files", "process", "run", "trees"},
     "distribution": {"as_user", "files", "sockets", "trust"},
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
-    "jobs": {"as_user", "files", "process", "run", "sockets", "trees", "trust"},
+    "jobs": {"as_user", "files", "process", "run", "trees"},
+    "members": {"files", "trust"},
     "mtu": {"files", "run"},
     "launch": {
-        *("as_user", "control_group", "files", "kernel_files", "kernel_lines", "pack", "process", "run", "sockets"),
+        *(
+            "as_user",
+            "control_group",
+            "disk",
+            "files",
+            "kernel_files",
+            "kernel_lines",
+            "pack",
+            "process",
+            "run",
+            "sockets",
+        ),
         *("trees", "trust"),
     },
     "probe_caller": {"files", "resolvers", "routes"},
     "probe_listener": {"files", "process", "run"},
     "rails": {"files", "process", "run", "sockets"},
+    "site_questions": {"files", "run"},
     "sshd": {"files", "run"},
-    "torch_facts": set(),
+    "status": {"as_user", "disk", "files", "process", "run", "torch_version", "trees"},
+    "torch_facts": {"files", "torch_version"},
     "watcher": {"as_user", "files", "process", "run", "trees", "trust"},
 }
 # What is written for some programs alone. A launch copies its project from what was distributed, and records its node.
 ROOMS = {
-    "launch": ["launch", "distribution", "diagnosis"],
-    "jobs": ["launch", "distribution"],
+    "launch": ["launch", "distribution", "diagnosis", "members"],
+    "jobs": ["launch"],
     "distribution": ["distribution"],
     "diagnosis": ["diagnosis", "launch"],
+    "members": ["members"],
+    "status": ["launch", "status"],
     "watcher": ["launch"],
 }
+
+
+@pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOM)))
+def test_imports_are_found_as_python_itself_finds_them(path: Path) -> None:
+    text = path.read_text()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
+    read = [(node.level, node.module or "", [each.name for each in node.names]) for node in nodes]
+    assert sorted(relative_imports(text)) == sorted(read)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

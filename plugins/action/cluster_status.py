@@ -1,0 +1,169 @@
+"""The state of a cluster on one screen; documented in library/cluster_status.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+
+from muster.status.judge import Given, Node, as_dict, ranks_of, sentence, status
+from muster.status.quarantine import quarantine
+from muster.status.screen import screen
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.interruption import Interruption
+from muster_controller.json_file import write_json
+from muster_controller.past_runs import past
+from muster_controller.screens import Screens, size
+from muster_controller.status_looks import Looks
+from muster_controller.variables import load_roles, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.status.judge import Status
+    from muster_controller.variables import Roles
+
+MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer
+READ = (
+    *("cluster_name", "cluster_artifacts_dir", "cluster_gpus", "cluster_nproc_per_node", "cluster_quarantined"),
+    *("cluster_launch_nodes", "cluster_torch_version", "cluster_torchrun", "cluster_run_root"),
+)
+KEPT = "status.json"  # beside the runs of its cluster: it is of none of them
+STANDARD_OUTPUT = "-"
+SHORTEST = 1.0  # seconds between two screens
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        known = list(self.task_vars["groups"].get("gpu_nodes", []))
+        names = [name for name in known if name in self.task_vars["ansible_play_hosts_all"]]
+        if not names:
+            raise AnsibleActionFail(
+                "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
+            )
+        roles = load_roles(self._loader, "cluster", "pytorch")
+        values = {name: self.values_of(name, roles) for name in known}
+        first = values[known[0]]
+        self.folder = Path(first["cluster_artifacts_dir"], first["cluster_name"])
+        self.nodes = nodes_of(values)
+        looks = Looks(
+            {name: connect(self, name, self.task_vars) for name in names},
+            {name: request(values[name]) for name in names},
+            self.options["wait"],
+        )
+        try:
+            seen = self.watched(looks) if self.options["watch"] else self.once(looks, lambda: False)
+        finally:
+            looks.close()
+        return self.result(seen)
+
+    def values_of(self, name: str, roles: Roles) -> dict[str, Any]:
+        reading = read_node(self.task_vars, self._templar, roles, name, READ)
+        for variable, error in reading.errors.items():
+            raise AnsibleActionFail(f"{name}: {variable} {error}.")
+        return reading.values
+
+    # ------------------------------------------------------------ looking
+
+    def once(self, looks: Looks, give_up: Callable[[], bool]) -> Status:
+        done = looks.round(give_up)
+        asked = [node for name, node in self.nodes.items() if name in looks.requests]
+        seen = status(
+            Given(
+                cluster=self.folder.name,
+                nodes=asked,
+                **done._asdict(),
+                past=past(self.folder),
+                now=time.time(),
+                time=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+            )
+        )
+        if not give_up():
+            self.keep(seen)
+            if not self.options["watch"]:
+                self.show(seen, Screens(Display(), again=False))
+        return seen
+
+    def watched(self, looks: Looks) -> Status:
+        """Again and again, until somebody interrupts."""
+        screens = Screens(Display(), again=True)
+        pause = max(SHORTEST, self.options["seconds"])
+        with (interruption := Interruption()):
+
+            def over() -> bool:
+                return interruption.came
+
+            while True:
+                began = time.monotonic()
+                seen = self.once(looks, over)
+                if not over() or not screens.drawn:
+                    self.show(seen, screens)
+                while not over() and time.monotonic() < began + pause:
+                    time.sleep(0.05)
+                if over():
+                    screens.end()
+                    return seen
+
+    # ------------------------------------------------------------ what is said
+
+    def show(self, seen: Status, screens: Screens) -> None:
+        if self.options["json"] == STANDARD_OUTPUT:
+            indent = None if self.options["watch"] else 2
+            Display().display(json.dumps(as_dict(seen), indent=indent))
+            screens.drawn += 1
+            return
+        width, height = size()
+        screens.show(screen(seen, width, height - 1 if screens.redraws else 0))
+
+    def keep(self, seen: Status) -> None:
+        """Trouble of the controller's disk is no reason to show nothing."""
+        given = self.options["json"]
+        paths = [self.folder / KEPT]
+        if given not in ("", STANDARD_OUTPUT):
+            paths.append(Path(given).expanduser().absolute())
+        for path in paths:
+            try:
+                write_json(path, as_dict(seen))
+            except OSError as error:
+                Display().warning(f"The state is not in {path}: {error.strerror}")
+
+    def result(self, seen: Status) -> dict[str, Any]:
+        gated = self.options["gate"] and not seen.all_ready
+        closing = {
+            "status": "failed" if gated else "healthy" if seen.all_ready else "degraded",
+            "text": f"NOT READY: {sentence(seen)}" if gated else sentence(seen),
+            "aside": self.options["json"] == STANDARD_OUTPUT,
+        }
+        said = {"status": as_dict(seen), "closing": closing}
+        return {**said, "failed": True, "msg": closing["text"]} if gated else said
+
+
+def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, Node]:
+    """All nodes of the inventory: --limit changes no rank."""
+    out = {name: quarantine(own["cluster_quarantined"]) for name, own in values.items()}
+    chosen = next(iter(values.values()))["cluster_launch_nodes"]
+    ranks = ranks_of(
+        {
+            name: own["cluster_nproc_per_node"]
+            for name, own in values.items()
+            if out[name] is None and (not chosen or name in chosen)
+        }
+    )
+    return {
+        name: Node(name, own["cluster_gpus"], ranks.get(name, ()), out[name], own["cluster_torch_version"])
+        for name, own in values.items()
+    }
+
+
+def request(own: dict[str, Any]) -> dict[str, Any]:
+    environment = str(Path(own["cluster_torchrun"]).parents[1]) if "/" in own["cluster_torchrun"] else ""
+    return {"environment": environment, "run_root": own["cluster_run_root"]}

@@ -1,0 +1,295 @@
+"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..health.host import LEAST_FREE, LITTLE_FREE
+from ..verdict.majority import vote
+from ..verdict.words import gigabytes, plural
+from . import past as kept
+from .names import numbers, together
+from .past import LAYERS, Past, Said
+from .seen import Seen, read, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .quarantine import Quarantine
+    from .seen import Holder
+
+READY, NOT_READY, UNKNOWN, QUARANTINED, SILENT = "ready", "not ready", "unknown", "quarantined", "no answer"
+TITLES = {"driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "kernel": "kernel"}
+LATE = "did not answer within"
+CLOCK_SECONDS = 5.0  # that a clock may be off without a word
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as the inventory has it. ranks: those of a launch on all; empty where it takes no part in one."""
+
+    name: str
+    gpus: int = 0
+    ranks: tuple[int, ...] = ()
+    quarantine: Quarantine | None = None
+    torch: str = ""  # the release that is requested
+    environment: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """answers: of each node that was looked at, with clock_off, seconds that its clock is ahead of the controller's.
+    silent: why there is none. not_root: why root could not be asked. now: on the controller's clock. time: for people.
+    """
+
+    cluster: str
+    nodes: Sequence[Node]
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    not_root: Mapping[str, str] = field(default_factory=dict)
+    past: Past = field(default_factory=Past)
+    now: float = 0.0
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is said of one node. why: what keeps it from being ready. notes: what is worth a word beside it.
+
+    gpus: how many it has, or is to have. free: those that nobody holds; unknown: those of which that is not seen.
+    """
+
+    node: Node
+    state: str
+    seen: Seen | None = None
+    why: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    gpus: int = 0
+    free: int = 0
+    unknown: int = 0
+
+    @property
+    def holders(self) -> Sequence[Holder]:
+        return tuple(dict.fromkeys(one for _, one in self.held)) if self.seen else ()
+
+    @property
+    def held(self) -> list[tuple[int | None, Holder]]:
+        """(GPU or None for the processors, holder)."""
+        if self.seen is None:
+            return []
+        gpus = [(number, one) for number, who in sorted(self.seen.holders.items()) for one in who]
+        return [*gpus, *((None, one) for one in self.seen.processors)]
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole of it, which the screen, the JSON and the last line are made of."""
+
+    cluster: str
+    time: str
+    rows: Sequence[Row]
+    smoke: Said
+    health: Said
+    drift: Said
+    differ: Sequence[str] = ()  # versions: who has which
+    common: Mapping[str, str] = field(default_factory=dict)  # those that most have
+    changed: str = ""  # since the accepted state
+
+    @property
+    def of_launches(self) -> list[Row]:
+        return [row for row in self.rows if row.state != QUARANTINED]
+
+    @property
+    def all_ready(self) -> bool:
+        """A quarantined node is out of launches by intention."""
+        return all(row.state == READY for row in self.of_launches)
+
+
+def ranks_of(nproc: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The ranks of each node that takes part in launches. nproc: how many each has, in the inventory's order."""
+    found: dict[str, tuple[int, ...]] = {}
+    first = 0
+    for name, count in nproc.items():
+        found[name] = tuple(range(first, first + count))
+        first += count
+    return found
+
+
+def status(given: Given) -> Status:
+    smoke = kept.smoke(given.past.smoke, given.past.book, given.now)
+    health = kept.health(given.past.health, given.now)
+    rows = [_row(node, given, health) for node in given.nodes]
+    versions = {row.node.name: dict(row.seen.versions) for row in rows if row.seen}
+    common, differ = _versions(versions)
+    return Status(
+        given.cluster,
+        given.time,
+        rows,
+        smoke,
+        health,
+        kept.drift(given.past.drift, given.now),
+        differ,
+        common,
+        kept.changed_since_accepted(given.past.book, versions),
+    )
+
+
+def _row(node: Node, given: Given, health: Said) -> Row:
+    answer = given.answers.get(node.name)
+    if answer is None:
+        why = given.silent.get(node.name, "it was not asked")
+        state = QUARANTINED if node.quarantine else SILENT
+        reasons = [str(node.quarantine), f"no answer: {why}"] if node.quarantine else [why]
+        return Row(node, state, why=tuple(reasons), gpus=node.gpus, unknown=node.gpus)
+    seen = read(answer)
+    total = max(node.gpus, len(seen.gpus), seen.devices)
+    free = sum(number not in seen.holders and number not in seen.unknown for number in seen.gpus)
+    against = [*_against(node, seen), *_of_health(node, health)]
+    state = NOT_READY if against else UNKNOWN if _late(seen) else READY
+    if node.quarantine:
+        state, against = QUARANTINED, [str(node.quarantine), *against]
+    elif state == UNKNOWN:
+        against = [f"its GPUs could not be looked at: {seen.why}"]
+    notes = tuple(_notes(node, seen, answer, given.not_root.get(node.name, "")))
+    # A GPU that is not listed is not free, nor is it held.
+    unknown = total if seen.why else len(seen.unknown)
+    return Row(node, state, seen, tuple(against), notes, total, free, unknown)
+
+
+def _late(seen: Seen) -> bool:
+    return LATE in seen.why
+
+
+def _against(node: Node, seen: Seen) -> Iterator[str]:
+    if seen.why and not _late(seen):
+        yield f"its GPUs cannot be used: {seen.why}"
+    elif not seen.why and len(seen.gpus) < node.gpus:
+        listed = f"{plural(len(seen.gpus), 'GPU')} of {node.gpus} (cluster_gpus)"
+        driver = "" if seen.versions.get("driver") else ", and no NVIDIA driver is loaded"
+        yield f"it has {listed}{driver}"
+    if seen.torch_why:
+        yield seen.torch_why
+    free = seen.disk.get("free")
+    if seen.disk.get("read_only") is True:
+        yield f"{_place(seen)} is read-only"
+    elif isinstance(free, int) and free < LEAST_FREE:
+        yield f"{gigabytes(free)} free on {_place(seen)}"
+
+
+def _place(seen: Seen) -> str:
+    return text(seen.disk.get("path")) or "its disk"
+
+
+def _of_health(node: Node, health: Said) -> Iterator[str]:
+    if node.name in health.failing:
+        yield f"{health.failing[node.name]} (health, {health.ago})"
+
+
+def _notes(node: Node, seen: Seen, answer: Mapping[str, Any], not_root: str) -> Iterator[str]:
+    free, off = seen.disk.get("free"), answer.get("clock_off")
+    if isinstance(free, int) and LEAST_FREE <= free < LITTLE_FREE:
+        yield f"{gigabytes(free)} free on {_place(seen)}"
+    if isinstance(off, (int, float)) and abs(off) > CLOCK_SECONDS:
+        yield f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
+    if seen.restart:
+        yield "it wants a restart"
+    torch = seen.versions.get("torch", "")
+    if node.torch and torch and torch.partition("+")[0] != node.torch.partition("+")[0]:
+        yield f"PyTorch {torch}, and {node.torch} is requested"
+    if not seen.complete:
+        yield "it shows nobody the processes of others: who computes was not looked at"
+    elif seen.unknown:
+        why = f" ({not_root})" if not_root else ""
+        yield f"whether a launch has {_gpus(seen.unknown)} was not looked at: only root sees it{why}"
+
+
+def _gpus(which: frozenset[int]) -> str:
+    return f"GPU{'s' if len(which) > 1 else ''} {numbers(which)}"
+
+
+def _versions(versions: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """What most nodes have, and a sentence for each layer in which some have another one."""
+    common, differ = {}, []
+    for layer in LAYERS:
+        votes = vote({name: said.get(layer) for name, said in versions.items()})
+        if votes.usual is not None:
+            common[layer] = str(votes.usual)
+        if not votes.agree:
+            spread = [f"{value} on {together(nodes)}" for value, nodes in reversed(votes.holders.items())]
+            differ.append(f"{TITLES[layer]} differs: {'; '.join(spread)}")
+    return common, differ
+
+
+def sentence(status: Status) -> str:
+    """The last line, which says by itself how the cluster is."""
+    ready = sum(row.state == READY for row in status.rows)
+    counted = f"{ready} of {plural(len(status.rows), 'node')} ready"
+    others = [_counted(state, status) for state in (QUARANTINED, SILENT) if _counted(state, status)]
+    if others:
+        counted += f" ({', '.join(others)})"
+    smoke = f"last smoke {status.smoke.whole}" if status.smoke.run else "no smoke was run yet"
+    return f"{counted}, {_free(status)}; {smoke}"
+
+
+def _counted(state: str, status: Status) -> str:
+    count = sum(row.state == state for row in status.rows)
+    words = {QUARANTINED: "quarantined", SILENT: "without an answer"}
+    return f"{count} {words[state]}" if count else ""
+
+
+def _free(status: Status) -> str:
+    """Of nodes that take part in launches, as far as they can be used."""
+    total = sum(row.gpus for row in status.rows)
+    usable = [row for row in status.rows if row.state == READY]
+    if total:
+        unknown = sum(row.unknown for row in usable)
+        more = f" ({unknown} not known)" if unknown else ""
+        return f"{sum(row.free for row in usable)} of {plural(total, 'GPU')} free{more}"
+    free = sum(not row.holders for row in usable)
+    return f"{free or 'none'} of them without a launch" if usable else "none can be used"
+
+
+def as_dict(status: Status) -> dict[str, Any]:
+    """The same for programs; docs/living_with_it.md has the shape."""
+    return {
+        "schema": 1,
+        "cluster": status.cluster,
+        "time": status.time,
+        "sentence": sentence(status),
+        "ready": status.all_ready,
+        "nodes": [_node(row) for row in status.rows],
+        "versions": {"common": dict(status.common), "differ": list(status.differ)},
+        "smoke": status.smoke.as_dict(),
+        "health": status.health.as_dict(),
+        "drift": {**status.drift.as_dict(), "since_accepted": status.changed},
+    }
+
+
+def _node(row: Row) -> dict[str, Any]:
+    out = row.node.quarantine
+    return {
+        "name": row.node.name,
+        "state": row.state,
+        "why": list(row.why),
+        "notes": list(row.notes),
+        "ranks": list(row.node.ranks),
+        "gpus": {"total": row.gpus, "free": row.free, "unknown": row.unknown},
+        "holders": [
+            {
+                "gpus": [number for number, who in row.held if who == one and number is not None],
+                "launch_id": one.launch_id,
+                "user": one.user,
+                "own": one.own,
+                "pid": one.pid,
+                "name": one.name,
+                "what": one.what or "launch",
+                "seconds": None if one.seconds is None else round(one.seconds),
+            }
+            for one in row.holders
+        ],
+        "versions": dict(row.seen.versions) if row.seen else {},
+        "quarantine": {"reason": out.reason, "since": out.since, "by": out.by} if out else None,
+        "looked": row.seen is not None,
+        "root": bool(row.seen and row.seen.root),
+    }

@@ -1,0 +1,202 @@
+"""What a node says of itself (muster_node/status/look.py), taken as foreign input: of a known shape, and bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..gpu_info.processes import HELD_MIB, keeps_ready
+from ..gpu_info.screen import is_screen
+from ..launch.occupied import SERVES
+from ..launch.reservation import GPU, PROCESSORS
+from ..launch.unit import LAUNCH_ID
+from ..verdict.printable import printable
+
+MOST = 128  # GPUs, launches, holders
+MOST_TEXT = 80
+A_NOTEBOOK = re.compile(r"ipykernel|jupyter", re.IGNORECASE)
+UNSEEN = "somebody that nvidia-smi does not name"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has something of a node. launch_id: "" for a process outside of launches. what: notebook or process then."""
+
+    launch_id: str = ""
+    user: str = ""
+    own: bool = False
+    seconds: float | None = None
+    pid: int | None = None
+    name: str = ""
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node as it is now.
+
+    gpus: the numbers of those that are listed. holders: by GPU, who has it; one in several hands is shared. why: no GPU
+    is listed although there are some. unknown: GPUs of which it is not seen whether a launch has them. processors: the
+    launches that compute where there are no GPUs. complete: whether processes of others are shown.
+    """
+
+    gpus: tuple[int, ...] = ()
+    devices: int = 0
+    holders: Mapping[int, tuple[Holder, ...]] = field(default_factory=dict)
+    unknown: frozenset[int] = frozenset()
+    launches: tuple[Holder, ...] = ()
+    processors: tuple[Holder, ...] = ()
+    why: str = ""
+    complete: bool = True
+    root: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
+    torch_why: str = ""
+    restart: bool = False
+    disk: Mapping[str, Any] = field(default_factory=dict)
+    clock: float | None = None
+
+
+def needs_root(answer: Mapping[str, Any]) -> bool:
+    """Whether it takes root to see who has a GPU: a launch runs, whose seats whoever looks does not come to, and on
+    some GPU nobody computes, which it may have all the same. Who launches for themselves comes to the seats."""
+    seen = read(answer)
+    who = answer.get("who")
+    own = isinstance(who, Mapping) and who.get("launch_user") is True
+    return bool(seen.unknown) and not seen.root and not own
+
+
+def read(answer: Mapping[str, Any]) -> Seen:
+    """What is of no use in an answer is left out."""
+    launches = {key: one for one in _rows(answer, "launches") if (key := _key(one))}
+    known = {key: _launch(key, one) for key, one in launches.items()}
+    gpus = {number: one for one in _rows(answer, "gpus") if (number := _number(one.get("index"))) is not None}
+    held = answer.get("held")
+    seats = held if isinstance(held, Mapping) else {}
+    of_gpus = {number: _holders(number, one, answer, seats, known) for number, one in gpus.items()}
+    holders = {number: found for number, found in of_gpus.items() if found}
+    complete = answer.get("sees_all") is True
+    blind = not complete or bool(known and answer.get("seats_seen") is not True)
+    # Where no launch runs, none has a GPU.
+    unknown = frozenset(number for number in gpus if number not in holders) if blind else frozenset()
+    began = {key for key, one in launches.items() if one.get("began") is True}
+    taken = {(uid, launch_id) for uid, launch_id in map(_seat, _entries(seats, PROCESSORS))} | began
+    who = answer.get("who")
+    disk = answer.get("disk")
+    return Seen(
+        gpus=tuple(sorted(gpus)),
+        devices=_number(answer.get("devices")) or 0,
+        holders=holders,
+        unknown=unknown,
+        launches=tuple(known.values()),
+        processors=tuple(one for key, one in known.items() if key in taken) if not gpus else (),
+        why=text(answer.get("why")),
+        complete=complete,
+        root=isinstance(who, Mapping) and who.get("root") is True,
+        versions=_versions(answer),
+        torch_why=text(_torch(answer).get("why")),
+        restart=answer.get("restart") is True,
+        disk=disk if isinstance(disk, Mapping) else {},
+        clock=_float(answer.get("clock")),
+    )
+
+
+def _holders(
+    number: int,
+    gpu: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    seats: Mapping[str, Any],
+    known: Mapping[tuple[int | None, str], Holder],
+) -> tuple[Holder, ...]:
+    """Launches by their seats and processes, then others; each once."""
+    found: dict[Any, Holder] = {}
+    for seat in map(_seat, _entries(seats, GPU.format(number))):
+        found[seat] = known.get(seat) or Holder(launch_id=seat[1])
+    computing = answer.get("computing")
+    serving = False
+    for one in _rows(computing if isinstance(computing, Mapping) else {}, GPU.format(number)):
+        key = _key(one)
+        if key:
+            found[key] = known.get(key) or Holder(launch_id=key[1])
+            continue
+        process = {"unit": text(one.get("unit")), "name": text(one.get("name"))}
+        if keeps_ready(process) or process["name"] == SERVES or is_screen(process["name"]):
+            serving = True
+        else:
+            found[_number(one.get("pid")), process["name"]] = _process(one)
+    used = _number(gpu.get("used"))
+    if not found and not serving and used is not None and used > HELD_MIB:
+        found[None] = Holder(what=UNSEEN)
+    return tuple(found.values())[:MOST]
+
+
+def _process(one: Mapping[str, Any]) -> Holder:
+    """Of its command line no more is shown than that it is a notebook: its owner may have written anything there."""
+    notebook = A_NOTEBOOK.search(str(one.get("command"))[: MOST_TEXT * 4])
+    return Holder(
+        user=text(one.get("user")),
+        seconds=_float(one.get("seconds")),
+        pid=_number(one.get("pid")),
+        name=text(one.get("name")),
+        what="notebook" if notebook else "process",
+    )
+
+
+def _launch(key: tuple[int | None, str], one: Mapping[str, Any]) -> Holder:
+    return Holder(key[1], text(one.get("user")), key[0] is not None, _float(one.get("seconds")))
+
+
+def _key(one: Mapping[str, Any]) -> tuple[int | None, str] | None:
+    launch_id, uid = one.get("launch_id"), one.get("manager_of")
+    if not isinstance(launch_id, str) or not LAUNCH_ID.match(launch_id):
+        return None
+    return (uid if isinstance(uid, int) else None, launch_id)
+
+
+def _seat(entry: Any) -> tuple[int | None, str]:
+    """[uid or None, id], as an answer has the launch that holds a seat."""
+    uid, launch_id = entry if isinstance(entry, list) and len(entry) == 2 else (None, "")
+    return (uid if isinstance(uid, int) else None, launch_id if LAUNCH_ID.match(str(launch_id)) else "?")
+
+
+def _versions(answer: Mapping[str, Any]) -> dict[str, str]:
+    """{driver, cuda, torch, kernel}, as far as they are there."""
+    torch = _torch(answer)
+    said = {
+        "driver": answer.get("driver"),
+        "cuda": torch.get("cuda"),
+        "torch": torch.get("version"),
+        "kernel": answer.get("kernel"),
+    }
+    return {name: shown for name, value in said.items() if (shown := text(value))}
+
+
+def _torch(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    torch = answer.get("torch")
+    return torch if isinstance(torch, Mapping) else {}
+
+
+def _rows(answer: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [one for one in _entries(answer, name) if isinstance(one, Mapping)]
+
+
+def _entries(holder: Mapping[str, Any], name: str) -> list[Any]:
+    found = holder.get(name)
+    return found[:MOST] if isinstance(found, list) else []
+
+
+def text(value: Any, most: int = MOST_TEXT) -> str:
+    """One short printable line; "" for what is no text."""
+    return " ".join(printable(value[: 4 * most]).split())[:most] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 12:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else None
+
+
+def _float(value: Any) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if number else None

@@ -1,0 +1,67 @@
+r"""How long the one screen takes, beside one ping of all nodes and the list of launches, in turns on the same nodes;
+and again with one node that is silent (its container stands still).
+
+PYTHONPATH=tests/integration .venv/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
+
+On a sandbox that is up and has as many nodes, with PyTorch or without. Seconds are those of the whole command, from its
+start to its end; connections are open already (ControlPersist). Figures are medians with the least and the most; the
+load says how busy the machine was meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+
+from machines import find_machine
+from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
+
+PLAYBOOK = BIN / "ansible-playbook"
+WAYS = {
+    "ansible gpu_nodes -m ping": (BIN / "ansible", "gpu_nodes", "-m", "ansible.builtin.ping"),
+    "playbooks/jobs.yml": (PLAYBOOK, "playbooks/jobs.yml"),
+    "playbooks/status.yml": (PLAYBOOK, "playbooks/status.yml"),
+}
+
+
+def main(times: int, numbers: list[int]) -> None:
+    print("nodes", "silent", "command", "seconds", "load", sep="\t")
+    for number in numbers:
+        limit = ",".join(f"node{place}" for place in range(1, number + 1))
+        compare(number, 0, [*WAYS], limit, times)
+        last = find_machine(f"node{number}")
+        last.podman("pause")
+        try:
+            compare(number, 1, ["playbooks/status.yml"], limit, times)
+        finally:
+            last.podman("unpause")
+
+
+def compare(number: int, silent: int, ways: list[str], limit: str, times: int) -> None:
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(times + 1):
+        for way in ways:
+            seconds = measure(way, limit)
+            if turn:  # the first opens connections
+                found[way].append(seconds)
+    for way, values in found.items():
+        text = f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+        print(number, silent, way, text, f"{os.getloadavg()[0]:.1f}", sep="\t", flush=True)
+
+
+def measure(way: str, limit: str) -> float:
+    began = time.monotonic()
+    argv = [*WAYS[way], "-i", INVENTORY, "--limit", limit]
+    done = subprocess.run(argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        sys.exit(f"{way} ended with {done.returncode}: {done.stdout.decode()}{done.stderr.decode()}")
+    return seconds
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    main(given[0] if given else 5, given[1:] or [2])

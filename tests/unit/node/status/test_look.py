@@ -1,0 +1,56 @@
+"""The cheap look of the one screen, on this machine; with nvidia-smi's words, as of a node with two GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from muster_node.launch import computing
+from muster_node.status import look
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+GPUS = "0, GPU-aa, NVIDIA H100, 4, 0\n1, GPU-bb, NVIDIA H100, 40960, 97\n"
+
+
+def says(monkeypatch: pytest.MonkeyPatch, gpus: Answer, apps: Answer) -> None:
+    answers = {"--query-gpu=index,uuid,name,memory.used,utilization.gpu": gpus}
+    monkeypatch.setattr(computing, "run", lambda _program, question, *_words, **_more: answers.get(question, apps))
+    monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
+
+
+def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, Answer(GPUS, code=0), Answer(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
+    seen = look.gpu_facts(2.0)
+    assert [(one["index"], one["used"], one["busy"]) for one in seen["gpus"]] == [("0", "4", "0"), ("1", "40960", "97")]
+    assert seen["devices"] == 2
+    assert list(seen["computing"]) == ["gpu-1"]
+    assert [one["pid"] for one in seen["computing"]["gpu-1"]] == [os.getpid()]
+    assert seen["why"] == ""
+
+
+def test_one_that_hangs_is_said_and_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Answer("", "nvidia-smi did not answer within 2 s", late=True)
+    says(monkeypatch, late, late)
+    seen = look.gpu_facts(2.0)
+    assert (seen["gpus"], seen["why"]) == ([], "nvidia-smi did not answer within 2 s")
+
+
+def test_the_whole_look(tmp_path: Path) -> None:
+    torch = tmp_path / "lib/python3.11/site-packages/torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.13.0+cu130'\ncuda: str | None = '13.0'\n")
+    seen = look.look({"environment": str(tmp_path), "run_root": str(tmp_path), "seconds": 1.0})
+    assert seen["torch"] == {"version": "2.13.0+cu130", "cuda": "13.0", "why": ""}
+    assert seen["kernel"] == platform.release()
+    assert seen["disk"]["path"] == str(tmp_path)
+    assert seen["who"]["uid"] == os.getuid()
+
+
+def test_no_environment_is_said(tmp_path: Path) -> None:
+    assert look.torch_facts(str(tmp_path))["why"] == f"there is no PyTorch in {tmp_path}"
