@@ -166,7 +166,7 @@ def knows(machine: Machine) -> list[str]:
     """Where this node still knows the third one."""
     places = {
         "/etc/hosts": NODE,
-        "/home/muster/.ssh/authorized_keys": "10.*.13",
+        "/home/muster/.ssh/authorized_keys": r"\.13\"",
         "/home/muster/.ssh/muster_known_hosts": NODE,
         "/home/muster/.ssh/config": NODE,
         "/etc/ufw/user.rules": r"\.13 ",
