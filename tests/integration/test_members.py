@@ -189,9 +189,7 @@ def retire(folder: Path, *more: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def retired(
-    play: Play, lab: Machine, quarantined: Result, tmp_path_factory: pytest.TempPathFactory, pinned: str
-) -> Run:
+def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str) -> Run:
     """The node is dead, and the controller dies when the inventory has lost it."""
     folder = tmp_path_factory.mktemp("retire")
     PINNED.write_text("".join(f"{line} muster:node{line.split()[0][-1]}\n" for line in pinned.splitlines()))

@@ -27,7 +27,7 @@ def job(launch_id: str, nodes: list[str], *, over: bool = False, **more: Any) ->
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster.__new__(Cluster)
-    found.action = found.task_vars = None  # no connection is made
+    found.action, found.task_vars = None, {}  # no connection is made
     own = {
         "cluster_run_root": "/r",
         "cluster_users_root": "/u",
