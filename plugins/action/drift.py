@@ -110,12 +110,20 @@ class ActionModule(ControllerAction):
             if self._task.check_mode:
                 done.append(f"would be repaired with {typed(command)}")
                 continue
+            self.condemn(repair.condemned(failed, one.nodes))
             Display().display(f"  Repairing {', '.join(one.nodes)}: {typed(command)}")
             ended = run_steps(self, one.tags, ",".join(one.nodes), check=False, log=folder / "repair.log")
             repaired += one.nodes
             how = "repaired with" if ended.code == 0 else f"not all was repaired ({ended.why}) with"
             done.append(f"{', '.join(one.nodes)}: {how} {typed(command)}")
         return [node for node in look.nodes if node in repaired], done
+
+    def condemn(self, parts: dict[str, list[str]]) -> None:
+        asked = requests(self, self.task_vars, list(parts))
+        asks = {node: {"environment": asked[node]["environment"], "parts": names} for node, names in parts.items()}
+        for node, answer in ask_all(self, self.task_vars, "condemn", asks).items():
+            if isinstance(answer, NodeError):
+                Display().warning(f"{node}: its environment cannot be built anew: {answer}")
 
     def busy(self, nodes: Sequence[str]) -> dict[str, list[str]]:
         """The launches that run on each node; one that does not say is taken for a node that has some."""

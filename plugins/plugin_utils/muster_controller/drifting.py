@@ -66,7 +66,7 @@ class Drifting:
         planned = [one for one in plans.differences(said) if one.node in seen]
         own = [one for node in seen for one in installed.differences(node, seen[node]["now"], records[node])]
         found = sorted(
-            [*planned, *installed.without_repeats(own, planned)],
+            installed.joined(own, planned),
             key=lambda one: (list(nodes).index(one.node), checks.CHECKS.index(one.check)),
         )
         histories = self.histories(found, asked, seen)
@@ -81,8 +81,10 @@ class Drifting:
         return Look(drifted, looked, records)
 
     def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:
-        """What the steps would do. A node that one of them refuses is looked at by the later ones all the same; by node,
-        the steps that refused it, which have not looked at all of it."""
+        """What the steps would do; by node, the steps that refused it, and so have not looked at all of it.
+
+        Behind a refusal, the later steps look once more, and at all nodes: what they plan for one hangs on the others.
+        """
         said: list[Taken] = []
         stopped: dict[str, list[str]] = {}
         tags, names = TAGS, list(nodes)
@@ -90,13 +92,14 @@ class Drifting:
             ended = run_steps(self.action, tags, ",".join(names), check=True, log=self.folder / "drift.log")
             if not ended.worked:
                 raise AnsibleActionFail(f"The steps could not be looked at: {ended.why} ({self.folder / 'drift.log'})")
-            said += ended.said
             refused = {node: tag for node, tag in plans.stopped_at(ended.said).items() if tag in TAGS}
-            for node, tag in refused.items():
-                stopped.setdefault(node, []).append(tag)
-            names = sorted(refused, key=names.index)
             first = min((TAGS.index(tag) for tag in refused.values()), default=len(TAGS))
+            for node, tag in refused.items():
+                if TAGS.index(tag) == first:
+                    stopped.setdefault(node, []).append(tag)
             tags = TAGS[first + 1 :]
+            said += [one for one in ended.said if plans.TAGS.get(one["role"]) not in tags]
+            names = [name for name in names if name not in plans.unreachable(ended.said)]
         return said, stopped
 
     def histories(

@@ -77,7 +77,8 @@ CONTENT = Check(
     "drift.content",
     reads=RECORDED,
     fires="fail: files of the environment were changed on the disk, and no run of Muster did that",
-    fix="Build the environment anew beside it, and switch to it: remove the changed one first, which no launch may use",
+    fix="Have the environment built anew beside it from the lock",
+    command=REPAIR,
     seen="stand-in",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import checks
@@ -35,18 +36,23 @@ def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
     yield from _environment(node, now.get("environment"), record.get("environment"))
 
 
-def without_repeats(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
-    """Those that the inventory's differences do not say already."""
-    packages = {(one.node, each) for one in planned for each in one.subjects if each.kind == "package"}
-    parts = {(one.node, normal(each.name)) for one in planned for each in one.subjects if each.kind == "part"}
-    return [
-        one
-        for one in own
-        if not any(
-            (one.node, each) in packages or (each.kind == "part" and (one.node, normal(distribution(each.name))) in parts)
-            for each in one.subjects
-        )
-    ]
+def joined(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
+    """Both, without what the inventory's differences say already: those learn from it which files it is about."""
+    said: dict[tuple[str, str], Difference] = {}
+    for one in planned:
+        for each in one.subjects:
+            if each.kind in ("package", "part"):
+                said.setdefault((one.node, f"{each.kind} {normal(each.name)}"), one)
+    more: dict[int, tuple[Subject, ...]] = {}
+    rest = []
+    for one in own:
+        keys = [(one.node, f"{each.kind} {normal(distribution(each.name))}") for each in one.subjects]
+        first = next((said[key] for key in keys if key in said), None)
+        if first is None:
+            rest.append(one)
+        else:
+            more[id(first)] = (*more.get(id(first), ()), *one.subjects)
+    return [*(replace(one, subjects=(*one.subjects, *more.get(id(one), ()))) for one in planned), *rest]
 
 
 def _driver(node: str, now: Json, record: Json) -> Iterator[Difference]:
@@ -101,7 +107,7 @@ def _environment(node: str, now: Any, record: Any) -> Iterator[Difference]:
     if now["name"] != record["name"]:
         about = (Subject("file", "/opt/muster/pytorch/current"), Subject("word", "pytorch"))
         what = "another environment of PyTorch is in use"
-        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "pytorch", about)
+        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", about)
         return
     there, was = now["parts"], record["parts"]
     changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]

@@ -22,7 +22,9 @@ SLACK = 2.0
 COMMAND_BEFORE = 900.0
 AT_THE_MOMENT = 3.0
 BEFORE_BOOT = 300.0
-SUDO = re.compile(r"^\s*(?P<who>\S+) : (?:.*? ; )?USER=(?P<as>\S+) ; (?:.*? ; )?COMMAND=(?P<command>.*)$")
+SUDO = re.compile(
+    r"^\s*(?P<who>\S+) : (?:.*? ; )?(?:PWD=(?P<folder>.*?) ; )(?:.*? ; )?USER=\S+ ; (?:.*? ; )?COMMAND=(?P<command>.*)$"
+)
 TAKES = re.compile(r"(?P<who>\S+) takes the claim for (?P<doing>.*?)(?:, which .* had|; \S+ is gone)?$")
 FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
@@ -39,9 +41,12 @@ class Claim(NamedTuple):
 
 
 class Command(NamedTuple):
+    """folder: where it was typed."""
+
     at: float
     who: str
     command: str
+    folder: str = ""
 
 
 class Clue(NamedTuple):
@@ -85,12 +90,12 @@ def _clues(subject: Subject, difference: Difference, history: History, words: Se
         if where is not None:
             seen = history.parts[where]
             text = f"{seen.get('path', '')} of {seen.get('owner', 'somebody')}"
-            yield Clue(seen["at"], "a file's time", text, (subject.name, "pip", *words))
+            yield Clue(seen["at"], "a file's time", text, (seen.get("path", ""), "pip", *words))
     elif subject.kind == "file" and history.files.get(subject.name):
         seen = history.files[subject.name]
         gone = "its folder was changed then, and it is gone" if seen.get("gone") else ""
         text = gone or f"of {seen.get('owner', 'somebody')}, {seen.get('mode', '')}"
-        names = (subject.name, subject.name.rpartition("/")[2], *words)
+        names = (subject.name, seen.get("path", ""), *words)
         yield Clue(seen["at"], "a file's time", f"{subject.name}: {text}", names)
     elif subject.kind == "boot" and history.booted:
         yield Clue(history.booted, "the start of the system", "it was started then", tuple(words))
@@ -109,7 +114,7 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
     at = clue.at
     claims = [one for one in claims_of(history.muster) if one.begin - SLACK <= at <= one.end + SLACK]
     commands = list(commands_of(history.sudo))
-    said = [one for one in commands if at - COMMAND_BEFORE <= one.at <= at + SLACK and names_one(one.command, names)]
+    said = [one for one in commands if at - COMMAND_BEFORE <= one.at <= at + SLACK and names_one(one, names)]
     if of_a_package:
         asked = [one for one in history.apt if one["begin"] - SLACK <= at <= one["end"] + SLACK]
         if len(asked) == 1:
@@ -148,7 +153,7 @@ def _by_name_alone(difference: Difference, words: Sequence[str], history: Histor
     """Nothing keeps the time of it: a command that names it does, where there is one person's alone."""
     if not words:
         return Origin()
-    commands = [one for one in commands_of(history.sudo) if one.at >= history.since and names_one(one.command, words)]
+    commands = [one for one in commands_of(history.sudo) if one.at >= history.since and names_one(one, words)]
     exact = [one for one in commands if difference.value and difference.value.split()[-1] in re.split(r"[\s=]+", one.command)]
     near = exact or commands
     if not near:
@@ -162,7 +167,7 @@ def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
     if clue.source == "dpkg's log":
         return _who(clue, clue.names, history, of_a_package=True)
     at = clue.at
-    asked = [one for one in commands_of(history.sudo) if at - BEFORE_BOOT <= one.at <= at and names_one(one.command, words)]
+    asked = [one for one in commands_of(history.sudo) if at - BEFORE_BOOT <= one.at <= at and names_one(one, words)]
     if not words or not asked:
         return Origin(at, source=clue.source)
     return _one_of(asked, at, clue.source)
@@ -189,14 +194,16 @@ def commands_of(lines: Iterable[Line]) -> Iterator[Command]:
     for line in lines:
         match = SUDO.match(line["text"])
         if match and "incorrect password" not in line["text"] and "command not allowed" not in line["text"]:
-            yield Command(line["at"], match["who"], match["command"])
+            yield Command(line["at"], match["who"], match["command"], match["folder"])
 
 
-def names_one(command: str, names: Sequence[str]) -> bool:
-    """Whether it names one of these as a word of its own."""
-    if ANSIBLE in command:
+def names_one(command: Command, names: Sequence[str]) -> bool:
+    """Whether it names one of these as a word of its own; a path may be one from where it was typed."""
+    if ANSIBLE in command.command:
         return False
-    return any(name and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", command) for name in names)
+    before = command.folder.rstrip("/") + "/"
+    near = [name.removeprefix(before) for name in names if name.startswith(before)]
+    return any(name and re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", command.command) for name in (*names, *near))
 
 
 def _shown(command: str) -> str:

@@ -39,9 +39,14 @@ IS_NOT = re.compile(r"(?P<what>.+?) is (?P<observed>.+) and not (?P<expected>.+)
 PATH = re.compile(r"(?<![\w:/.])(?:~[\w.-]*)?/(?:etc|usr|var|lib|opt|home|root|run|srv|\.ssh)/?[\w./@+-]*")
 UNIT = re.compile(r"^(\S+\.(?:service|timer|socket|mount|target))\b")
 RIGHTS = re.compile(r"(?P<user>\S+) is (?P<what>in [^,]+(?:, [^,]+)*|root|allowed .+), and training code must not")
-IN_THE_ENVIRONMENT = re.compile(r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) ")
+IN_THE_ENVIRONMENT = re.compile(
+    r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) |^([A-Za-z][\w.-]*): \S+ is missing or cut"
+)
 NOBODY = "it has no user "
+# Beside what is wrong with the environment in use, this is what follows.
+FOLLOWS = " is not kept any longer"
 MOST_SHOWN = 3  # lines of a diff
+LONGEST = 70  # characters of a line that a sentence quotes
 
 
 def differences(said: Iterable[Taken]) -> list[Difference]:
@@ -67,7 +72,8 @@ def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
 def _planned(one: Taken) -> Iterator[Difference]:
     if not one["changed"]:
         return
-    for sentence in one["sentences"]:
+    own = [each for each in one["sentences"] if not each.endswith(FOLLOWS)]
+    for sentence in own or one["sentences"]:
         lacks = LACKS.fullmatch(sentence)
         if lacks:
             for name in lacks[1].split(", "):
@@ -96,7 +102,7 @@ def _sentence(one: Taken, sentence: str) -> Difference:
         name = sentence.removeprefix(NOBODY)
         return _of(one, checks.ACCOUNT, sentence, "none", "", (Subject("file", "/etc/passwd"), Subject("word", name)))
     check = OF_ROLE.get(one["role"]) or (checks.FILE if paths else checks.STACK)
-    if not pair:
+    if not pair and check is not checks.ENVIRONMENT:
         observed, expected = _sides(one, [path.name for path in paths] or list(one["sides"]))
     return _of(one, check, sentence, observed, expected, (*paths, *_others(one, sentence)))
 
@@ -107,8 +113,8 @@ def _by_its_diff(one: Taken) -> Iterator[Difference]:
         path = header if PATH.fullmatch(header) else ""
         what = path or header.partition(": ")[2] or header
         subjects = (*((Subject("file", path),) if path else ()), *_others(one, ""))
-        sentence = f"{what}: {_lines('lacks', wanted)}{'; ' if wanted and there else ''}{_lines('has', there)}"
-        yield _of(one, check, sentence, _shown(there), _shown(wanted), subjects)
+        alone = f"lacks {_quoted(wanted)}" if not there else f"has {_quoted(there)}" if not wanted else "has other lines"
+        yield _of(one, check, f"{what} {alone}", _shown(there), _shown(wanted), subjects)
     if not one["sides"]:
         yield _of(one, check, f"“{one['task']}” would change something", "", "", _others(one, ""))
 
@@ -150,7 +156,8 @@ def _name(package: str) -> str:
 def _others(one: Taken, sentence: str) -> tuple[Subject, ...]:
     files = FILES_OF.get(one["role"], ())
     words = WORDS_OF.get(one["role"], ())
-    parts = [first or second for first, second in IN_THE_ENVIRONMENT.findall(sentence)] if one["role"] == "pytorch" else []
+    found = IN_THE_ENVIRONMENT.findall(sentence) if one["role"] == "pytorch" else []
+    parts = [next(filter(None, names)) for names in found]
     return (
         *(Subject("file", path) for path in files),
         *(Subject("part", name) for name in parts),
@@ -168,5 +175,7 @@ def _shown(lines: list[str]) -> str:
     return " / ".join(line.strip() for line in lines[:MOST_SHOWN]) + more
 
 
-def _lines(verb: str, lines: list[str]) -> str:
-    return f"it {verb} “{_shown(lines)}”" if lines else ""
+def _quoted(lines: list[str]) -> str:
+    first = lines[0].strip()
+    cut = first if len(first) <= LONGEST else f"{first[: LONGEST - 1]}…"
+    return f"“{cut}”" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # A connection may be cut, a driver replaced or files taken away: not under a launch.
 DISTURBING = (
     *(checks.FIREWALL, checks.MTU, checks.DRIVER, checks.STACK, checks.ENVIRONMENT),
-    *(checks.UNIT, checks.SOURCES),
+    *(checks.UNIT, checks.SOURCES, checks.CONTENT),
 )
 
 
@@ -33,12 +33,22 @@ class Plan(NamedTuple):
     left: list[str]
 
 
+def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, list[str]]:
+    """The parts of the environments of these nodes whose content was changed in a way that the step pytorch does not see:
+    by node. It builds anew once what pip wrote down of one of them is gone."""
+    found: dict[str, list[str]] = {}
+    for one in failed:
+        if one.node in nodes and one.tag and one.check is checks.CONTENT:
+            found.setdefault(one.node, []).extend(each.name for each in one.subjects if each.kind == "part")
+    return found
+
+
 def plan(failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str]) -> Plan:
     """failed: what drifted. busy: the launches of each node that runs some. order: of the steps."""
     by_node: dict[str, set[str]] = {}
     left: list[str] = []
     for node in dict.fromkeys(one.node for one in failed):
-        own = [one for one in failed if one.node == node and one.tag and one.check in checks.OF_THE_INVENTORY]
+        own = [one for one in failed if one.node == node and one.tag]
         for tag in (tag for tag in order if any(one.tag == tag for one in own)):
             disturbing = [one for one in own if one.tag == tag and one.check in DISTURBING]
             if busy.get(node) and disturbing:

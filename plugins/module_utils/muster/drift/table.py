@@ -60,7 +60,7 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
     """What to type: what a step can put back, and what only a person can say is meant."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     lines = []
-    if any(one.tag and one.check in OF_THE_INVENTORY for one in failed):
+    if any(one.tag for one in failed):
         lines.append(f"To have it put back: {REPAIR}")
     if any(one.check not in OF_THE_INVENTORY for one in failed):
         lines.append(f"What changed since it was last installed, and is meant: {ACCEPT}")

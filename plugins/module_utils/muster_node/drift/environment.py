@@ -68,6 +68,19 @@ def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
     return found
 
 
+def condemn(link: str, changed: list[str]) -> list[str]:
+    """Have the step pytorch see that the environment is not as pip has written it: take away what pip wrote last of one
+    package, of those that were changed where it is known. Return its path; what runs from the environment goes on."""
+    folder = site_packages(link)
+    there = [name for name in names(folder) if name.endswith(".dist-info")] if folder else []
+    wanted = {name.partition("-")[0].removesuffix(".py").lower() for name in changed}
+    of_changed = [name for name in there if name.partition("-")[0].lower() in wanted]
+    for name in (of_changed or there)[:1]:
+        path = f"{folder}/{name}/RECORD"
+        return [path] if files.remove(path) else []
+    return []
+
+
 def site_packages(link: str) -> str:
     """Its folder; empty where there is no environment."""
     library = f"{os.path.realpath(link)}/lib"

@@ -136,7 +136,7 @@ def journal(field: str, needle: str, since: float) -> tuple[list[Json], str]:
 
 
 def file_facts(path: str) -> Json:
-    """{at, owner, mode}, or of what is gone {gone: true, at: when its folder was changed last}."""
+    """{path, at, owner, mode}, or of what is gone {path, gone: true, at: when its folder was changed last}."""
     real = os.path.expanduser(path)
     try:
         seen = os.lstat(real)
@@ -145,9 +145,9 @@ def file_facts(path: str) -> Json:
         while folder not in ("", "/") and not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         with suppress(OSError):
-            return {"gone": True, "at": os.lstat(folder).st_ctime}
+            return {"gone": True, "at": os.lstat(folder).st_ctime, "path": real}
         return {}
-    return {"at": seen.st_ctime, "owner": files.user_name(seen.st_uid), "mode": f"{seen.st_mode & 0o7777:04o}"}
+    return {"path": real, "at": seen.st_ctime, "owner": files.user_name(seen.st_uid), "mode": f"{seen.st_mode & 0o7777:04o}"}
 
 
 def unit_times(units: list[str]) -> dict[str, float]:

@@ -1,0 +1,126 @@
+"""What drifted on two nodes is found, with who and when, put back, and then there is none."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drift_faults import FAULTS, Fault
+from paths import ARTIFACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "playbooks/drift.yml"
+NODES = ("node1", "node2")
+ACCOUNT = "sudo gpasswd --delete muster sudo"
+TASK = "Say what drifted"
+# A name's time is that of the command; a clock that is read twice may differ by a rounding.
+SLACK = 2.0
+
+
+def found() -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((ARTIFACTS / "latest/drift.json").read_text())
+    return kept
+
+
+def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one difference that is about this fault."""
+    fits = [
+        one for one in differences if (one["node"], one["id"]) == (fault.node, fault.check) and fault.what in one["what"]
+    ]
+    assert len(fits) == 1, f"{fault.name}: {fits or differences}"
+    return fits[0]
+
+
+class Story:
+    """No drift, then all faults at once, then their repair, then none."""
+
+    def __init__(self, play: Play, node: Callable[[str], Machine]) -> None:
+        self.machines = {name: node(name) for name in NODES}
+        self.begun = time.time()
+        self.calm = play(PLAYBOOK)
+        for fault in FAULTS:
+            fault.put_on(self.machines[fault.node])
+        self.ended = time.time()
+        self.drifted = play(PLAYBOOK, cmdline="-e json=true")
+        self.seen = found()
+        self.left_alone = [fault for fault in FAULTS if fault.says not in self.proof(fault)]
+        self.repair = play(PLAYBOOK, extravars={"repair": "true"})
+        self.repaired = found()
+        self.machines["node2"].ssh(ACCOUNT)
+        self.second_repair = play(PLAYBOOK, extravars={"repair": "true", "accept": "true"})
+        self.last = play(PLAYBOOK)
+        self.rest = found()
+
+    def proof(self, fault: Fault) -> str:
+        return self.machines[fault.node].inside("sh", "-c", fault.proof, check=False).stdout
+
+
+@pytest.fixture(scope="module")
+def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[Story]:
+    del networked, with_pytorch
+    yield Story(play, node)
+    # Whatever the tests have found: no other one begins with these faults.
+    node("node2").ssh(ACCOUNT, check=False)
+    node("node1").ssh("sudo apt-get install --yes --reinstall --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
+    play("site.yml", tags="baseline,network,pytorch")
+
+
+def test_a_finished_cluster_has_no_drift(story: Story) -> None:
+    assert story.calm.rc == 0, story.calm.stdout
+    assert "no drift on" in story.calm.stdout
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_each_is_found_with_who_and_when(story: Story, fault: Fault) -> None:
+    one = of(fault, story.seen["differences"])
+    assert one["status"] == "fail"
+    assert one["by"] == fault.by, one
+    if fault.by:
+        assert fault.how in one["how"]
+    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begun - SLACK))
+    assert one["since"] is not None
+    assert moment <= one["since"] <= time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.ended + SLACK))
+
+
+def test_nothing_else_is_said_to_have_drifted(story: Story) -> None:
+    about = {id(of(fault, story.seen["differences"])) for fault in FAULTS}
+    rest = [one for one in story.seen["differences"] if id(one) not in about]
+    # A file that was taken away for the unit's sake is one of its own.
+    assert [one["what"] for one in rest] == ["/etc/systemd/logind.conf.d/90-muster.conf is missing"]
+
+
+def test_drift_ends_with_2_and_changes_nothing(story: Story) -> None:
+    assert story.drifted.rc == 2
+    assert story.left_alone == []
+
+
+def test_the_steps_put_back_what_they_own(story: Story) -> None:
+    assert story.repair.rc == 2
+    left = {(one["node"], one["id"], one["what"].partition(" (")[0]) for one in story.repaired["differences"] if one["status"] == "fail"}
+    assert {one[:2] for one in left} == {(fault.node, fault.check) for fault in FAULTS if not fault.repaired}
+
+
+def test_nothing_is_left(story: Story) -> None:
+    assert story.last.rc == 0, story.last.stdout
+    assert [one for one in story.rest["differences"] if one["status"] == "fail"] == []
+
+
+def test_a_node_that_is_down_is_said_and_stops_nothing(story: Story, play: Play) -> None:
+    machine = story.machines["node2"]
+    machine.podman("stop", "--time=0")
+    try:
+        result: Result = play(PLAYBOOK)
+        kept = found()
+    finally:
+        machine.podman("start")
+    assert result.rc == 2
+    assert kept["nodes"]["node2"]["reached"] is False
+    assert kept["nodes"]["node1"]["reached"] is True
+    assert "not all was looked at on node2" in result.stdout
