@@ -77,9 +77,7 @@ class ActionModule(ControllerAction):
                 }
                 for name, one in look.nodes.items()
             },
-            "differences": [
-                judge.as_dict(one, status) for one, status in zip(look.drifted, statuses, strict=True)
-            ],
+            "differences": [judge.as_dict(one, status) for one, status in zip(look.drifted, statuses, strict=True)],
             "repairs": done,
         }
         write_json(folder / "drift.json", kept)

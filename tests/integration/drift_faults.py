@@ -43,7 +43,9 @@ def wheel() -> str:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("somebodys.py", "NAME = 'somebody'\n")
         archive.writestr("somebodys-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
-        archive.writestr("somebodys-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "somebodys-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(
             "somebodys-1.0.dist-info/RECORD",
             "somebodys.py,,\nsomebodys-1.0.dist-info/METADATA,,\nsomebodys-1.0.dist-info/WHEEL,,\nsomebodys-1.0.dist-info/RECORD,,\n",

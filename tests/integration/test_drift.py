@@ -32,7 +32,9 @@ def found() -> dict[str, Any]:
 def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
     """The one difference that is about this fault."""
     fits = [
-        one for one in differences if (one["node"], one["id"]) == (fault.node, fault.check) and fault.what in one["what"]
+        one
+        for one in differences
+        if (one["node"], one["id"]) == (fault.node, fault.check) and fault.what in one["what"]
     ]
     assert len(fits) == 1, f"{fault.name}: {fits or differences}"
     return fits[0]
@@ -103,7 +105,11 @@ def test_drift_ends_with_2_and_changes_nothing(story: Story) -> None:
 
 def test_the_steps_put_back_what_they_own(story: Story) -> None:
     assert story.repair.rc == 2
-    left = {(one["node"], one["id"], one["what"].partition(" (")[0]) for one in story.repaired["differences"] if one["status"] == "fail"}
+    left = {
+        (one["node"], one["id"], one["what"].partition(" (")[0])
+        for one in story.repaired["differences"]
+        if one["status"] == "fail"
+    }
     assert {one[:2] for one in left} == {(fault.node, fault.check) for fault in FAULTS if not fault.repaired}
 
 

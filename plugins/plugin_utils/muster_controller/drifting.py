@@ -87,7 +87,8 @@ class Drifting:
         """
         said: list[Taken] = []
         stopped: dict[str, list[str]] = {}
-        tags, names = TAGS, list(nodes)
+        tags: tuple[str, ...] = TAGS
+        names = list(nodes)
         while tags and names:
             ended = run_steps(self.action, tags, ",".join(names), check=True, log=self.folder / "drift.log")
             if not ended.worked:

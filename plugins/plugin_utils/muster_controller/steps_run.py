@@ -84,7 +84,11 @@ def run_steps(action: ActionBase, tags: Sequence[str], limit: str, *, check: boo
         finally:
             os.close(handle)
         said = [*_lines(collected)]
-    return Ended(said, done.returncode, one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2]))
+    return Ended(
+        said,
+        done.returncode,
+        one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2]),
+    )
 
 
 def command(tags: Sequence[str], limit: str, *, check: bool) -> list[str]:
@@ -136,10 +140,19 @@ def _secrets(action: ActionBase, folder: Path) -> Iterator[list[str]]:
     """The arguments by which the other run reads the passwords of this one."""
     play = action._play_context
     given = context.CLIARGS
-    spoken = [("--connection-password-file", "", play.password if given.get("ask_pass") or given.get("connection_password_file") else "")]
+    spoken = [
+        (
+            "--connection-password-file",
+            "",
+            play.password if given.get("ask_pass") or given.get("connection_password_file") else "",
+        )
+    ]
     asked = given.get("become_ask_pass") or given.get("become_password_file")
     spoken.append(("--become-password-file", "", play.become_pass if asked else ""))
-    spoken += [("--vault-id", f"{name}@", secret.bytes) for name, secret in getattr(action._loader._vault, "secrets", None) or ()]
+    spoken += [
+        ("--vault-id", f"{name}@", secret.bytes)
+        for name, secret in getattr(action._loader._vault, "secrets", None) or ()
+    ]
     argv: list[str] = []
     pipes = []
     for number, (flag, label, secret) in enumerate(spoken):

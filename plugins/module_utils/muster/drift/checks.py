@@ -70,8 +70,8 @@ GPU = recorded("drift.gpu", "fail: a GPU is gone, or another one is there")
 FIRMWARE = recorded("drift.firmware", "fail: a BIOS, VBIOS or an adapter's firmware has another version")
 VERSION = recorded(
     "drift.version",
-    "fail: a package of Muster's has another version, is gone or is new, and no run of Muster did that; warn: unattended"
-    " upgrades did",
+    "fail: a package of Muster's has another version, is gone or is new, and no run of Muster did that; warn:"
+    " unattended upgrades did",
 )
 CONTENT = Check(
     "drift.content",

@@ -21,7 +21,7 @@ MOST_PARTS = 40
 
 
 def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
-    """record: what keep wrote in muster_node/drift/record.py. A part that either lacks was not seen, and says nothing."""
+    """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing."""
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
@@ -105,9 +105,9 @@ def _environment(node: str, now: Any, record: Any) -> Iterator[Difference]:
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
-        about = (Subject("file", "/opt/muster/pytorch/current"), Subject("word", "pytorch"))
+        link = (Subject("file", "/opt/muster/pytorch/current"), Subject("word", "pytorch"))
         what = "another environment of PyTorch is in use"
-        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", about)
+        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", link)
         return
     there, was = now["parts"], record["parts"]
     changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]

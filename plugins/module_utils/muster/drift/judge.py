@@ -28,8 +28,8 @@ class Drifted(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """Of one node. unseen: parts of it that could not be looked at, and why. record: whether there is one, else why not.
-    stopped: the tag of the step that refused it, behind which no step has looked."""
+    """Of one node. unseen: parts of it that could not be looked at, and why. no_record: why there is none, if so.
+    stopped: the tags of the steps that refused it, and so have not looked at all of it."""
 
     down: str = ""
     unseen: Mapping[str, str] = {}
@@ -49,17 +49,17 @@ def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterat
             yield checks.UNREACHABLE.unknown(node, f"{part}: {why}")
         if look.stopped:
             yield checks.UNREACHABLE.unknown(
-                node, f"it was refused, so that the steps {', '.join(look.stopped)} did not look at all of it"
+                node, f"{' and '.join(look.stopped)} refused it, and so did not look at all that is there"
             )
         found = {one.difference.check for one in own if one.origin.kind != NOT_DRIFT}
         for check in checks.OF_THE_INVENTORY:
             if check not in found:
-                yield check.passed(node, f"{check.id}: it {AS_PLANNED}")
+                yield check.passed(node, f"what is looked at {AS_PLANNED}")
         for check in checks.OF_THE_RECORD:
             if look.no_record:
                 yield check.skip(look.no_record, node)
             elif check not in found:
-                yield check.passed(node, f"{check.id}: it {AS_INSTALLED}")
+                yield check.passed(node, f"what is looked at {AS_INSTALLED}")
 
 
 def finding(one: Drifted) -> Finding:

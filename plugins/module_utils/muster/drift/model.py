@@ -36,8 +36,8 @@ class Difference:
 
 
 class Taken(TypedDict):
-    """What a step's task said of one node; see results.taken. sentences: what differs. before, after: lines of its diffs
-    that are on one side alone, by what the diff is of."""
+    """What a step's task said of one node; see results.taken. sentences: what differs. sides: by what a diff is of, the
+    lines that are there alone, and those that shall be."""
 
     node: str
     role: str

@@ -8,6 +8,7 @@ equally, or none does, nobody is named.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from .model import Origin
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 # Seconds. The times of apt's and dpkg's logs are whole ones; a command works for a while, an editor for longer.
 SLACK = 2.0
+DPKG = "dpkg's log"
+SUDO_SLACK = {DPKG: 1.0}
+SUDO_SLACK_ELSE = 0.2
 COMMAND_BEFORE = 900.0
 AT_THE_MOMENT = 3.0
 BEFORE_BOOT = 300.0
@@ -28,6 +32,23 @@ SUDO = re.compile(
 TAKES = re.compile(r"(?P<who>\S+) takes the claim for (?P<doing>.*?)(?:, which .* had|; \S+ is gone)?$")
 FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
+# They only show what is there.
+READERS = (
+    "cat",
+    "less",
+    "more",
+    "head",
+    "tail",
+    "grep",
+    "ls",
+    "stat",
+    "diff",
+    "find",
+    "id",
+    "wc",
+    "md5sum",
+    "sha256sum",
+)
 # What Ansible has sudo run: it says nothing of what the module did.
 ANSIBLE = "BECOME-SUCCESS-"
 LONGEST = 160  # characters of a command that are shown
@@ -67,9 +88,12 @@ def origin(difference: Difference, history: History) -> Origin:
         return _by_name_alone(difference, words, history)
     newest = max(clues, key=lambda clue: clue.at)
     if any(subject.kind == "boot" for subject in difference.subjects):
+        brought = [clue for clue in clues if clue.source == DPKG]
+        if brought:  # a kernel runs since the restart, and is from whoever installed it
+            return replace(_who(brought[-1], brought[-1].names, history, of_a_package=True), at=newest.at)
         return _of_a_boot(newest, words, history)
     names = tuple(dict.fromkeys((*newest.names, *(name for clue in clues for name in clue.names))))
-    return _who(newest, names, history, of_a_package=newest.source == "dpkg's log")
+    return _who(newest, names, history, of_a_package=newest.source == DPKG)
 
 
 # ---------------------------------------------------------------- when
@@ -78,15 +102,16 @@ def origin(difference: Difference, history: History) -> Origin:
 def _clues(subject: Subject, difference: Difference, history: History, words: Sequence[str]) -> Iterator[Clue]:
     if subject.kind == "package":
         done = [one for one in history.dpkg if one["package"] == subject.name]
-        fits = [one for one in done if one["after"] == difference.value] if difference.value not in ("", "none") else done
+        fits = [one for one in done if one["after"] == difference.value]
         for one in (fits or done)[-1:]:
             text = f"{one['action']} {one['package']} {one['before']} {one['after']}"
-            yield Clue(one["at"], "dpkg's log", text, (subject.name,))
+            yield Clue(one["at"], DPKG, text, (subject.name,))
     elif subject.kind == "unit" and subject.name in history.units:
         name = subject.name
         yield Clue(history.units[name], "systemd", f"{name} changed its state", (name, name.rpartition(".")[0]))
     elif subject.kind == "part":
-        where = next((name for name in (subject.name, _info_of(subject.name, history), "") if name in history.parts), None)
+        places = (subject.name, _info_of(subject.name, history), "")
+        where = next((name for name in places if name in history.parts), None)
         if where is not None:
             seen = history.parts[where]
             text = f"{seen.get('path', '')} of {seen.get('owner', 'somebody')}"
@@ -114,7 +139,8 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
     at = clue.at
     claims = [one for one in claims_of(history.muster) if one.begin - SLACK <= at <= one.end + SLACK]
     commands = list(commands_of(history.sudo))
-    said = [one for one in commands if at - COMMAND_BEFORE <= one.at <= at + SLACK and names_one(one, names)]
+    slack = SUDO_SLACK.get(clue.source, SUDO_SLACK_ELSE)
+    said = [one for one in commands if at - COMMAND_BEFORE <= one.at <= at + slack and names_one(one, names)]
     if of_a_package:
         asked = [one for one in history.apt if one["begin"] - SLACK <= at <= one["end"] + SLACK]
         if len(asked) == 1:
@@ -154,7 +180,9 @@ def _by_name_alone(difference: Difference, words: Sequence[str], history: Histor
     if not words:
         return Origin()
     commands = [one for one in commands_of(history.sudo) if one.at >= history.since and names_one(one, words)]
-    exact = [one for one in commands if difference.value and difference.value.split()[-1] in re.split(r"[\s=]+", one.command)]
+    exact = [
+        one for one in commands if difference.value and difference.value.split()[-1] in re.split(r"[\s=]+", one.command)
+    ]
     near = exact or commands
     if not near:
         return Origin()
@@ -163,9 +191,7 @@ def _by_name_alone(difference: Difference, words: Sequence[str], history: Histor
 
 
 def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
-    """A restart, and what came with it: whoever asked for it just before; a kernel came with a package, from somebody."""
-    if clue.source == "dpkg's log":
-        return _who(clue, clue.names, history, of_a_package=True)
+    """A restart, and what came with it: whoever asked for it just before."""
     at = clue.at
     asked = [one for one in commands_of(history.sudo) if at - BEFORE_BOOT <= one.at <= at and names_one(one, words)]
     if not words or not asked:
@@ -177,7 +203,7 @@ def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
 
 
 def claims_of(lines: Sequence[Line]) -> list[Claim]:
-    """The times in which runs of Muster had the node. One that was never freed ended with the next, or has not ended."""
+    """When runs of Muster had the node. One that was never freed ended with the next, or has not ended."""
     found: list[Claim] = []
     for line in lines:
         takes, frees = TAKES.search(line["text"]), FREES.search(line["text"])
@@ -193,7 +219,8 @@ def claims_of(lines: Sequence[Line]) -> list[Claim]:
 def commands_of(lines: Iterable[Line]) -> Iterator[Command]:
     for line in lines:
         match = SUDO.match(line["text"])
-        if match and "incorrect password" not in line["text"] and "command not allowed" not in line["text"]:
+        refused = "incorrect password" in line["text"] or "command not allowed" in line["text"]
+        if match and not refused and match["command"].partition(" ")[0].rpartition("/")[2] not in READERS:
             yield Command(line["at"], match["who"], match["command"], match["folder"])
 
 
@@ -203,7 +230,9 @@ def names_one(command: Command, names: Sequence[str]) -> bool:
         return False
     before = command.folder.rstrip("/") + "/"
     near = [name.removeprefix(before) for name in names if name.startswith(before)]
-    return any(name and re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", command.command) for name in (*names, *near))
+    return any(name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", command.command) for name in names) or any(
+        name and re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", command.command) for name in near
+    )
 
 
 def _shown(command: str) -> str:

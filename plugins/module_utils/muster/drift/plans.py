@@ -40,7 +40,8 @@ PATH = re.compile(r"(?<![\w:/.])(?:~[\w.-]*)?/(?:etc|usr|var|lib|opt|home|root|r
 UNIT = re.compile(r"^(\S+\.(?:service|timer|socket|mount|target))\b")
 RIGHTS = re.compile(r"(?P<user>\S+) is (?P<what>in [^,]+(?:, [^,]+)*|root|allowed .+), and training code must not")
 IN_THE_ENVIRONMENT = re.compile(
-    r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) |^([A-Za-z][\w.-]*): \S+ is missing or cut"
+    r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) "
+    r"|^([A-Za-z][\w.-]*): \S+ is missing or cut"
 )
 NOBODY = "it has no user "
 # Beside what is wrong with the environment in use, this is what follows.
@@ -113,20 +114,24 @@ def _by_its_diff(one: Taken) -> Iterator[Difference]:
         path = header if PATH.fullmatch(header) else ""
         what = path or header.partition(": ")[2] or header
         subjects = (*((Subject("file", path),) if path else ()), *_others(one, ""))
-        alone = f"lacks {_quoted(wanted)}" if not there else f"has {_quoted(there)}" if not wanted else "has other lines"
+        alone = (
+            f"lacks {_quoted(wanted)}" if not there else f"has {_quoted(there)}" if not wanted else "has other lines"
+        )
         yield _of(one, check, f"{what} {alone}", _shown(there), _shown(wanted), subjects)
     if not one["sides"]:
         yield _of(one, check, f"“{one['task']}” would change something", "", "", _others(one, ""))
 
 
 def _refusals(one: Taken) -> Iterator[Difference]:
-    for line in filter(None, (line.removeprefix("- ").strip() for line in one["message"].splitlines())):
-        line = line.removeprefix(f"{one['node']}: ")
+    for said in filter(None, (text.removeprefix("- ").strip() for text in one["message"].splitlines())):
+        line = said.removeprefix(f"{one['node']}: ")
         rights = RIGHTS.search(line)
         if rights:
             groups = rights["what"].removeprefix("in ").split(", ")
             words = (Subject("file", "/etc/group"), *(Subject("word", name) for name in (rights["user"],)))
-            yield _of(one, checks.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words)
+            yield _of(
+                one, checks.ACCOUNT, f"{rights['user']} is {rights['what']}", ", ".join(groups), "no rights", words
+            )
         else:
             yield _of(one, checks.REFUSED, line, "", "", ())
 

@@ -34,8 +34,10 @@ class Plan(NamedTuple):
 
 
 def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, list[str]]:
-    """The parts of the environments of these nodes whose content was changed in a way that the step pytorch does not see:
-    by node. It builds anew once what pip wrote down of one of them is gone."""
+    """By node, the parts of its environment that were changed in a way that the step pytorch does not see.
+
+    It builds anew once what pip wrote down of one of them is gone.
+    """
     found: dict[str, list[str]] = {}
     for one in failed:
         if one.node in nodes and one.tag and one.check is checks.CONTENT:

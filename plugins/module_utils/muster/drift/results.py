@@ -6,10 +6,11 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.printable import printable
-from .model import Taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from .model import Taken
 
 MOST = 60  # sentences, names
 MOST_TEXT = 500  # characters of each
@@ -62,7 +63,8 @@ def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
         if not isinstance(one, dict):
             continue
         before, after = (str(one.get(side) or "").splitlines()[:MOST_COMPARED] for side in ("before", "after"))
-        gone, new = [], []
+        gone: list[str] = []
+        new: list[str] = []
         for line in difflib.ndiff(before, after) if len(before) + len(after) < 800 else _plainly(before, after):
             (gone if line.startswith("- ") else new if line.startswith("+ ") else []).append(short(line[2:]))
         if gone or new:

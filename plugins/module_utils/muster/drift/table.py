@@ -28,9 +28,7 @@ def table(
     lines: list[str] = []
     for one, status in zip(drifted, statuses, strict=True):
         difference = one.difference
-        lines.append(
-            f"{WORDS[status]} {difference.node:{wide}}  {difference.check.id:{kinds}}  {difference.what}"
-        )
+        lines.append(f"{WORDS[status]} {difference.node:{wide}}  {difference.check.id:{kinds}}  {difference.what}")
         lines += [f"     {'':{wide}}  {'':{kinds}}  {line}" for line in _below(one)]
     lines += [f"{WORDS['unknown']} {one.node:{wide}}  {one.summary}" for one in unknown]
     lines += [f"     {few(names)}: {why}" for why, names in _by_why(skipped).items()]
@@ -67,7 +65,9 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
     return lines
 
 
-def summary(nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]) -> str:
+def summary(
+    nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
+) -> str:
     """One line of it all."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     warned = sum(status == "warn" for status in statuses)

@@ -1,6 +1,7 @@
 """The files of the environment of PyTorch: a digest for each part of its site-packages, from sizes and times alone.
 
-A file whose content was changed has another time or size; reading gigabytes would tell no more but of who sets times back.
+A file whose content was changed has another time or size, unless somebody set the time back. Reading gigabytes takes
+minutes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class UnseenError(Exception):
 
 
 def parts(link: str) -> Json:
-    """{name, parts}: what the link leads to, and a digest of each part of its site-packages; no name where it is none."""
+    """{name, parts}: what the link leads to, and a digest of each part of its site-packages; no name for none."""
     folder = site_packages(link)
     if not folder:
         return {"name": "", "parts": {}}
@@ -42,7 +43,9 @@ def parts(link: str) -> Json:
     for part in names(folder):
         digest = hashlib.sha256()
         for path, seen in walked(f"{folder}/{part}", deadline):
-            digest.update(f"{path[len(folder) :]} {seen.st_size} {seen.st_mtime_ns} {seen.st_mode:o}\n".encode("utf-8", "replace"))
+            digest.update(
+                f"{path[len(folder) :]} {seen.st_size} {seen.st_mtime_ns} {seen.st_mode:o}\n".encode("utf-8", "replace")
+            )
             left -= 1
             if left < 0:
                 raise UnseenError(f"{folder} has more than {MOST_FILES} files")

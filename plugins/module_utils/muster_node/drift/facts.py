@@ -1,15 +1,18 @@
-"""What a node has now of what Muster installed and of what it was installed on: kernel, driver, GPUs, firmware, packages."""
+"""What a node has now of what Muster installed, and what it was installed on: kernel, driver, GPUs and firmware."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from ..tools.run import names, run
 from .environment import UnseenError, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 
@@ -39,7 +42,7 @@ def facts(request: Json) -> Json:
         "bus": bus(),
         "firmware": firmware(),
     }
-    looks = {
+    looks: dict[str, Callable[[], Any]] = {
         "gpus": gpus,
         "packages": lambda: packages(request["packages"], request["prefixes"]),
         "environment": lambda: parts(request["environment"]),

@@ -34,6 +34,11 @@ SECONDS = 10.0  # for the journal
 ACTIONS = ("install", "upgrade", "remove", "purge")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
 FIELD = re.compile(r"^([A-Z][A-Za-z-]+): (.*)$", re.MULTILINE)
+# What Ansible has sudo run says nothing of what its modules did, and there is much of it.
+JOURNALS = {
+    "sudo": ("_COMM=sudo", r"COMMAND=(?!.*BECOME-SUCCESS-)"),
+    "muster": ("SYSLOG_IDENTIFIER=muster", r"\S+ (?:takes|frees) the claim"),
+}
 UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic")
 
 
@@ -46,8 +51,8 @@ def history(request: Json) -> Json:
     found["apt"] = list(apt("\n\n".join(texts(APT)), since))[-MOST_LINES:]
     found["files"] = {path: file_facts(path) for path in request["paths"][:MOST_ASKED]}
     found["units"] = unit_times(request["units"][:MOST_ASKED])
-    for name, field, needle in (("sudo", "_COMM=sudo", "COMMAND="), ("muster", "SYSLOG_IDENTIFIER=muster", "claim")):
-        found[name], why = journal(field, needle, since)
+    for name, (field, pattern) in JOURNALS.items():
+        found[name], why = journal(field, pattern, since)
         if why:
             unseen[name] = why
     if request["parts"]:
@@ -110,7 +115,7 @@ def apt(log: str, since: float) -> Iterator[Json]:
             }
 
 
-def journal(field: str, needle: str, since: float) -> tuple[list[Json], str]:
+def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
     """[{at, text}] of one source, the newest at the end, and why there is nothing."""
     asked = run(
         "journalctl",
@@ -118,7 +123,7 @@ def journal(field: str, needle: str, since: float) -> tuple[list[Json], str]:
         f"--since=@{int(since)}",
         "--output=json",
         "--output-fields=MESSAGE",
-        f"--grep={needle}",
+        f"--grep={pattern}",
         f"--lines={MOST_LINES}",
         "--no-pager",
         seconds=SECONDS,
@@ -130,8 +135,10 @@ def journal(field: str, needle: str, since: float) -> tuple[list[Json], str]:
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
             said = str(entry["MESSAGE"])
-            if needle in said:
-                found.append({"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]})
+            if re.search(pattern, said):
+                found.append(
+                    {"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]}
+                )
     return found, ""
 
 
@@ -147,7 +154,12 @@ def file_facts(path: str) -> Json:
         with suppress(OSError):
             return {"gone": True, "at": os.lstat(folder).st_ctime, "path": real}
         return {}
-    return {"path": real, "at": seen.st_ctime, "owner": files.user_name(seen.st_uid), "mode": f"{seen.st_mode & 0o7777:04o}"}
+    return {
+        "path": real,
+        "at": seen.st_ctime,
+        "owner": files.user_name(seen.st_uid),
+        "mode": f"{seen.st_mode & 0o7777:04o}",
+    }
 
 
 def unit_times(units: list[str]) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """What a node has now, beside what was last installed there, and what its logs say of changes. All verbs need root.
 
-    look     what is there now, and what was written down; changes nothing
-    history  what dpkg's log, apt's history, the journal and the times of files say; changes nothing
-    keep     write down what is there now as what was last installed
-    condemn  have the step pytorch see that files of its environment were changed
+look     what is there now, and what was written down; changes nothing
+history  what dpkg's log, apt's history, the journal and the times of files say; changes nothing
+keep     write down what is there now as what was last installed
+condemn  have the step pytorch see that files of its environment were changed
 """
 
 from __future__ import annotations
