@@ -27,7 +27,7 @@ options:
     default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: "Looks in the same way; says what O(repair) and O(accept) would do, and does not."}
+  check_mode: {support: full, description: "Looks in the same way, and says what O(repair) and O(accept) would do."}
   diff_mode: {support: none, description: What differs is what it says anyway.}
   idempotent: {support: full, description: "Without O(repair) it changes nothing on a node."}
 author:
@@ -50,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 drift:
   description: >-
-    As in C(drift.json): C(nodes), C(differences) (node, id, status, what, observed, expected, step, since, by, how and source),
-    and what was done about them (C(repairs)).
+    As in C(drift.json): C(nodes), C(differences) (node, id, status, what, observed, expected, step, since, by, how and
+    source), and what was done about them (C(repairs)).
   returned: always
   type: dict
 verdict:

@@ -55,8 +55,9 @@ class ActionModule(ControllerAction):
                 again = drifting.look(repaired)
                 look = joined(look, again, repaired, nodes)
         if self.options["accept"]:
-            done += self.accept(nodes)
-            look = look if self._task.check_mode else drifting.look(nodes)
+            accepted, said = self.accept(nodes)
+            done += said
+            look = look.accepted(accepted)
         return {**self.said(look, done, nodes, folder), "changed": changed}
 
     # ------------------------------------------------------------ what is said
@@ -135,16 +136,19 @@ class ActionModule(ControllerAction):
                     found.setdefault(node, []).append(job.launch_id)
         return found
 
-    def accept(self, nodes: Sequence[str]) -> list[str]:
+    def accept(self, nodes: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The nodes that have written down what is there now, and what is said of each."""
         if self._task.check_mode:
-            return ["what is there would be taken as what is installed"]
+            return [], ["what is there would be taken as what is installed"]
         about = {"by": operator(), "run": run_id()}
         asked = {node: {**one, **about} for node, one in requests(self, self.task_vars, list(nodes)).items()}
         answers = ask_all(self, self.task_vars, "keep", asked)
-        return [
+        told = [node for node, answer in answers.items() if isinstance(answer, dict)]
+        said = {True: "what is there is taken as what is installed", False: "it was written down like this before"}
+        return told, [
             f"{node}: it could not be accepted: {answer}"
             if isinstance(answer, NodeError)
-            else f"{node}: what is there was {'taken as what is installed' if answer['written'] else 'accepted before'}"
+            else f"{node}: {said[bool(answer.get('written'))]}"
             for node, answer in answers.items()
         ]
 

@@ -17,8 +17,8 @@ BY_HAND = "3.11.2-1+b1+byhand1"
 
 @dataclass(frozen=True)
 class Fault:
-    """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words of it.
-    how: words of the command by which it is said to have come. repaired: whether a step puts it back."""
+    """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words
+    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back."""
 
     name: str
     node: str
@@ -55,11 +55,14 @@ def wheel() -> str:
 
 
 # A package of another version, which has no files: what it depends on stays.
+CONTROL = (
+    f"Package: python3-venv\\nVersion: {BY_HAND}\\nArchitecture: amd64\\nMaintainer: nobody <nobody@example.org>\\n"
+    "Depends: python3.11-venv\\nDescription: by hand\\n"
+)
 PACKAGE = (
-    "mkdir -p /tmp/byhand/DEBIAN && printf 'Package: python3-venv\\nVersion: %s\\nArchitecture: amd64\\nMaintainer: nobody"
-    " <nobody@example.org>\\nDepends: python3.11-venv\\nDescription: by hand\\n' {version} > /tmp/byhand/DEBIAN/control"
+    f"mkdir -p /tmp/byhand/DEBIAN && printf '{CONTROL}' > /tmp/byhand/DEBIAN/control"
     " && dpkg-deb --build /tmp/byhand /tmp/byhand.deb"
-).format(version=BY_HAND)
+)
 
 FAULTS = (
     Fault(
@@ -164,17 +167,6 @@ FAULTS = (
         "pip install --no-index",
     ),
     Fault(
-        "the training user among administrators",
-        "node2",
-        ("sudo usermod --append --groups sudo muster",),
-        "id -nG muster",
-        "sudo",
-        "drift.account",
-        "muster is in sudo",
-        "usermod --append --groups sudo muster",
-        repaired=False,
-    ),
-    Fault(
         "known_hosts",
         "node2",
         ("sudo sed -i s/ssh-ed25519/ssh-ed25518/ /home/muster/.ssh/muster_known_hosts",),
@@ -206,4 +198,17 @@ FAULTS = (
         "",
         by=None,
     ),
+)
+
+# With it the baseline refuses the node, so that nothing else of that step is seen: it comes alone.
+RIGHTS = Fault(
+    "the training user among administrators",
+    "node1",
+    ("sudo usermod --append --groups sudo muster",),
+    "id -nG muster",
+    "sudo",
+    "drift.account",
+    "muster is in sudo",
+    "usermod --append --groups sudo muster",
+    repaired=False,
 )

@@ -40,11 +40,21 @@ PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
 @dataclass
 class Look:
-    """drifted: in the order of nodes and checks. nodes: what could not be seen of each. records: what was last installed."""
+    """drifted: in the order of nodes and checks. nodes: what could not be seen of each. records: what was installed."""
 
     drifted: list[Drifted]
     nodes: dict[str, Looked]
     records: dict[str, Json]
+
+    def accepted(self, nodes: Sequence[str]) -> Look:
+        """The same, once these nodes have written down what is there now: it is what was last installed."""
+        left = [
+            one
+            for one in self.drifted
+            if one.difference.node not in nodes or one.difference.check not in checks.OF_THE_RECORD
+        ]
+        looked = {name: one._replace(no_record="") if name in nodes else one for name, one in self.nodes.items()}
+        return Look(left, looked, self.records)
 
 
 class Drifting:

@@ -1,4 +1,4 @@
-"""What is installed on the nodes, asked of all of them side by side: the program drift, and what it needs of the inventory."""
+"""What is installed on the nodes, asked of all of them side by side by the program drift."""
 
 from __future__ import annotations
 

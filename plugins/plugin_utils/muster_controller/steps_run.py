@@ -52,7 +52,7 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class Ended:
-    """said: what tasks said that changed something, or would, or failed. code: of ansible-playbook. why: its last line."""
+    """said: by tasks that changed something, or would, or failed. code: ansible-playbook's. why: its last line."""
 
     said: list[Taken]
     code: int
@@ -79,7 +79,7 @@ def run_steps(action: ActionBase, tags: Sequence[str], limit: str, *, check: boo
                 stdout=handle,
                 stderr=handle,
                 env=environment(collected, check=check),
-                cwd=os.getcwd(),
+                cwd=Path.cwd(),
             )
         finally:
             os.close(handle)

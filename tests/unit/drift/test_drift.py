@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cases import cases
 from muster.drift import checks, installed, judge, plans, repair, results, table
 from muster.drift.model import Difference, History, Origin, Subject
 from muster.drift.origin import origin
+
+if TYPE_CHECKING:
+    from muster.verdict.finding import Fix
 
 BY_ID = {check.id: check for check in checks.CHECKS}
 ORDER = ("baseline", "network", "gpu_stack", "pytorch")
@@ -15,7 +18,9 @@ NOTHING_SAID: dict[str, Any] = {"changed": True, "failed": False, "unreachable":
 
 
 def difference(given: dict[str, Any]) -> Difference:
-    subjects = tuple(Subject(*each.split(" ", 1)) if " " in each else Subject(each, "") for each in given.get("subjects", ()))
+    subjects = tuple(
+        Subject(*each.split(" ", 1)) if " " in each else Subject(each, "") for each in given.get("subjects", ())
+    )
     kept = {name: value for name, value in given.items() if name not in ("id", "subjects")}
     return Difference(**{"node": "node1", "what": "it", **kept}, check=BY_ID[given["id"]], subjects=subjects)
 
@@ -23,9 +28,17 @@ def difference(given: dict[str, Any]) -> Difference:
 @cases(__file__, "differences")
 def test_differences(case: dict[str, Any]) -> None:
     """From results as modules return them, to what differs."""
-    said = [results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"]) for one in case["said"]]
+    said = [
+        results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
+        for one in case["said"]
+    ]
     found = [
-        {"id": one.check.id, "what": one.what, "subjects": [f"{kind} {name}" for kind, name in one.subjects], "tag": one.tag}
+        {
+            "id": one.check.id,
+            "what": one.what,
+            "subjects": [f"{kind} {name}" for kind, name in one.subjects],
+            "tag": one.tag,
+        }
         | ({"observed": one.observed} if one.observed else {})
         | ({"expected": one.expected} if one.expected else {})
         for one in plans.differences(said)
@@ -39,7 +52,10 @@ def test_differences(case: dict[str, Any]) -> None:
 def test_installed(case: dict[str, Any]) -> None:
     base = case.get("both", {})
     own = [*installed.differences("node1", {**base, **case["now"]}, {**base, **case["record"]})]
-    found = [f"{one.check.id}: {one.what}" for one in installed.joined(own, [difference(one) for one in case.get("planned", ())])]
+    found = [
+        f"{one.check.id}: {one.what}"
+        for one in installed.joined(own, [difference(one) for one in case.get("planned", ())])
+    ]
     assert found == case["differences"]
 
 
@@ -59,9 +75,9 @@ def test_repair(case: dict[str, Any]) -> None:
     assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
 
 
-def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, dict[str, str]]:
+def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, Fix]:
     one = judge.finding(judge.Drifted(difference({"id": identity, "tag": tag}), found))
-    return one.status, dict(one.fix)
+    return one.status, one.fix
 
 
 def test_what_muster_itself_changed_is_no_drift() -> None:
@@ -103,5 +119,7 @@ def test_the_table_says_what_is_seen_and_who() -> None:
         "                        seen: a; expected: b",
         "                        since 1970-01-01 00:00:00 UTC, by alice: vi /etc/x (a file's time, sudo's log)",
     ]
-    assert table.summary(["node1"], [one], ["fail"], []) == "1 thing drifted on node1: /etc/x has other content on node1"
+    assert (
+        table.summary(["node1"], [one], ["fail"], []) == "1 thing drifted on node1: /etc/x has other content on node1"
+    )
     assert table.summary(["node1", "node2"], [], [], []) == "no drift on 2 nodes"
