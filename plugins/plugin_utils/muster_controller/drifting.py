@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 # The steps that change nodes, in their order.
 TAGS = ("baseline", "network", "gpu_stack", "pytorch")
-WITHOUT_A_RECORD = 30 * 86400.0  # seconds back that logs are looked through
+BACK = 30 * 86400.0  # seconds that logs are looked through
 KINDS = {"package": "packages", "file": "paths", "unit": "units", "part": "parts"}
 PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
@@ -122,7 +122,7 @@ class Drifting:
             subjects = [each for one in found if one.node == node for each in one.subjects]
             record = seen[node].get("record") or {}
             questions[node] = {
-                "since": record.get("at") or time.time() - WITHOUT_A_RECORD,
+                "since": min(record.get("at") or time.time(), time.time() - BACK),
                 "environment": asked[node]["environment"],
                 **{
                     name: list(dict.fromkeys(each.name for each in subjects if each.kind == kind))
@@ -137,7 +137,7 @@ class Drifting:
                 **{name: answer[name] for name in PARTS},
                 unseen=answer["unseen"],
                 booted=float(seen[node]["now"]["booted"]),
-                since=float(questions[node]["since"]),
+                since=float((seen[node].get("record") or {}).get("at") or questions[node]["since"]),
             )
             for node, answer in answers.items()
         }

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 COLLECT = "MUSTER_COLLECT"
 MOST = 64_000_000  # bytes of what tasks say
+FOREIGN = ("AWX_", "RUNNER_", "JOB_EVENT")
 LAST = 4000  # bytes of the screen, of which the last line says why a run ended
 FLAGS = {
     "remote_user": "--user",
@@ -116,11 +117,14 @@ def _default(name: str) -> Any:
 
 
 def environment(collected: Path, *, check: bool) -> dict[str, str]:
-    """A look is no run of its own that leaves a page; a change is, and claims its nodes."""
+    """A look is no run of its own that leaves a page; a change is, and claims its nodes. Whoever drives this run from
+    outside, such as ansible-runner, hears of this one alone."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {
-        **os.environ,
+        **own,
         COLLECT: str(collected),
         "ANSIBLE_CALLBACKS_ENABLED": "collect" if check else "report,collect",
+        "ANSIBLE_STDOUT_CALLBACK": "road",
         "ANSIBLE_CONFIG": str(project_root() / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
     }

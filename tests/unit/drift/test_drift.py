@@ -69,7 +69,7 @@ def test_origin(case: dict[str, Any]) -> None:
 @cases(__file__, "repair")
 def test_repair(case: dict[str, Any]) -> None:
     failed = [difference(one) for one in case["failed"]]
-    plan = repair.plan(failed, case.get("busy", {}), ORDER)
+    plan = repair.plan(failed, case.get("busy", {}), ORDER, ["node1", "node2", "node3"])
     assert [f"{','.join(one.tags)} on {','.join(one.nodes)}" for one in plan.repairs] == case["repairs"]
     assert plan.left == case.get("left", [])
     assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
@@ -93,12 +93,13 @@ def test_unattended_upgrades_of_a_package_are_to_be_known() -> None:
 def test_a_fix_is_the_step_that_owns_it_on_that_node_alone() -> None:
     status, fix = finding("drift.file", Origin(), "baseline")
     assert status == "fail"
-    assert fix["command"] == "ansible-playbook site.yml --tags baseline --limit node1"
+    assert fix["command"] == "ansible-playbook playbooks/drift.yml -e repair=true --limit node1"
 
 
 def test_a_node_that_is_down_is_unknown_and_passes_nothing() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(down="no route to host")})]
-    assert [(one.status, one.summary) for one in said if not isinstance(one, dict)] == [("unknown", "no route to host")]
+    found = [(one.id, one.status, one.summary) for one in said if not isinstance(one, dict)]
+    assert found == [("drift.unreachable", "unknown", "no route to host")]
 
 
 def test_without_a_record_what_was_installed_is_not_looked_for() -> None:

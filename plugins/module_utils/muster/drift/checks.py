@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..verdict.check import Check
+from ..verdict.check import Check, Seen
 from ..verdict.commands import playbook
 
 REPAIR = playbook("playbooks/drift.yml", repair="true")
@@ -13,19 +13,19 @@ ASKED = "what a step of site.yml would do in check mode"
 RECORDED = "what is there, and the record that the last run of the step pytorch left (/var/lib/muster/installed.json)"
 
 
-def wanted(identity: str, what: str, seen: str = "stand-in") -> Check:
+def wanted(identity: str, what: str, seen: Seen = "sandbox") -> Check:
     return Check(
         identity,
         reads=ASKED,
         fires=f"fail: {what}",
         fix=PUT_BACK,
         command=REPAIR,
-        seen=seen,  # type: ignore[arg-type]
+        seen=seen,
     )
 
 
-def recorded(identity: str, fires: str, seen: str = "stand-in") -> Check:
-    return Check(identity, reads=RECORDED, fires=fires, fix=TAKE_OVER, command=ACCEPT, seen=seen)  # type: ignore[arg-type]
+def recorded(identity: str, fires: str, seen: Seen = "stand-in") -> Check:
+    return Check(identity, reads=RECORDED, fires=fires, fix=TAKE_OVER, command=ACCEPT, seen=seen)
 
 
 FILE = wanted("drift.file", "a file that Muster wrote is missing, or has other content, another owner or mode")
@@ -35,18 +35,18 @@ UNIT = wanted("drift.unit", "a unit is not enabled or does not run")
 NAMES = wanted("drift.names", "the hosts file does not lead each node's name to its address")
 SSH = wanted("drift.ssh", "a key, a line of known_hosts or authorized_keys, or a setting of sshd is another one")
 FIREWALL = wanted("drift.firewall", "a rule of Muster's is missing, or one that it took away is back")
-MTU = wanted("drift.mtu", "the training interface has another MTU")
-SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or repositories are other ones")
-DRIVER = wanted("drift.driver", "the driver is not what the inventory comes to")
-STACK = wanted("drift.stack", "another part of the GPU stack differs")
+MTU = wanted("drift.mtu", "the training interface has another MTU", "stand-in")
+SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or repositories are other ones", "stand-in")
+DRIVER = wanted("drift.driver", "the driver is not what the inventory comes to", "stand-in")
+STACK = wanted("drift.stack", "another part of the GPU stack differs", "stand-in")
 ENVIRONMENT = wanted("drift.environment", "the environment of PyTorch is not what the lock says")
-USERS = wanted("drift.users", "what people need who launch as themselves is missing")
+USERS = wanted("drift.users", "what people need who launch as themselves is missing", "stand-in")
 ACCOUNT = Check(
     "drift.account",
     reads=ASKED,
     fires="fail: the training user is missing, or has rights that training code must not have",
     fix="It is the site's own account, which Muster never alters: take the rights away",
-    seen="stand-in",
+    seen="sandbox",
 )
 REFUSED = Check(
     "drift.refused",
@@ -60,7 +60,7 @@ UNREACHABLE = Check(
     reads="whether the node answers",
     fires="unknown: it does not, or not all of it could be looked at",
     fix="Look at the node, and run this again",
-    seen="stand-in",
+    seen="sandbox",
 )
 
 KERNEL = recorded("drift.kernel", "fail: another kernel runs than when the node was last installed")
@@ -72,6 +72,7 @@ VERSION = recorded(
     "drift.version",
     "fail: a package of Muster's has another version, is gone or is new, and no run of Muster did that; warn:"
     " unattended upgrades did",
+    "sandbox",
 )
 CONTENT = Check(
     "drift.content",
@@ -79,7 +80,7 @@ CONTENT = Check(
     fires="fail: files of the environment were changed on the disk, and no run of Muster did that",
     fix="Have the environment built anew beside it from the lock",
     command=REPAIR,
-    seen="stand-in",
+    seen="sandbox",
 )
 
 OF_THE_INVENTORY = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..verdict.commands import playbook
 from ..verdict.finding import Finding, evidence
 from . import checks
 
@@ -78,8 +77,9 @@ def finding(one: Drifted) -> Finding:
     if check in (checks.ACCOUNT, checks.REFUSED) and not difference.tag:
         return check.fail(difference.node, summary, check.fix, **more)
     if difference.tag and check in checks.OF_THE_INVENTORY:
-        command = f"{playbook('site.yml', difference.tag)} --limit {difference.node}"
-        return check.fail(difference.node, summary, check.fix, command, **more)
+        # A login between two nodes is known to both of them.
+        limit = "" if check is checks.SSH else f" --limit {difference.node}"
+        return check.fail(difference.node, summary, check.fix, f"{checks.REPAIR}{limit}", **more)
     return check.fail(difference.node, summary, **more)
 
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from .checks import OF_THE_RECORD
 from .model import Origin
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def origin(difference: Difference, history: History) -> Origin:
     """The newest clue counts: what a thing is, its last change has made it."""
     words = tuple(subject.name for subject in difference.subjects if subject.kind in ("word", "sysctl"))
     clues = [clue for subject in difference.subjects for clue in _clues(subject, difference, history, words)]
-    clues = [clue for clue in clues if clue.at >= history.since]
+    if difference.check in OF_THE_RECORD:  # what that run has seen was written down as it was
+        clues = [clue for clue in clues if clue.at >= history.since]
     if not clues:
         return _by_name_alone(difference, words, history)
     newest = max(clues, key=lambda clue: clue.at)

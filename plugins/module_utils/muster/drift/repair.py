@@ -45,10 +45,15 @@ def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, l
     return found
 
 
-def plan(failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str]) -> Plan:
-    """failed: what drifted. busy: the launches of each node that runs some. order: of the steps."""
-    by_node: dict[str, set[str]] = {}
+def plan(
+    failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
+) -> Plan:
+    """failed: what drifted. busy: the launches of each node that runs some. order: of the steps. reached: nodes.
+
+    Keys and logins between nodes are put back with all nodes that answer: what one knows of another, it has from there.
+    """
     left: list[str] = []
+    by_tag: dict[str, list[str]] = {}
     for node in dict.fromkeys(one.node for one in failed):
         own = [one for one in failed if one.node == node and one.tag]
         for tag in (tag for tag in order if any(one.tag == tag for one in own)):
@@ -57,10 +62,16 @@ def plan(failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order:
                 what = few([one.what for one in disturbing])
                 left.append(f"{node}: {tag} waits for the end of {few(list(busy[node]))}: {what}")
             else:
-                by_node.setdefault(node, set()).add(tag)
-        rest = [one for one in failed if one.node == node and one not in own]
-        left += [f"{node}: no step puts this back: {one.what}" for one in rest]
-    together: dict[tuple[str, ...], list[str]] = {}
-    for node, tags in by_node.items():
-        together.setdefault(tuple(tag for tag in order if tag in tags), []).append(node)
-    return Plan([Repair(tags, tuple(nodes)) for tags, nodes in together.items()], left)
+                by_tag.setdefault(tag, []).append(node)
+        left += [f"{node}: no step puts this back: {one.what}" for one in failed if one.node == node and not one.tag]
+    for tag in {one.tag for one in failed if one.check is checks.SSH and one.node in by_tag.get(one.tag, ())}:
+        waits = {one.node for one in failed if one.tag == tag and one.check in DISTURBING and busy.get(one.node)}
+        by_tag[tag] = [node for node in reached if node not in waits]
+    repairs: list[Repair] = []
+    for tag in (tag for tag in order if tag in by_tag):
+        nodes = tuple(node for node in reached if node in by_tag[tag])
+        if repairs and repairs[-1].nodes == nodes:
+            repairs[-1] = Repair((*repairs[-1].tags, tag), nodes)
+        else:
+            repairs.append(Repair((tag,), nodes))
+    return Plan(repairs, left)

@@ -1,5 +1,5 @@
-"""What the logs of Debian and Ubuntu say. The recorded ones are of Debian 12, where a package was removed by apt and another one
-upgraded by dpkg alone; that of unattended upgrades is as their documentation and Ubuntu 24.04 have it, and made up here."""
+"""What the logs of Debian and Ubuntu say. The recorded ones are of Debian 12, where a package was removed by apt and
+another one upgraded by dpkg alone. That of unattended upgrades is made up, in the form of Ubuntu's."""
 
 from __future__ import annotations
 
