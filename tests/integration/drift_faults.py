@@ -18,7 +18,8 @@ BY_HAND = "3.11.2-1+b1+byhand1"
 @dataclass(frozen=True)
 class Fault:
     """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words
-    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back."""
+    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back. past_sudo: what
+    root does in the machine itself, of which no log tells."""
 
     name: str
     node: str
@@ -30,10 +31,13 @@ class Fault:
     how: str
     by: str | None = "admin"
     repaired: bool = True
+    past_sudo: str = ""
 
     def put_on(self, machine: Machine) -> None:
         for command in self.commands:
             machine.ssh(command)
+        if self.past_sudo:
+            machine.inside("sh", "-c", self.past_sudo)
         assert self.says in machine.inside("sh", "-c", self.proof, check=False).stdout, self.name
 
 
@@ -133,7 +137,7 @@ FAULTS = (
         "grep -c node2 /etc/hosts",
         "0",
         "drift.names",
-        "the block of the nodes is not as it was written",
+        "it lacks",
         "sed -i /node2$/d /etc/hosts",
     ),
     Fault(
@@ -190,13 +194,13 @@ FAULTS = (
         "what nobody has typed with sudo",
         "node1",
         (),
-        # A file that is right again tells nothing new; this one is read as it is, and so is put on by its proof.
-        "chmod 0640 /etc/systemd/system.conf.d/90-muster.conf; stat -c %a /etc/systemd/system.conf.d/90-muster.conf",
+        "stat -c %a /etc/systemd/system.conf.d/90-muster.conf",
         "640",
         "drift.file",
         "/etc/systemd/system.conf.d/90-muster.conf is root:root 0640",
         "",
         by=None,
+        past_sudo="chmod 0640 /etc/systemd/system.conf.d/90-muster.conf",
     ),
 )
 

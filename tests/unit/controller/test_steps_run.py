@@ -50,7 +50,8 @@ def test_a_look_leaves_no_page_and_a_change_claims_its_nodes(monkeypatch: pytest
 def test_passwords_go_through_pipes_and_are_no_arguments(given: dict[str, Any], tmp_path: Path) -> None:
     del given
     vault = SimpleNamespace(secrets=[("lab", SimpleNamespace(bytes=b"opensesame"))])
-    play = SimpleNamespace(**{"password": "not typed", "become_pass": "hunter2"})
+    kept, typed = "not typed", "hunter2"
+    play = SimpleNamespace(password=kept, become_pass=typed)
     action: Any = SimpleNamespace(_play_context=play, _loader=SimpleNamespace(_vault=vault))
     with steps_run._secrets(action, tmp_path) as argv:
         assert argv[::2] == ["--become-password-file", "--vault-id"]

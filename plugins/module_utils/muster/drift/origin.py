@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..verdict.masking import masked_argv
 from .checks import OF_THE_RECORD
 from .model import Origin
 
@@ -238,4 +239,6 @@ def names_one(command: Command, names: Sequence[str]) -> bool:
 
 
 def _shown(command: str) -> str:
+    """What was typed, without what looks like a secret in it."""
+    command = " ".join(masked_argv(command.split()))
     return command if len(command) <= LONGEST else f"{command[: LONGEST - 1]}…"

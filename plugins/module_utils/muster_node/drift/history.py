@@ -116,7 +116,7 @@ def apt(log: str, since: float) -> Iterator[Json]:
 
 
 def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
-    """[{at, text}] of one source, the newest at the end, and why there is nothing."""
+    """[{at, text}] of one source, the oldest first, and why there is nothing."""
     asked = run(
         "journalctl",
         field,
@@ -139,7 +139,8 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
                 found.append(
                     {"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]}
                 )
-    return found, ""
+    # With a pattern, the newest comes first.
+    return sorted(found, key=lambda line: float(line["at"])), ""
 
 
 def file_facts(path: str) -> Json:

@@ -91,6 +91,7 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
     asked: list[tuple[str, ...]] = []
     lines = "\n".join(
         [
+            entry("admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 7),
             entry("   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 5),
             entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
             entry("pam_unix(sudo:session): session closed for user root"),
@@ -106,7 +107,8 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(history, "run", run)
     found, why = history.journal(*history.JOURNALS["sudo"], 12.7)
     assert found == [
-        {"at": 5.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb"}
+        {"at": 5.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb"},
+        {"at": 7.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts"},
     ]
     assert not why
     assert "--since=@12" in asked[0]
