@@ -18,8 +18,8 @@ BY_HAND = "3.11.2-1+b1+byhand1"
 @dataclass(frozen=True)
 class Fault:
     """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words
-    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back. past_sudo: what
-    root does in the machine itself, of which no log tells."""
+    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back. past_sudo:
+    what root does in the machine itself, of which no log tells."""
 
     name: str
     node: str
