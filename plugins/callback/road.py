@@ -65,6 +65,7 @@ SPEAKING_ACTIONS = (
     "rdma_rails",
     "launch_users",
     "share_inventory",
+    "drift",
     "quarantine_nodes",
     "retire_nodes",
 )
@@ -75,6 +76,9 @@ OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status")
 TRUE = ("true", "yes", "on", "1")
 # Playbooks that show one screen, and nothing around it but its last line.
 SCREENS = ("status",)
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift")
+# A launch shows its own progress, and a question waits for its answer.
+OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # Parts of a result that say in our own words what to do.
 SAID = ("msg", "fix", "fail_msg", "success_msg")
 # Parts of a result that are for programs, or that the message says already.
@@ -96,6 +100,7 @@ FOR_PROGRAMS = (
     "artifacts",
     "status",
     "closing",
+    "drift",
 )
 
 

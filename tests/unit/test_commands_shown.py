@@ -60,6 +60,9 @@ ON_NODES = {
 }
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
+    "accept": "playbooks/drift.yml",
+    "json": "playbooks/drift.yml",
+    "repair": "playbooks/drift.yml",
     "share_to": "playbooks/share.yml",
     **dict.fromkeys(("watch", "watch_seconds", "status_json", "status_gate", "status_wait"), "playbooks/status.yml"),
     "report_run": "playbooks/report.yml",

@@ -61,6 +61,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         network=read_json(folder / "network.json"),
         diagnosis=read_json(folder / "diagnosis.json"),
         evidence=read_json(folder / "evidence.json"),
+        drift=read_json(folder / "drift.json"),
         health={path.stem: read_json(path) for path in sorted((folder / "health").glob("*.json"))},
         logs={
             node.name: [f"logs/{node.name}/{path.name}" for path in sorted(node.iterdir()) if path.stat().st_size]

@@ -15,9 +15,9 @@ NO_NODES = ("controller", "localhost", "cluster")  # what findings and failures 
 class Artifacts:
     """Each part as it is in its file, and empty where there is none.
 
-    run, verdict, plan, attempts, smoke, comparison, network, diagnosis, evidence: the files of those names. health: by
-    node. logs: the files of each node, as paths from the run's folder. history: the run.json of every run of this
-    cluster that is kept, this one among them, the newest first.
+    run, verdict, plan, attempts, smoke, comparison, network, diagnosis, evidence, drift: the files of those names.
+    health: by node. logs: the files of each node, as paths from the run's folder. history: the run.json of every run of
+    this cluster that is kept, this one among them, the newest first.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -29,6 +29,7 @@ class Artifacts:
     network: Mapping[str, Any] = field(default_factory=dict)
     diagnosis: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    drift: Mapping[str, Any] = field(default_factory=dict)
     health: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()

@@ -14,6 +14,7 @@ FAMILIES = {
     "sw": "Software on the node",
     "rdma": "InfiniBand and RoCE",
     "eth": "Ethernet",
+    "drift": "What changed since it was installed",
     "env": "Environment of a job",
     "firewall": "Firewall",
     "inspect": "Inspection",

@@ -1,0 +1,31 @@
+"""Has each node write down what is installed there; documented in library/installed_record.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster_controller.action import ControllerAction
+from muster_controller.installed import ask_all, requests
+from muster_controller.node_error import NodeError
+from muster_controller.record import operator
+from muster_controller.runs import run_id
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        if self._task.check_mode:
+            return {"written": []}
+        about = {"by": operator(), "run": run_id()}
+        asked = requests(self, self.task_vars, list(self.task_vars["ansible_play_hosts"]))
+        answers = ask_all(self, self.task_vars, "keep", {node: {**one, **about} for node, one in asked.items()})
+        warnings = [
+            f"{node}: what is installed was not written down, so that drift cannot say later what has changed: {answer}"
+            for node, answer in answers.items()
+            if isinstance(answer, NodeError)
+        ]
+        written = [node for node, answer in answers.items() if isinstance(answer, dict) and answer.get("written")]
+        return {"written": written, **({"warnings": warnings} if warnings else {})}

@@ -1,0 +1,57 @@
+"""Writes down what tasks would change or have changed, for the run that started this one; see DOCUMENTATION."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.plugins.callback import CallbackBase
+
+from muster.drift import results
+from muster_controller.artifacts import append
+from muster_controller.steps_run import COLLECT
+
+DOCUMENTATION = """
+    name: collect
+    type: notification
+    short_description: Hands on what each task of a run of steps says that differs
+    description:
+      - For a run of site.yml that another run has started, which reads the file that the environment names. It is
+        enabled there alone.
+    requirements:
+      - enable in configuration
+"""
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "collect"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path = os.environ.get(COLLECT, "")
+
+    def _take(self, result: Any, **more: bool) -> None:
+        content = {**result.result, **more}
+        if not self._path or not results.says_something(content):
+            return
+        role = result.task._role
+        name = role.get_name() if role else ""
+        said = results.taken(result.host.get_name(), name, result.task.name or result.task.action, content)
+        append(Path(self._path), f"{json.dumps(said)}\n".encode())
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        self._take(result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        self._take(result, failed=not ignore_errors)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._take(result, unreachable=True)

@@ -1,0 +1,132 @@
+"""From what is there now and what was last installed to what differs: pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from . import checks
+from .model import Difference, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    Json = Mapping[str, Any]
+
+NONE = "none"
+INFO = re.compile(r"-[^-]+\.(?:dist-info|egg-info|data)$")
+REBOOTS = ("reboot", "shutdown", "poweroff", "halt", "kexec", "init 6")
+MOST_PARTS = 40
+
+
+def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
+    """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing."""
+    kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
+    if kernel and ran and kernel != ran:
+        about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
+        yield Difference(node, checks.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
+    elif now.get("boot_id") and record.get("boot_id") and now["boot_id"] != record["boot_id"]:
+        words = tuple(Subject("word", word) for word in REBOOTS)
+        yield Difference(node, checks.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
+    yield from _driver(node, now, record)
+    yield from _gpus(node, now, record)
+    yield from _versions(node, checks.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
+    yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
+    yield from _environment(node, now.get("environment"), record.get("environment"))
+
+
+def joined(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
+    """Both, without what the inventory's differences say already: those learn from it which files it is about."""
+    said: dict[tuple[str, str], Difference] = {}
+    for one in planned:
+        for each in one.subjects:
+            if each.kind in ("package", "part"):
+                said.setdefault((one.node, f"{each.kind} {normal(each.name)}"), one)
+    more: dict[int, tuple[Subject, ...]] = {}
+    rest = []
+    for one in own:
+        keys = [(one.node, f"{each.kind} {normal(distribution(each.name))}") for each in one.subjects]
+        first = next((said[key] for key in keys if key in said), None)
+        if first is None:
+            rest.append(one)
+        else:
+            more[id(first)] = (*more.get(id(first), ()), *one.subjects)
+    return [*(replace(one, subjects=(*one.subjects, *more.get(id(one), ()))) for one in planned), *rest]
+
+
+def _driver(node: str, now: Json, record: Json) -> Iterator[Difference]:
+    loaded, was = now.get("driver", ""), record.get("driver", "")
+    if "driver" in record and loaded != was:
+        about = tuple(Subject("word", word) for word in ("nvidia", "modprobe", "rmmod"))
+        what = f"the driver {loaded or NONE} is loaded, and it was {was or NONE}"
+        yield Difference(node, checks.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
+
+
+def _gpus(node: str, now: Json, record: Json) -> Iterator[Difference]:
+    seen, had = now.get("gpus"), record.get("gpus")
+    if seen and had:
+        for uuid in sorted(had.keys() - seen.keys()):
+            yield Difference(node, checks.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
+        for uuid in sorted(seen.keys() - had.keys()):
+            yield Difference(node, checks.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
+        for uuid in sorted(seen.keys() & had.keys()):
+            if seen[uuid] != had[uuid]:
+                yield Difference(node, checks.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid])
+        return
+    there, were = now.get("bus"), record.get("bus")
+    if there is None or were is None:
+        return
+    for slot in sorted(set(were) - set(there)):
+        yield Difference(node, checks.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
+    for slot in sorted(set(there) - set(were)):
+        yield Difference(node, checks.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
+
+
+def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: str = "") -> Iterator[Difference]:
+    if now is None or record is None:
+        return
+    for name in sorted(now.keys() | record.keys()):
+        there, was = now.get(name, NONE), record.get(name, NONE)
+        if there == was:
+            continue
+        subject = called.format(name)
+        if there == NONE:
+            what = f"{subject} is gone"
+        elif was == NONE:
+            what = f"{subject} is new"
+        else:
+            what = f"{subject} has another version"
+        about = (Subject(kind, name),) if kind else ()
+        yield Difference(node, check, what, there, was, "", about, there if kind else "")
+
+
+def _environment(node: str, now: Any, record: Any) -> Iterator[Difference]:
+    if not now or not record or not record.get("parts"):
+        return
+    if now["name"] != record["name"]:
+        link = (Subject("file", "/opt/muster/pytorch/current"), Subject("word", "pytorch"))
+        what = "another environment of PyTorch is in use"
+        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", link)
+        return
+    there, was = now["parts"], record["parts"]
+    changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]
+    by_distribution: dict[str, list[str]] = {}
+    for name in changed:
+        by_distribution.setdefault(normal(distribution(name)), []).append(name)
+    for names in list(by_distribution.values())[:MOST_PARTS]:
+        first = distribution(names[0])
+        new, gone = all(name not in was for name in names), all(name not in there for name in names)
+        how = "is new in" if new else "is gone from" if gone else "was changed in"
+        about = (*(Subject("part", name) for name in names), Subject("word", "pip"), Subject("word", first))
+        what = f"{first} {how} the environment"
+        yield Difference(node, checks.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
+
+
+def distribution(part: str) -> str:
+    """The name of a package by a part of site-packages: six, six.py and six-1.16.0.dist-info are one."""
+    return INFO.sub("", part).removesuffix(".py").removesuffix(".pth")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,77 @@
+"""Which steps put back what drifted, on which nodes: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..verdict.words import few
+from . import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .model import Difference
+
+# A connection may be cut, a driver replaced or files taken away: not under a launch.
+DISTURBING = (
+    *(checks.FIREWALL, checks.MTU, checks.DRIVER, checks.STACK, checks.ENVIRONMENT),
+    *(checks.UNIT, checks.SOURCES, checks.CONTENT),
+)
+
+
+class Repair(NamedTuple):
+    """Steps by their tags, for some nodes."""
+
+    tags: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+class Plan(NamedTuple):
+    """left: what is not repaired, and why."""
+
+    repairs: list[Repair]
+    left: list[str]
+
+
+def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, list[str]]:
+    """By node, the parts of its environment that were changed in a way that the step pytorch does not see.
+
+    It builds anew once what pip wrote down of one of them is gone.
+    """
+    found: dict[str, list[str]] = {}
+    for one in failed:
+        if one.node in nodes and one.tag and one.check is checks.CONTENT:
+            found.setdefault(one.node, []).extend(each.name for each in one.subjects if each.kind == "part")
+    return found
+
+
+def plan(
+    failed: Sequence[Difference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
+) -> Plan:
+    """failed: what drifted. busy: the launches of each node that runs some. order: of the steps. reached: nodes.
+
+    Keys and logins between nodes are put back with all nodes that answer: what one knows of another, it has from there.
+    """
+    left: list[str] = []
+    by_tag: dict[str, list[str]] = {}
+    for node in dict.fromkeys(one.node for one in failed):
+        own = [one for one in failed if one.node == node and one.tag]
+        for tag in (tag for tag in order if any(one.tag == tag for one in own)):
+            disturbing = [one for one in own if one.tag == tag and one.check in DISTURBING]
+            if busy.get(node) and disturbing:
+                what = few([one.what for one in disturbing])
+                left.append(f"{node}: {tag} waits for the end of {few(list(busy[node]))}: {what}")
+            else:
+                by_tag.setdefault(tag, []).append(node)
+        left += [f"{node}: no step puts this back: {one.what}" for one in failed if one.node == node and not one.tag]
+    for tag in {one.tag for one in failed if one.check is checks.SSH and one.node in by_tag.get(one.tag, ())}:
+        waits = {one.node for one in failed if one.tag == tag and one.check in DISTURBING and busy.get(one.node)}
+        by_tag[tag] = [node for node in reached if node not in waits]
+    repairs: list[Repair] = []
+    for tag in (tag for tag in order if tag in by_tag):
+        nodes = tuple(node for node in reached if node in by_tag[tag])
+        if repairs and repairs[-1].nodes == nodes:
+            repairs[-1] = Repair((*repairs[-1].tags, tag), nodes)
+        else:
+            repairs.append(Repair((tag,), nodes))
+    return Plan(repairs, left)

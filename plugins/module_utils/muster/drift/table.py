@@ -1,0 +1,87 @@
+"""What drift says on the screen: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..verdict.words import few, plural
+from .checks import ACCEPT, OF_THE_INVENTORY, REPAIR
+from .judge import said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..verdict.finding import Finding
+    from .judge import Drifted
+
+WORDS = {"fail": "FAIL", "warn": "warn", "unknown": "????", "pass": "ok  "}
+LONGEST = 100  # characters of what is seen and of what is expected
+
+
+def table(
+    drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
+) -> list[str]:
+    """statuses: of each difference. unknown: what could not be looked at. skipped: node -> why there is no record."""
+    nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
+    wide = max(map(len, nodes), default=0)
+    kinds = max((len(one.difference.check.id) for one in drifted), default=0)
+    lines: list[str] = []
+    for one, status in zip(drifted, statuses, strict=True):
+        difference = one.difference
+        lines.append(f"{WORDS[status]} {difference.node:{wide}}  {difference.check.id:{kinds}}  {difference.what}")
+        lines += [f"     {'':{wide}}  {'':{kinds}}  {line}" for line in _below(one)]
+    lines += [f"{WORDS['unknown']} {one.node:{wide}}  {one.summary}" for one in unknown]
+    lines += [f"     {few(names)}: {why}" for why, names in _by_why(skipped).items()]
+    return lines
+
+
+def _below(one: Drifted) -> Iterator[str]:
+    difference = one.difference
+    if (difference.observed or difference.expected) and not difference.what.endswith(difference.expected or "\n"):
+        yield f"seen: {_cut(difference.observed)}; expected: {_cut(difference.expected)}"
+    source = f" ({one.origin.source})" if one.origin.source else ""
+    yield f"{said(one.origin)}{source}"
+
+
+def _cut(text: str) -> str:
+    return (text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…") or "nothing"
+
+
+def _by_why(skipped: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node, why in skipped.items():
+        found.setdefault(f"not compared with what was last installed: {why}", []).append(node)
+    return found
+
+
+def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
+    """What to type: what a step can put back, and what only a person can say is meant."""
+    failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
+    lines = []
+    if any(one.tag for one in failed):
+        lines.append(f"To have it put back: {REPAIR}")
+    if any(one.check not in OF_THE_INVENTORY for one in failed):
+        lines.append(f"What changed since it was last installed, and is meant: {ACCEPT}")
+    return lines
+
+
+def summary(
+    nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
+) -> str:
+    """One line of it all."""
+    failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
+    warned = sum(status == "warn" for status in statuses)
+    where = list(dict.fromkeys(one.node for one in failed))
+    lost = list(dict.fromkeys(one.node for one in unknown))
+    parts = []
+    if failed:
+        parts.append(f"{plural(len(failed), 'thing')} drifted on {few(where)}: {failed[0].what} on {failed[0].node}")
+        if len(failed) > 1:
+            parts[-1] += f", and {len(failed) - 1} more"
+    else:
+        parts.append(f"no drift on {plural(len(set(nodes) - set(lost)), 'node')}")
+    if lost:
+        parts.append(f"not all was looked at on {few(lost)}")
+    if warned:
+        parts.append(f"{plural(warned, 'change')} to know of")
+    return "; ".join(parts)

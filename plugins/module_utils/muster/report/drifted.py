@@ -1,0 +1,35 @@
+"""What drifted: each difference with since when, and by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .artifacts import Artifacts
+
+MOST = 500  # rows
+
+
+def section(kept: Artifacts) -> dict[str, Any] | None:
+    """None where it was not looked for."""
+    if not kept.drift.get("nodes"):
+        return None
+    differences = [one for one in kept.drift.get("differences", []) if one["status"] != "pass"]
+    return {
+        "rows": [
+            {
+                "mark": one["status"],
+                "node": one["node"],
+                "what": one["what"],
+                "since": one["since"] or "unknown",
+                "by": one["by"] or " or ".join(one.get("others", [])) or "unknown",
+                "sure": bool(one["by"]),
+                "how": one["how"],
+                "source": one["source"],
+            }
+            for one in differences[:MOST]
+        ],
+        "left_out": max(0, len(differences) - MOST),
+        "repairs": list(kept.drift.get("repairs", [])),
+        "down": [name for name, one in kept.drift["nodes"].items() if not one["reached"]],
+    }

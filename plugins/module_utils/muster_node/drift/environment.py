@@ -1,0 +1,120 @@
+"""The files of the environment of PyTorch: a digest for each part of its site-packages, from sizes and times alone.
+
+A file whose content was changed has another time or size, unless somebody set the time back. Reading gigabytes takes
+minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+SECONDS = 30.0
+MOST_FILES = 500_000
+MOST_PARTS = 2000
+DEPTH = 40
+# Python writes these by itself, for whoever imports first.
+CACHE = "__pycache__"
+DIGITS = 12
+
+
+class UnseenError(Exception):
+    """Something could not be looked at; the message says why."""
+
+
+def parts(link: str) -> Json:
+    """{name, parts}: what the link leads to, and a digest of each part of its site-packages; no name for none."""
+    folder = site_packages(link)
+    if not folder:
+        return {"name": "", "parts": {}}
+    deadline = time.monotonic() + SECONDS
+    found: dict[str, str] = {}
+    left = MOST_FILES
+    for part in names(folder):
+        digest = hashlib.sha256()
+        for path, seen in walked(f"{folder}/{part}", deadline):
+            digest.update(
+                f"{path[len(folder) :]} {seen.st_size} {seen.st_mtime_ns} {seen.st_mode:o}\n".encode("utf-8", "replace")
+            )
+            left -= 1
+            if left < 0:
+                raise UnseenError(f"{folder} has more than {MOST_FILES} files")
+        found[part] = digest.hexdigest()[:DIGITS]
+    return {"name": os.path.basename(os.path.realpath(link)), "parts": found}
+
+
+def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
+    """Of each of these parts the file that was changed last: {at, path, owner}; of one that is gone, nothing."""
+    folder = site_packages(link)
+    deadline = time.monotonic() + SECONDS
+    found: dict[str, Json] = {}
+    for part in wanted if folder else ():
+        if "/" in part or part in ("", ".", ".."):
+            continue
+        newest = max(walked(f"{folder}/{part}", deadline), key=lambda one: one[1].st_ctime, default=None)
+        if newest:
+            path, seen = newest
+            found[part] = {"at": seen.st_ctime, "path": path, "owner": files.user_name(seen.st_uid)}
+    if folder and found.keys() != set(wanted):
+        seen = os.lstat(folder)
+        found[""] = {"at": seen.st_ctime, "path": folder, "owner": files.user_name(seen.st_uid)}
+    return found
+
+
+def condemn(link: str, changed: list[str]) -> list[str]:
+    """Have the step pytorch see that the environment is not as pip has written it: take away what pip wrote last of one
+    package, of those that were changed where it is known. Return its path; what runs from the environment goes on."""
+    folder = site_packages(link)
+    there = [name for name in names(folder) if name.endswith(".dist-info")] if folder else []
+    wanted = {name.partition("-")[0].removesuffix(".py").lower() for name in changed}
+    of_changed = [name for name in there if name.partition("-")[0].lower() in wanted]
+    for name in (of_changed or there)[:1]:
+        path = f"{folder}/{name}/RECORD"
+        return [path] if files.remove(path) else []
+    return []
+
+
+def site_packages(link: str) -> str:
+    """Its folder; empty where there is no environment."""
+    library = f"{os.path.realpath(link)}/lib"
+    try:
+        versions = [name for name in files.names(library) if name.startswith("python3")]
+    except OSError:
+        return ""
+    return f"{library}/{versions[0]}/site-packages" if versions else ""
+
+
+def names(folder: str) -> list[str]:
+    try:
+        found = [name for name in files.names(folder) if name != CACHE]
+    except OSError as error:
+        raise UnseenError(f"{folder}: {error.strerror}") from None
+    if len(found) > MOST_PARTS:
+        raise UnseenError(f"{folder} has more than {MOST_PARTS} parts")
+    return found
+
+
+def walked(path: str, deadline: float, depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:
+    """Every file below, or the one that it is, in the order of names; no link is followed."""
+    if time.monotonic() > deadline:
+        raise UnseenError(f"the files of the environment were not all looked at within {SECONDS:.0f} s")
+    try:
+        seen = os.lstat(path)
+        if not stat.S_ISDIR(seen.st_mode):
+            yield path, seen
+            return
+        below = sorted(entry.name for entry in os.scandir(path) if entry.name != CACHE)
+    except OSError:
+        return  # it went away just now
+    for name in below if depth < DEPTH else ():
+        yield from walked(f"{path}/{name}", deadline, depth + 1)

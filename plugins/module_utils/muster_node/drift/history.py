@@ -1,0 +1,178 @@
+"""What a node's own logs and files say of changes: when, and who. Texts are handed on as they are, within limits.
+
+Times in the logs of dpkg and apt are local ones: only the node knows its zone, so they become seconds here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import time
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files
+from ..tools.run import run
+from .environment import UnseenError, changed_last
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+DPKG = ("/var/log/dpkg.log.1", "/var/log/dpkg.log")
+APT = ("/var/log/apt/history.log.1.gz", "/var/log/apt/history.log")
+TAIL = 1_000_000  # bytes of each log
+MOST_LINES = 400  # of each log, the newest
+MOST_TEXT = 600  # characters of a line
+MOST_ASKED = 200  # paths, units
+SECONDS = 10.0  # for the journal
+ACTIONS = ("install", "upgrade", "remove", "purge")
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
+FIELD = re.compile(r"^([A-Z][A-Za-z-]+): (.*)$", re.MULTILINE)
+# What Ansible has sudo run says nothing of what its modules did, and there is much of it.
+JOURNALS = {
+    "sudo": ("_COMM=sudo", r"COMMAND=(?!.*BECOME-SUCCESS-)"),
+    "muster": ("SYSLOG_IDENTIFIER=muster", r"\S+ (?:takes|frees) the claim"),
+}
+UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+
+
+def history(request: Json) -> Json:
+    """request: {since, packages, paths, units, parts, environment}; since: seconds of the wall clock."""
+    since = float(request["since"])
+    unseen: dict[str, str] = {}
+    found: Json = {"clock": time.time(), "unseen": unseen, "parts": {}}
+    found["dpkg"] = list(dpkg(texts(DPKG), since, set(request["packages"])))[-MOST_LINES:]
+    found["apt"] = list(apt("\n\n".join(texts(APT)), since))[-MOST_LINES:]
+    found["files"] = {path: file_facts(path) for path in request["paths"][:MOST_ASKED]}
+    found["units"] = unit_times(request["units"][:MOST_ASKED])
+    for name, (field, pattern) in JOURNALS.items():
+        found[name], why = journal(field, pattern, since)
+        if why:
+            unseen[name] = why
+    if request["parts"]:
+        try:
+            found["parts"] = changed_last(request["environment"], request["parts"])
+        except UnseenError as why_not:
+            unseen["parts"] = str(why_not)
+    return found
+
+
+def texts(paths: tuple[str, ...]) -> list[str]:
+    """The end of each log, the oldest first."""
+    found = []
+    for path in paths:
+        with suppress(OSError, EOFError, zlib.error):
+            if path.endswith(".gz"):
+                packed = files.read(path, most=TAIL)
+                with gzip.open(io.BytesIO(packed)) as stream:
+                    content = stream.read(8 * TAIL)[-TAIL:]
+            else:
+                content = files.part(path, -TAIL, TAIL)
+            found.append(content.decode("utf-8", "replace"))
+    return found
+
+
+def seconds(stamp: re.Match[str] | None) -> float:
+    """Of a local time; 0 where it is none."""
+    if stamp is None:
+        return 0.0
+    try:
+        return time.mktime(time.strptime(f"{stamp[1]} {stamp[2]}", "%Y-%m-%d %H:%M:%S"))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def dpkg(logs: list[str], since: float, packages: set[str]) -> Iterator[Json]:
+    """{at, action, package, before, after} of what dpkg did with these packages, and with any kernel."""
+    for line in "\n".join(logs).splitlines():
+        words = line.split()
+        if len(words) != 6 or words[2] not in ACTIONS:
+            continue
+        name = words[3].partition(":")[0]
+        at = seconds(STAMP.match(line))
+        if at >= since and (name in packages or name.startswith("linux-image-")):
+            yield {"at": at, "action": words[2], "package": name, "before": words[4][:100], "after": words[5][:100]}
+
+
+def apt(log: str, since: float) -> Iterator[Json]:
+    """{begin, end, command, by, what}: what apt was asked for, by whom, and what it did about packages."""
+    for stanza in re.split(r"\n\s*\n", log):
+        fields = dict(FIELD.findall(stanza))
+        begin = seconds(STAMP.match(fields.get("Start-Date", "")))
+        end = seconds(STAMP.match(fields.get("End-Date", ""))) or begin
+        if begin and end >= since:
+            yield {
+                "begin": begin,
+                "end": end,
+                "command": fields.get("Commandline", "")[:MOST_TEXT],
+                "by": fields.get("Requested-By", "")[:100],
+            }
+
+
+def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
+    """[{at, text}] of one source, the oldest first, and why there is nothing."""
+    asked = run(
+        "journalctl",
+        field,
+        f"--since=@{int(since)}",
+        "--output=json",
+        "--output-fields=MESSAGE",
+        f"--grep={pattern}",
+        f"--lines={MOST_LINES}",
+        "--no-pager",
+        seconds=SECONDS,
+    )
+    if asked.code is None or (asked.code and asked.aside.strip()):
+        return [], asked.why
+    found = []
+    for line in asked.text.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            said = str(entry["MESSAGE"])
+            if re.search(pattern, said):
+                found.append(
+                    {"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]}
+                )
+    # With a pattern, the newest comes first.
+    return sorted(found, key=lambda line: float(line["at"])), ""
+
+
+def file_facts(path: str) -> Json:
+    """{path, at, owner, mode}, or of what is gone {path, gone: true, at: when its folder was changed last}."""
+    real = os.path.expanduser(path)
+    try:
+        seen = os.lstat(real)
+    except OSError:
+        folder = os.path.dirname(real)
+        while folder not in ("", "/") and not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        with suppress(OSError):
+            return {"gone": True, "at": os.lstat(folder).st_ctime, "path": real}
+        return {}
+    return {
+        "path": real,
+        "at": seen.st_ctime,
+        "owner": files.user_name(seen.st_uid),
+        "mode": f"{seen.st_mode & 0o7777:04o}",
+    }
+
+
+def unit_times(units: list[str]) -> dict[str, float]:
+    """When each was started or stopped last."""
+    names = [name for name in units if re.fullmatch(r"[\w@.:-]+", name) and not name.startswith("-")]
+    if not names:
+        return {}
+    shown = run("systemctl", "show", "--property=Id", *(f"--property={one}" for one in UNIT_TIMES), "--", *names)
+    gap = time.time() - time.monotonic()
+    found: dict[str, float] = {}
+    for name, block in zip(names, shown.text.split("\n\n"), strict=False):
+        times = [int(word) for word in re.findall(r"Monotonic=(\d+)", block)]
+        if any(times):
+            found[name] = gap + max(times) / 1e6
+    return found

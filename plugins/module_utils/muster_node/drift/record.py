@@ -1,0 +1,49 @@
+"""What was last installed on a node, as a run that got that far has left it: for drift alone.
+
+No step decides by it: it says what changed since, and not what is to be done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from ..tools import files
+
+Json = dict[str, Any]
+
+PATH = "/var/lib/muster/installed.json"
+MOST = 2_000_000  # bytes
+SCHEMA = 1
+# What is another thing at each look, and no change.
+PASSING = ("at", "by", "run", "booted", "unseen")
+
+
+def read() -> Json:
+    """{record, why}: an empty record where there is none, or none that can be used, and why."""
+    try:
+        found = json.loads(files.read(PATH, most=MOST, owner=0))
+    except FileNotFoundError:
+        return {"record": {}, "why": "nothing was written down yet"}
+    except (OSError, ValueError) as error:
+        return {"record": {}, "why": f"{PATH} cannot be used: {error}"[:300]}
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return {"record": {}, "why": f"{PATH} was written by another version of Muster"}
+    return {"record": found, "why": ""}
+
+
+def keep(now: Json, by: str, run: str) -> bool:
+    """Write it where it says something else; whether it did. A part that could not be seen stays as it was."""
+    there = read()["record"]
+    whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
+    whole.pop("unseen")
+    if without_passing(there) == without_passing({**whole, "schema": SCHEMA}):
+        return False
+    text = json.dumps({"schema": SCHEMA, "at": time.time(), "by": by, "run": run, **whole}, indent=1)
+    files.replace(PATH, f"{text}\n".encode(), mode=0o644, parents=True)
+    return True
+
+
+def without_passing(record: Json) -> Json:
+    return {name: value for name, value in record.items() if name not in PASSING}

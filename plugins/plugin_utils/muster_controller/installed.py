@@ -1,0 +1,61 @@
+"""What is installed on the nodes, asked of all of them side by side by the program drift."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from .connection import connect
+from .node_error import NodeError, one_line
+from .program import Program
+from .variables import load_roles, project_root, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ansible.plugins.action import ActionBase
+
+    Json = dict[str, Any]
+
+PROGRAM = Program("drift")
+THREADS = 50
+# Beside what the role node_baseline lists, the role firewall installs one of these.
+FIREWALLS = ("ufw", "nftables")
+KERNELS = ("linux-image-",)
+OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages")
+
+
+def requests(action: ActionBase, task_vars: Mapping[str, Any], nodes: list[str]) -> dict[str, Json]:
+    """What the program is asked about each node."""
+    listed = action._loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
+    own = [str(name) for entry in listed["_node_baseline_packages"] for name in str(entry).split("|")]
+    prefixes = [str(name) for name in listed["_node_baseline_gpu_packages"]]
+    roles = load_roles(action._loader, "cluster", "pytorch", "node_baseline")
+    found = {}
+    for node in nodes:
+        values = read_node(task_vars, action._templar, roles, node, OF_A_NODE).values
+        more = [name for entry in values.get("node_baseline_extra_packages", ()) for name in str(entry).split("|")]
+        found[node] = {
+            "packages": [*own, *more, *FIREWALLS],
+            "prefixes": [*prefixes, *KERNELS],
+            "environment": f"{values['pytorch_root']}/current",
+        }
+    return found
+
+
+def ask_all(
+    action: ActionBase, task_vars: Mapping[str, Any], verb: str, requested: Mapping[str, Json]
+) -> dict[str, Json | NodeError]:
+    """Each node's answer, or why there is none. None of them holds up another."""
+    connections = {node: connect(action, node, task_vars) for node in requested}
+
+    def ask(node: str) -> Json | NodeError:
+        try:
+            return PROGRAM.call(connections[node], verb, requested[node], privileged=True)
+        except NodeError as problem:
+            return problem
+        except Exception as problem:  # a defect of this program's own is said of the node, and the others go on
+            return NodeError(one_line(f"{type(problem).__name__}: {problem}"), reachable=True)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(zip(requested, pool.map(ask, requested), strict=True))

@@ -1,0 +1,218 @@
+"""What people do to nodes, over ssh as the administrator, and how it is proved to be on."""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from machines import Machine
+
+CURRENT = "/opt/muster/pytorch/current"
+BY_HAND = "3.11.2-1+b1+byhand1"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """commands: what somebody types there. proof: what prints `says` once it is on. check, what: the finding, and words
+    of it. how: words of the command by which it is said to have come. repaired: whether a step puts it back. past_sudo:
+    what root does in the machine itself, of which no log tells."""
+
+    name: str
+    node: str
+    commands: tuple[str, ...]
+    proof: str
+    says: str
+    check: str
+    what: str
+    how: str
+    by: str | None = "admin"
+    repaired: bool = True
+    past_sudo: str = ""
+
+    def put_on(self, machine: Machine) -> None:
+        for command in self.commands:
+            machine.ssh(command)
+        if self.past_sudo:
+            machine.inside("sh", "-c", self.past_sudo)
+        assert self.says in machine.inside("sh", "-c", self.proof, check=False).stdout, self.name
+
+
+def wheel() -> str:
+    """A package of one line, as a shell's command that writes it."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("somebodys.py", "NAME = 'somebody'\n")
+        archive.writestr("somebodys-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
+        archive.writestr(
+            "somebodys-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            "somebodys-1.0.dist-info/RECORD",
+            "somebodys.py,,\nsomebodys-1.0.dist-info/METADATA,,\nsomebodys-1.0.dist-info/WHEEL,,\nsomebodys-1.0.dist-info/RECORD,,\n",
+        )
+    text = base64.b64encode(packed.getvalue()).decode()
+    return f"echo {text} | base64 -d > /tmp/somebodys-1.0-py3-none-any.whl"
+
+
+# A package of another version, which has no files: what it depends on stays.
+CONTROL = (
+    f"Package: python3-venv\\nVersion: {BY_HAND}\\nArchitecture: amd64\\nMaintainer: nobody <nobody@example.org>\\n"
+    "Depends: python3.11-venv\\nDescription: by hand\\n"
+)
+PACKAGE = (
+    f"mkdir -p /tmp/byhand/DEBIAN && printf '{CONTROL}' > /tmp/byhand/DEBIAN/control"
+    " && dpkg-deb --build /tmp/byhand /tmp/byhand.deb"
+)
+
+FAULTS = (
+    Fault(
+        "the content of a file",
+        "node1",
+        ("echo '# mine' | sudo tee -a /etc/needrestart/conf.d/90-muster.conf",),
+        "tail -1 /etc/needrestart/conf.d/90-muster.conf",
+        "# mine",
+        "drift.file",
+        "/etc/needrestart/conf.d/90-muster.conf has other content",
+        "tee -a /etc/needrestart",
+    ),
+    Fault(
+        "the mode of a file",
+        "node1",
+        ("sudo chmod 0600 /etc/apt/apt.conf.d/52muster",),
+        "stat -c %a /etc/apt/apt.conf.d/52muster",
+        "600",
+        "drift.file",
+        "/etc/apt/apt.conf.d/52muster is root:root 0600 and not root:root 0644",
+        "chmod 0600 /etc/apt",
+    ),
+    Fault(
+        "a package that is missing",
+        "node1",
+        ("sudo apt-get remove --yes chrony",),
+        "dpkg-query -W -f '${db:Status-Abbrev}' chrony",
+        "rc",
+        "drift.package",
+        "chrony",
+        "apt-get remove --yes chrony",
+    ),
+    Fault(
+        "a package that was upgraded by hand",
+        "node1",
+        (PACKAGE, "sudo dpkg --install /tmp/byhand.deb"),
+        "dpkg-query -W -f '${Version}' python3-venv",
+        BY_HAND,
+        "drift.version",
+        "the package python3-venv has another version",
+        "dpkg --install /tmp/byhand.deb",
+        repaired=False,
+    ),
+    Fault(
+        "a kernel setting",
+        "node1",
+        ("sudo sysctl -w net.core.somaxconn=512",),
+        "cat /proc/sys/net/core/somaxconn",
+        "512",
+        "drift.sysctl",
+        "net.core.somaxconn is 512 and not 16384",
+        "sysctl -w net.core.somaxconn=512",
+    ),
+    Fault(
+        "a unit that goes by other settings",
+        "node1",
+        ("sudo rm /etc/systemd/logind.conf.d/90-muster.conf", "sudo systemctl restart systemd-logind.service"),
+        "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC",
+        "b true",
+        "drift.unit",
+        "systemd-logind.service",
+        "systemctl restart systemd-logind.service",
+    ),
+    Fault(
+        "a line of the hosts file",
+        "node1",
+        ("sudo sed -i /node2$/d /etc/hosts",),
+        "grep -c node2 /etc/hosts",
+        "0",
+        "drift.names",
+        "it lacks",
+        "sed -i /node2$/d /etc/hosts",
+    ),
+    Fault(
+        "a line of authorized_keys",
+        "node1",
+        ("sudo sed -i /node2$/d /home/muster/.ssh/authorized_keys",),
+        "grep -c node2$ /home/muster/.ssh/authorized_keys",
+        "0",
+        "drift.ssh",
+        "~muster/.ssh/authorized_keys",
+        "sed -i /node2$/d /home/muster/.ssh/authorized_keys",
+    ),
+    Fault(
+        "a rule of the firewall",
+        "node1",
+        ("sudo ufw --force delete 2",),
+        "ufw status | grep -c 'peer node2'",
+        "0",
+        "drift.firewall",
+        "peer node2",
+        "ufw --force delete 2",
+    ),
+    Fault(
+        "somebody's pip",
+        "node1",
+        (wheel(), f"sudo {CURRENT}/bin/pip install --no-index /tmp/somebodys-1.0-py3-none-any.whl"),
+        f"{CURRENT}/bin/python -c 'import somebodys; print(somebodys.NAME)'",
+        "somebody",
+        "drift.environment",
+        "somebodys 1.0",
+        "pip install --no-index",
+    ),
+    Fault(
+        "known_hosts",
+        "node2",
+        ("sudo sed -i s/ssh-ed25519/ssh-ed25518/ /home/muster/.ssh/muster_known_hosts",),
+        "grep -o ssh-ed25518 /home/muster/.ssh/muster_known_hosts",
+        "ssh-ed25518",
+        "drift.ssh",
+        "~muster/.ssh/muster_known_hosts",
+        "sed -i s/ssh-ed25519/ssh-ed25518/",
+    ),
+    Fault(
+        "a file of a wheel, at the same size",
+        "node2",
+        (f"sudo sed -i s/runtests.py/RUNTESTS.PY/ {CURRENT}/lib/python3.11/site-packages/mpmath/tests/runtests.py",),
+        f"cat {CURRENT}/lib/python3.11/site-packages/mpmath/tests/runtests.py",
+        "RUNTESTS.PY",
+        "drift.content",
+        "mpmath was changed in the environment",
+        "mpmath/tests/runtests.py",
+    ),
+    Fault(
+        "what nobody has typed with sudo",
+        "node1",
+        (),
+        "stat -c %a /etc/systemd/system.conf.d/90-muster.conf",
+        "640",
+        "drift.file",
+        "/etc/systemd/system.conf.d/90-muster.conf is root:root 0640",
+        "",
+        by=None,
+        past_sudo="chmod 0640 /etc/systemd/system.conf.d/90-muster.conf",
+    ),
+)
+
+# With it the baseline refuses the node, so that nothing else of that step is seen: it comes alone.
+RIGHTS = Fault(
+    "the training user among administrators",
+    "node1",
+    ("sudo usermod --append --groups sudo muster",),
+    "id -nG muster",
+    "sudo",
+    "drift.account",
+    "muster is in sudo",
+    "usermod --append --groups sudo muster",
+    repaired=False,
+)

@@ -1,0 +1,133 @@
+"""What drifted on two nodes is found, with who and when, put back, and then there is none."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from drift_faults import FAULTS, RIGHTS, Fault
+from machines import NODES
+from paths import ARTIFACTS
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "playbooks/drift.yml"
+PUT_BACK = "sudo gpasswd --delete muster sudo"
+# A name's time is that of the command; a clock that is read twice may differ by a rounding.
+SLACK = 2.0
+
+
+def found() -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((ARTIFACTS / "latest/drift.json").read_text())
+    return kept
+
+
+def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one difference that is about this fault."""
+    fits = [
+        one
+        for one in differences
+        if (one["node"], one["id"]) == (fault.node, fault.check) and fault.what in one["what"]
+    ]
+    assert len(fits) == 1, f"{fault.name}: {fits or differences}"
+    return fits[0]
+
+
+class Story:
+    """No drift; then nearly all faults at once; their repair, and what no step owns accepted; then the rest."""
+
+    def __init__(self, play: Play, node: Callable[[str], Machine]) -> None:
+        self.machines = {name: node(name) for name in NODES}
+        self.begun = time.time()
+        self.calm = play(PLAYBOOK)
+        for fault in FAULTS:
+            fault.put_on(self.machines[fault.node])
+        self.ended = time.time()
+        self.drifted = play(PLAYBOOK, cmdline="-e json=true")
+        self.seen = found()
+        self.gone = [fault.name for fault in FAULTS if fault.says not in self.proof(fault)]
+        self.repair = play(PLAYBOOK, extravars={"repair": "true", "accept": "true"})
+        self.repaired = found()
+        self.still = [fault.name for fault in FAULTS if fault.repaired and fault.says in self.proof(fault)]
+
+    def proof(self, fault: Fault) -> str:
+        return self.machines[fault.node].inside("sh", "-c", fault.proof, check=False).stdout
+
+
+@pytest.fixture(scope="module")
+def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[Story]:
+    del networked, with_pytorch
+    yield Story(play, node)
+    # Whatever the tests have found: no other one begins with these faults.
+    node("node1").ssh(PUT_BACK, check=False)
+    node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
+    result = play("site.yml", tags="baseline,network,pytorch")
+    assert result.rc == 0, result.stdout
+
+
+def test_a_finished_cluster_has_no_drift(story: Story) -> None:
+    assert story.calm.rc == 0, story.calm.stdout
+    assert "no drift on" in story.calm.stdout
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_each_is_found_with_who_and_when(story: Story, fault: Fault) -> None:
+    one = of(fault, story.seen["differences"])
+    assert one["status"] == "fail"
+    assert one["by"] == fault.by, one
+    if fault.by:
+        assert fault.how in one["how"]
+    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begun - SLACK))
+    assert one["since"] is not None
+    assert moment <= one["since"] <= time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.ended + SLACK))
+
+
+def test_nothing_else_is_said_to_have_drifted(story: Story) -> None:
+    about = {id(of(fault, story.seen["differences"])) for fault in FAULTS}
+    rest = [one for one in story.seen["differences"] if id(one) not in about]
+    # A file that was taken away for the unit's sake is one of its own.
+    assert [one["what"] for one in rest] == ["/etc/systemd/logind.conf.d/90-muster.conf is missing"]
+
+
+def test_drift_ends_with_2_and_changes_nothing(story: Story) -> None:
+    assert story.drifted.rc == 2
+    assert story.gone == []
+
+
+def test_the_steps_put_back_what_they_own_and_the_rest_is_accepted(story: Story) -> None:
+    assert story.repair.rc == 0, story.repair.stdout
+    assert story.still == [], "it is as the fault left it"
+    assert [one for one in story.repaired["differences"] if one["status"] == "fail"] == []
+    done = "\n".join(story.repaired["repairs"])
+    assert "node1: no step puts this back: the package python3-venv has another version" in done
+    # The keys of the nodes are known to all of them.
+    for names, tag in (("node1", "baseline"), (",".join(NODES), "network"), ("node1,node2", "pytorch")):
+        assert f"--tags {tag} --limit {names}\n" in f"{done}\n"
+
+
+def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story, play: Play) -> None:
+    machine = story.machines["node2"]
+    RIGHTS.put_on(story.machines[RIGHTS.node])
+    machine.podman("stop", "--time=0")
+    try:
+        result: Result = play(PLAYBOOK)
+        kept = found()
+    finally:
+        machine.podman("start")
+        story.machines[RIGHTS.node].ssh(PUT_BACK)
+        until(machine.ssh_answers, PATIENCE, "it answers again")
+    verdict = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
+    assert ("drift.unreachable", "node2") in {(one["id"], one["node"]) for one in verdict["findings"]}
+    assert result.rc == 2
+    one = of(RIGHTS, kept["differences"])
+    assert (one["by"], RIGHTS.how in one["how"]) == ("admin", True)
+    assert kept["nodes"]["node2"]["reached"] is False
+    assert kept["nodes"]["node1"]["reached"] is True
+    assert "not all was looked at on" in result.stdout

@@ -1,0 +1,126 @@
+"""What differs, where it comes from, and what puts it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cases import cases
+from muster.drift import checks, installed, judge, plans, repair, results, table
+from muster.drift.model import Difference, History, Origin, Subject
+from muster.drift.origin import origin
+
+if TYPE_CHECKING:
+    from muster.verdict.finding import Fix
+
+BY_ID = {check.id: check for check in checks.CHECKS}
+ORDER = ("baseline", "network", "gpu_stack", "pytorch")
+NOTHING_SAID: dict[str, Any] = {"changed": True, "failed": False, "unreachable": False}
+
+
+def difference(given: dict[str, Any]) -> Difference:
+    subjects = tuple(
+        Subject(*each.split(" ", 1)) if " " in each else Subject(each, "") for each in given.get("subjects", ())
+    )
+    kept = {name: value for name, value in given.items() if name not in ("id", "subjects")}
+    return Difference(**{"node": "node1", "what": "it", **kept}, check=BY_ID[given["id"]], subjects=subjects)
+
+
+@cases(__file__, "differences")
+def test_differences(case: dict[str, Any]) -> None:
+    """From results as modules return them, to what differs."""
+    said = [
+        results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
+        for one in case["said"]
+    ]
+    found = [
+        {
+            "id": one.check.id,
+            "what": one.what,
+            "subjects": [f"{kind} {name}" for kind, name in one.subjects],
+            "tag": one.tag,
+        }
+        | ({"observed": one.observed} if one.observed else {})
+        | ({"expected": one.expected} if one.expected else {})
+        for one in plans.differences(said)
+    ]
+    assert found == case["differences"]
+    assert plans.unreachable(said) == case.get("unreachable", {})
+    assert plans.stopped_at(said) == case.get("stopped", {})
+
+
+@cases(__file__, "installed")
+def test_installed(case: dict[str, Any]) -> None:
+    base = case.get("both", {})
+    own = [*installed.differences("node1", {**base, **case["now"]}, {**base, **case["record"]})]
+    found = [
+        f"{one.check.id}: {one.what}"
+        for one in installed.joined(own, [difference(one) for one in case.get("planned", ())])
+    ]
+    assert found == case["differences"]
+
+
+@cases(__file__, "origin")
+def test_origin(case: dict[str, Any]) -> None:
+    found = origin(difference(case["difference"]), History(**case["history"]))
+    assert judge.said(found) == case["says"]
+    assert found.kind == case.get("kind", "unknown")
+
+
+@cases(__file__, "repair")
+def test_repair(case: dict[str, Any]) -> None:
+    failed = [difference(one) for one in case["failed"]]
+    plan = repair.plan(failed, case.get("busy", {}), ORDER, ["node1", "node2", "node3"])
+    assert [f"{','.join(one.tags)} on {','.join(one.nodes)}" for one in plan.repairs] == case["repairs"]
+    assert plan.left == case.get("left", [])
+    assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
+
+
+def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, Fix]:
+    one = judge.finding(judge.Drifted(difference({"id": identity, "tag": tag}), found))
+    return one.status, one.fix
+
+
+def test_what_muster_itself_changed_is_no_drift() -> None:
+    assert finding("drift.version", Origin(1.0, "root@vm", "Muster: site.yml", "the journal", "muster"))[0] == "pass"
+
+
+def test_unattended_upgrades_of_a_package_are_to_be_known() -> None:
+    assert finding("drift.version", Origin(1.0, "unattended upgrades", "", "", "unattended"))[0] == "warn"
+    assert finding("drift.version", Origin())[0] == "fail"
+    assert finding("drift.reboot", Origin())[0] == "warn"
+
+
+def test_a_fix_is_the_step_that_owns_it_on_that_node_alone() -> None:
+    status, fix = finding("drift.file", Origin(), "baseline")
+    assert status == "fail"
+    assert fix["command"] == "ansible-playbook playbooks/drift.yml -e repair=true --limit node1"
+
+
+def test_a_node_that_is_down_is_unknown_and_passes_nothing() -> None:
+    said = [*judge.findings([], {"node1": judge.Looked(down="no route to host")})]
+    found = [(one.id, one.status, one.summary) for one in said if not isinstance(one, dict)]
+    assert found == [("drift.unreachable", "unknown", "no route to host")]
+
+
+def test_without_a_record_what_was_installed_is_not_looked_for() -> None:
+    said = [*judge.findings([], {"node1": judge.Looked(no_record="nothing was written down yet")})]
+    skipped = [one["id"] for one in said if isinstance(one, dict)]
+    assert skipped == [check.id for check in checks.OF_THE_RECORD]
+    assert {one.status for one in said if not isinstance(one, dict)} == {"pass"}
+
+
+def test_the_table_says_what_is_seen_and_who() -> None:
+    one = judge.Drifted(
+        difference({"id": "drift.file", "what": "/etc/x has other content", "observed": "a", "expected": "b"}),
+        Origin(0.5, "alice", "vi /etc/x", "a file's time, sudo's log", "person"),
+    )
+    lines = table.table([one], ["fail"], [], {})
+    assert lines == [
+        "FAIL node1  drift.file  /etc/x has other content",
+        "                        seen: a; expected: b",
+        "                        since 1970-01-01 00:00:00 UTC, by alice: vi /etc/x (a file's time, sudo's log)",
+    ]
+    assert (
+        table.summary(["node1"], [one], ["fail"], []) == "1 thing drifted on node1: /etc/x has other content on node1"
+    )
+    assert table.summary(["node1", "node2"], [], [], []) == "no drift on 2 nodes"

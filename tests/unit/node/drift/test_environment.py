@@ -1,0 +1,109 @@
+"""A digest for each part of an environment, and what was last installed, as a node keeps it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_node.drift import environment, record
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Path:
+    site = tmp_path / "envs/one/lib/python3.11/site-packages"
+    for name in (
+        "torch/__init__.py",
+        "torch/lib/libtorch.so",
+        "torch-2.0.dist-info/RECORD",
+        "six-1.0.dist-info/RECORD",
+        "six.py",
+    ):
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "current").symlink_to("envs/one")
+    return tmp_path / "current"
+
+
+def test_each_part_has_a_digest_of_its_own(link: Path) -> None:
+    before = environment.parts(str(link))
+    assert before["name"] == "one"
+    assert set(before["parts"]) == {"torch", "torch-2.0.dist-info", "six-1.0.dist-info", "six.py"}
+    library = link / "lib/python3.11/site-packages/torch/lib/libtorch.so"
+    seen = library.stat()
+    library.write_text("torch/lib/libtorch.SO")  # the same size
+    os.utime(library, ns=(seen.st_atime_ns, seen.st_mtime_ns + 1))
+    after = environment.parts(str(link))
+    assert {name for name, digest in after["parts"].items() if before["parts"][name] != digest} == {"torch"}
+    changed = environment.changed_last(str(link), ["torch"])
+    assert changed["torch"]["path"].endswith("torch/lib/libtorch.so")
+
+
+def test_what_python_writes_by_itself_is_no_change(link: Path) -> None:
+    before = environment.parts(str(link))
+    cache = link / "lib/python3.11/site-packages/torch/__pycache__"
+    cache.mkdir()
+    (cache / "x.pyc").write_text("")
+    assert environment.parts(str(link)) == before
+
+
+def test_no_environment_has_no_parts(tmp_path: Path) -> None:
+    assert environment.parts(str(tmp_path / "current")) == {"name": "", "parts": {}}
+    assert environment.changed_last(str(tmp_path / "current"), ["torch"]) == {}
+    assert environment.condemn(str(tmp_path / "current"), ["torch"]) == []
+
+
+def test_too_many_files_are_said_and_not_counted(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "MOST_FILES", 2)
+    with pytest.raises(environment.UnseenError, match="more than 2 files"):
+        environment.parts(str(link))
+    monkeypatch.setattr(environment, "SECONDS", -1.0)
+    with pytest.raises(environment.UnseenError, match="not all looked at"):
+        environment.parts(str(link))
+
+
+@pytest.mark.parametrize(
+    ("changed", "removed"), [(["torch"], "torch-2.0"), (["six.py"], "six-1.0"), (["stray.py"], "six-1.0")]
+)
+def test_an_environment_is_condemned_by_the_package_that_was_changed(
+    link: Path, changed: list[str], removed: str
+) -> None:
+    (path,) = environment.condemn(str(link), changed)
+    assert path.endswith(f"{removed}.dist-info/RECORD")
+    assert not Path(path).exists()
+
+
+def test_a_name_that_leads_elsewhere_is_not_looked_at(link: Path) -> None:
+    assert "../.." not in environment.changed_last(str(link), ["../.."])
+
+
+def now(**more: Any) -> dict[str, Any]:
+    return {"kernel": "6.8", "booted": 1.0, "packages": {"chrony": "4.3"}, "unseen": {}, **more}
+
+
+def test_it_is_written_only_where_it_says_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "PATH", str(tmp_path / "muster/installed.json"))
+    if os.geteuid() != 0:
+        pytest.skip("what was installed is read from root's own file alone")
+    assert record.read()["why"] == "nothing was written down yet"
+    assert record.keep(now(), "alice@laptop", "run1")
+    first = record.read()["record"]
+    assert not record.keep(now(booted=2.0), "bob@laptop", "run2")
+    assert record.read()["record"] == first
+    # What could not be seen this time stays as it was.
+    unseen = {name: value for name, value in now(kernel="6.9").items() if name != "packages"}
+    assert record.keep({**unseen, "unseen": {"packages": "dpkg-query is not there"}}, "bob@laptop", "run3")
+    assert (record.read()["record"]["kernel"], record.read()["record"]["packages"]) == ("6.9", {"chrony": "4.3"})
+
+
+def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "installed.json"
+    monkeypatch.setattr(record, "PATH", str(path))
+    for text in ("{", "[]", '{"schema": 99}'):
+        path.write_text(text)
+        answer = record.read()
+        assert answer["record"] == {}
+        assert answer["why"]

@@ -1,0 +1,137 @@
+"""What the logs of Debian and Ubuntu say. The recorded ones are of Debian 12, where a package was removed by apt and
+another one upgraded by dpkg alone. That of unattended upgrades is made up, in the form of Ubuntu's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.drift import history
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECORDED = Path(__file__).parent / "recorded"
+REMOVED = 1795516328.0  # 2026-11-24 10:32:08 UTC
+UNATTENDED = """\
+
+Start-Date: 2026-11-25  06:12:01
+Commandline: /usr/bin/unattended-upgrade
+Upgrade: chrony:amd64 (4.3-2, 4.3-3)
+End-Date: 2026-11-25  06:12:09
+"""
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_dpkg_says_what_it_did_with_the_packages_that_are_asked_about() -> None:
+    log = (RECORDED / "debian12_dpkg.log").read_text()
+    done = [*history.dpkg([log], REMOVED, {"chrony", "python3-venv"})]
+    assert [(one["at"] - REMOVED, one["action"], one["package"], one["after"]) for one in done] == [
+        (1.0, "remove", "chrony", "<none>"),
+        (7.0, "upgrade", "python3-venv", "3.11.2-1+b1+byhand1"),
+    ]
+
+
+def test_a_kernel_is_always_said() -> None:
+    log = "2026-11-24 10:32:09 install linux-image-6.8.0-50-generic:amd64 <none> 6.8.0-50.51\n"
+    assert [one["package"] for one in history.dpkg([log], 0.0, set())] == ["linux-image-6.8.0-50-generic"]
+
+
+def test_apt_says_what_was_typed_and_who_asked() -> None:
+    log = (RECORDED / "debian12_history.log").read_text()
+    *_, last = history.apt(log, 0.0)
+    assert last == {
+        "begin": REMOVED,
+        "end": REMOVED + 4,
+        "command": "apt-get remove --yes chrony",
+        "by": "admin (1000)",
+    }
+    assert [one["command"] for one in history.apt(log, REMOVED)] == ["apt-get remove --yes chrony"]
+
+
+def test_unattended_upgrades_name_nobody() -> None:
+    (one,) = history.apt(UNATTENDED, 0.0)
+    assert (one["command"], one["by"]) == ("/usr/bin/unattended-upgrade", "")
+
+
+def test_damaged_logs_say_less_and_break_nothing() -> None:
+    log = "Start-Date: never\nCommandline: x\n\nStart-Date: 2026-99-99  10:00:00\n\nrubbish\n" + UNATTENDED
+    assert len([*history.apt(log, 0.0)]) == 1
+    assert [*history.dpkg(["2026-13-24 10:32:09 install chrony:amd64 a b", "", "\x00" * 50], 1.0, {"chrony"})] == []
+
+
+def test_logs_that_were_rotated_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "TAIL", 200)
+    (tmp_path / "old.gz").write_bytes(gzip.compress(b"x" * 5000 + b"old"))
+    (tmp_path / "new").write_text("y" * 5000 + "new")
+    old, new = history.texts((str(tmp_path / "old.gz"), str(tmp_path / "new"), str(tmp_path / "none")))
+    assert (len(new), new[-3:]) == (200, "new")
+    assert len(old) <= 200
+
+
+def entry(text: str, at: int = 1) -> str:
+    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000)})
+
+
+def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    lines = "\n".join(
+        [
+            entry("admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 7),
+            entry("   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 5),
+            entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
+            entry("pam_unix(sudo:session): session closed for user root"),
+            '{"MESSAGE": [1, 2], "__REALTIME_TIMESTAMP": "1"}',
+            "no json",
+        ]
+    )
+
+    def run(*argv: str, **_more: Any) -> Answer:
+        asked.append(argv)
+        return Answer(lines, code=0)
+
+    monkeypatch.setattr(history, "run", run)
+    found, why = history.journal(*history.JOURNALS["sudo"], 12.7)
+    assert found == [
+        {"at": 5.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb"},
+        {"at": 7.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts"},
+    ]
+    assert not why
+    assert "--since=@12" in asked[0]
+
+
+def test_a_journal_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "run", lambda *_, **__: Answer("", "journalctl is not there", missing=True))
+    assert history.journal("_COMM=sudo", "x", 0.0) == ([], "journalctl is not there")
+    # It ends with 1 where no line fits.
+    monkeypatch.setattr(history, "run", lambda *_, **__: Answer("", "journalctl ended with 1", code=1))
+    assert history.journal("_COMM=sudo", "x", 0.0) == ([], "")
+
+
+def test_a_file_that_is_gone_has_the_time_of_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "there"
+    path.write_text("")
+    path.chmod(0o640)
+    there = history.file_facts(str(path))
+    assert (there["mode"], there["at"], there["path"]) == ("0640", path.stat().st_ctime, str(path))
+    gone = history.file_facts(str(tmp_path / "no/such/file"))
+    assert gone == {"gone": True, "at": tmp_path.stat().st_ctime, "path": str(tmp_path / "no/such/file")}
+
+
+def test_names_of_units_are_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "run", lambda *argv, **_: pytest.fail(" ".join(argv)))
+    assert history.unit_times(["--now", "a b", "$(x)"]) == {}
