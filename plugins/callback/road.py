@@ -64,9 +64,10 @@ SPEAKING_ACTIONS = (
     "rdma_rails",
     "launch_users",
     "share_inventory",
+    "upgrade",
 )
 # What they say is what they were asked for: it is shown when all is well too.
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "upgrade")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # Parts of a result that say in our own words what to do.
