@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -14,6 +13,7 @@ from muster.pytorch.choice import Ask, still_asked, updated
 from muster.pytorch.lock import LockError, Section
 from muster_node.tools import files
 
+from .one_writer import one_writer
 from .variables import project_root
 
 if TYPE_CHECKING:
@@ -93,14 +93,10 @@ class LockFile:
     def _alone(self) -> Iterator[None]:
         """Nobody else writes it meanwhile: not a node with another Python, and no other run."""
         try:
-            folder = os.open(self.path.parent, os.O_RDONLY)
+            with one_writer(self.path.parent):
+                yield
         except OSError as problem:
             raise self._unwritable(problem) from None
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
 
     def _write(self, text: str) -> None:
         try:
