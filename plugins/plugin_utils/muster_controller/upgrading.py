@@ -116,7 +116,8 @@ class Upgrading:
         return {"good": True}
 
     def red(self) -> dict[str, Any]:
-        return {"red": self.options["why"].strip() or "it failed, and did not say why"}
+        why = self.options["why"].strip().removeprefix(f"{self.vars['inventory_hostname']}: ")
+        return {"red": why or "it failed, and did not say why"}
 
     def rest(self) -> dict[str, Any]:
         """Launch on all nodes where all have it, unless a launch of all of them was good already."""

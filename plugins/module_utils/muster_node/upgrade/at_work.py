@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..looks.holders import known
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 
@@ -52,7 +51,7 @@ def processes(root: str) -> list[dict[str, Any]]:
         if launch or devices or runs_from:
             of = {"launch": launch.id if launch else "", "own": bool(launch and launch.uid is not None)}
             command = " ".join(process.words(pid))[: process.MOST_COMMAND]
-            found.append({**known(pid), **of, "devices": devices, "runs_from": runs_from, "command": command})
+            found.append({**process.known(pid), **of, "devices": devices, "runs_from": runs_from, "command": command})
     return sorted(found, key=lambda one: not one["launch"])[:MOST]
 
 
