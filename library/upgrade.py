@@ -21,8 +21,8 @@ options:
     choices: [look, plan, turn, trials, good, red, rest, end]
     required: true
   torch_version: {description: Release of PyTorch. Empty for no change of it., type: str, default: ""}
-  driver: {description: Branch or version of NVIDIA's driver. Empty for no change of it., type: str, default: ""}
-  kernel: {description: V(security) for the newest kernel with security fixes. Empty for none., type: str, default: ""}
+  driver: {description: What is asked of the driver. It is refused with what does it., type: str, default: ""}
+  kernel: {description: What is asked of the kernel. It is refused with what does it., type: str, default: ""}
   rollback: {description: Whether the environments go back to those that were kept., type: bool, default: false}
   canary: {description: The node that is the first. Empty for the last one that is idle., type: str, default: ""}
   batch: {description: Nodes that change at a time. 0 for a quarter of them., type: int, default: 0}
@@ -34,9 +34,7 @@ options:
     default: quick
   look: {description: What O(step=look) returned., type: dict, default: {}}
   plan: {description: What O(step=plan) returned., type: dict, default: {}}
-  stack: {description: What M(gpu_stack_plan) returned as C(stack)., type: dict, default: {}}
   torch_looks: {description: Name of the variable in which M(pytorch_env) was registered., type: str, default: ""}
-  stack_looks: {description: Name of the variable in which M(node_inspect) was registered., type: str, default: ""}
   why: {description: Why the batch is not good., type: str, default: ""}
 extends_documentation_fragment: action_common_attributes
 attributes:

@@ -23,8 +23,6 @@ class ActionModule(ControllerAction):
         look = options["look"]
         given = look.get("request") or {
             "torch": options["torch_version"],
-            "driver": options["driver"],
-            "kernel": options["kernel"],
             **{name: options[name] for name in ("rollback", "canary", "batch", "wait")},
         }
         work = Upgrading(self, Request(**given), options)

@@ -34,7 +34,7 @@ PROGRAM = Program("at_work")
 SECONDS = 60.0  # that a node has to answer
 AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
-OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined", "gpu_stack_driver")
+OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined")
 # The role's own, in which each node has what came of its turn.
 TURN, TRIALS, GOOD, RED = "__upgrade_turn", "__upgrade_trials", "__upgrade_good", "__upgrade_red"
 
@@ -54,7 +54,7 @@ class Upgrading:
     # ------------------------------------------------------------ the steps
 
     def look(self) -> dict[str, Any]:
-        wrong = [*problems(self.request), *self._unusable()]
+        wrong = [*problems(self.request, self.options["driver"], self.options["kernel"]), *self._unusable()]
         if wrong:
             raise UpgradeError("\n".join(wrong))
         seen = self._ask(self.names)
@@ -139,9 +139,8 @@ class Upgrading:
         why = self.options["why"].strip()
         if why:
             state["red"] = {", ".join(state["done"]): why}
-        back = say.way_back(self.request, {})
         if state["red"]:
-            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"], back))
+            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"]))
         if state["left"]:
             raise UpgradeError(say.left_for_later(self.request, state["left"], state["done"]))
         kept = keep_values(self.action, self._values(), check=self.action._task.check_mode)
@@ -159,8 +158,7 @@ class Upgrading:
         return []
 
     def _values(self) -> dict[str, str]:
-        found = {"cluster_torch_version": self.request.torch, "gpu_stack_driver": self.request.driver}
-        return {name: value for name, value in found.items() if value}
+        return {"cluster_torch_version": self.request.torch}
 
     def _is_news(self) -> bool:
         """Whether the inventory does not have it yet, or something was changed."""
@@ -168,7 +166,7 @@ class Upgrading:
         return changed or any(self._listed(name) != value for name, value in self._values().items())
 
     def _read(self, name: str) -> Mapping[str, Any]:
-        roles = load_roles(self.action._loader, "cluster", "pytorch", "gpu_stack")
+        roles = load_roles(self.action._loader, "cluster", "pytorch")
         return read_node(self.vars, self.action._templar, roles, name, OF_A_NODE).values
 
     def _listed(self, option: str) -> str:
@@ -183,23 +181,18 @@ class Upgrading:
 
     def _failed(self, name: str) -> str:
         """Why a look at the node failed, which leaves it out of what comes behind."""
-        for variable in (self.options["torch_looks"], self.options["stack_looks"]):
-            look = registered(self.vars, name, variable) if variable else {}
-            if look.get("failed") or look.get("unreachable"):
-                said = one_line(str(look.get("msg", "")))
-                return said.removeprefix(f"{name}: ") or "it could not be looked at"
+        look = registered(self.vars, name, self.options["torch_looks"])
+        if look.get("failed") or look.get("unreachable"):
+            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
         return ""
 
     def _changes(self, name: str) -> list[Change]:
-        found = []
-        if self.request.torch:
-            look = registered(self.vars, name, self.options["torch_looks"])
-            plan = look.get("plan", {})
-            before = self.options["look"]["releases"][name]
-            if plan.get("build") or plan.get("switch"):
-                why = f" ({plan['reasons'][0]})" if before == self.request.torch and plan["reasons"] else ""
-                found.append(Change("PyTorch", f"{before}{why}", self.request.torch))
-        return found
+        plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
+        if not (plan.get("build") or plan.get("switch")):
+            return []
+        before = self.options["look"]["releases"][name]
+        why = f" ({plan['reasons'][0]})" if before == self.request.torch and plan["reasons"] else ""
+        return [Change("PyTorch", f"{before}{why}", self.request.torch)]
 
     def _not_kept(self, nodes: Sequence[Node]) -> list[str]:
         """Going back builds nothing."""

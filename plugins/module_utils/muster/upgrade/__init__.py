@@ -1,1 +1,1 @@
-"""An upgrade of nodes that are in use: who changes, in which order, what is tried, and how to go back."""
+"""Another PyTorch for nodes that are in use: who changes, in which order, what is tried, and how to go back."""

@@ -14,28 +14,19 @@ class Request:
     """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
-    driver: str = ""
-    kernel: str = ""
     rollback: bool = False
     canary: str = ""
     batch: int = 0
     wait: int = 0
 
-    @property
-    def words(self) -> dict[str, object]:
-        """As they are typed, without those of the order."""
-        given = {"torch_version": self.torch, "driver": self.driver, "kernel": self.kernel}
-        return {name: value for name, value in given.items() if value}
-
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes another one on a node. what: PyTorch, the driver, the kernel. before: empty for none."""
+    """What becomes another one on a node. before: empty for none."""
 
     what: str
     before: str
     after: str
-    reboots: bool = False
 
     def __str__(self) -> str:
         return f"{self.what} {self.before or 'none'} -> {self.after}"

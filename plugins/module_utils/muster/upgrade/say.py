@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ..verdict.commands import again, playbook
+from ..verdict.commands import playbook
 from ..verdict.words import few, plural
 
 if TYPE_CHECKING:
@@ -45,13 +45,10 @@ def _changes(nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator[str]:
-    changes = [change for node in nodes for change in node.changes]
-    if not changes:
+    if not any(node.changes for node in nodes):
         return
     trial = ", then for its health and its trial launches, about a minute" if launches else ""
-    if any(change.reboots for change in changes):
-        yield _line("out", f"each node is rebooted: some minutes for packages and the start{trial}")
-    elif request.rollback:
+    if request.rollback:
         yield _line("out", "each node for a moment, in which its link is switched; nothing is rebooted")
     else:
         yield _line("out", f"each node for a moment, in which its link is switched{trial}; nothing is rebooted")
@@ -67,18 +64,7 @@ def _in_order(order: Order, request: Request) -> Iterator[str]:
         yield _line("order", f"{first[0]} first, by itself{then}{more}; a batch that is not good ends it")
 
 
-def way_back(request: Request, drivers: Mapping[str, str]) -> str:
-    """What to type to go back. drivers: the version that a node had, by node, where its driver was to change."""
-    if request.driver and drivers:
-        versions = sorted(set(drivers.values()))
-        typed = ", or ".join(playbook(BOOK, driver=version) for version in versions)
-        return f"To go back: {typed}"
-    if request.torch:
-        return f"To go back, in seconds: {playbook(BOOK, rollback='true')}"
-    return ""
-
-
-def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str], back: str) -> str:
+def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]) -> str:
     """red: of each node of the batch that was not good, why. untouched: the nodes behind it."""
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
@@ -89,25 +75,24 @@ def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]
         lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before, and the inventory too.")
     else:
         lines.append("The upgrade ends here, and the inventory is as before.")
-    return "\n".join([*lines, *([f"{back}."] if back else []), f"To try again: {again_with(request)}."])
+    if not request.rollback:
+        lines.append(f"To go back, in seconds: {playbook(BOOK, rollback='true')}.")
+    return "\n".join([*lines, f"To try again: {again(request)}."])
 
 
 def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
     lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
     have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
-    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {again_with(request)}.")
+    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {again(request)}.")
     return "\n".join(lines)
 
 
-def again_with(request: Request) -> str:
-    words = {**request.words, **({"rollback": "true"} if request.rollback else {})}
-    return playbook(BOOK, **words) if words else again()
+def again(request: Request) -> str:
+    return playbook(BOOK, torch_version=request.torch, **({"rollback": "true"} if request.rollback else {}))
 
 
 def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
-    what = [f"PyTorch {request.torch}" if request.torch else "", f"driver {request.driver}" if request.driver else ""]
-    what += ["the newest kernel" if request.kernel else ""]
-    text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} {' and '.join(filter(None, what))}."
+    text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} PyTorch {request.torch}."
     if silent:
         text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
     return text
