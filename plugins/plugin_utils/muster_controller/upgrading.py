@@ -36,7 +36,8 @@ AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
 OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined")
 # The role's own, in which each node has what came of its turn.
-TURN, TRIALS, GOOD, RED = "__upgrade_turn", "__upgrade_trials", "__upgrade_good", "__upgrade_red"
+TURNS = ("__upgrade_turn", "__upgrade_turn_again")
+TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
 
 
 class UpgradeError(Exception):
@@ -213,8 +214,12 @@ class Upgrading:
         return [name for name in self.names if registered(self.vars, name, GOOD).get("good")]
 
     def _left(self) -> dict[str, str]:
-        found = {name: registered(self.vars, name, TURN).get("left", {}).get(name, "") for name in self.names}
-        return {name: why for name, why in found.items() if why}
+        found = {}
+        for name in self.names:
+            for left in (registered(self.vars, name, turn).get("left", {}) for turn in TURNS):
+                if name in left:
+                    found[name] = str(left[name])
+        return found
 
     def _red_before(self, batch: Sequence[str]) -> str:
         """Why nothing more is changed: a node before this batch was neither good nor left for later."""
