@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from .model import Node, Order, Request
 
-BOOK = "playbooks/upgrade.yml"
 WIDTH = 8
 
 
@@ -76,19 +75,21 @@ def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]
     else:
         lines.append("The upgrade ends here, and the inventory is as before.")
     if not request.rollback:
-        lines.append(f"To go back, in seconds: {playbook(BOOK, rollback='true')}.")
-    return "\n".join([*lines, f"To try again: {again(request)}."])
+        lines.append(f"To go back, in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
+    return "\n".join([*lines, f"To try again: {repeated(request)}."])
 
 
 def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
     lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
     have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
-    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {again(request)}.")
+    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {repeated(request)}.")
     return "\n".join(lines)
 
 
-def again(request: Request) -> str:
-    return playbook(BOOK, torch_version=request.torch, **({"rollback": "true"} if request.rollback else {}))
+def repeated(request: Request) -> str:
+    if request.rollback:
+        return playbook("playbooks/upgrade.yml", torch_version=request.torch, rollback="true")
+    return playbook("playbooks/upgrade.yml", torch_version=request.torch)
 
 
 def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
