@@ -118,7 +118,7 @@ class Upgrading:
 
     def red(self) -> dict[str, Any]:
         why = self.options["why"].strip().removeprefix(f"{self.vars['inventory_hostname']}: ")
-        return {"red": why or "it failed, and did not say why"}
+        return {"red": why}
 
     def rest(self) -> dict[str, Any]:
         """Launch on all nodes where all have it, unless a launch of all of them was good already."""
@@ -229,8 +229,13 @@ class Upgrading:
                 break
             for name in earlier:
                 if name not in good and name not in left:
-                    return str(registered(self.vars, name, RED).get("red", "")) or f"{name} was lost while it changed"
+                    return self._why_red(name, earlier)
         return ""
+
+    def _why_red(self, name: str, batch: Sequence[str]) -> str:
+        """What failed for a whole batch, only one of its nodes says."""
+        said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
+        return next(filter(None, said), "it was lost while it changed")
 
     def _state(self) -> dict[str, Any]:
         """done, red, left, untouched, silent: in which of these each node is."""
@@ -243,9 +248,7 @@ class Upgrading:
             if red:
                 untouched += [name for name in batch if name not in good]
                 continue
-            for name in missing:
-                said = registered(self.vars, name, RED).get("red", "")
-                red[name] = str(said) or "it was lost while it changed"
+            red.update({name: self._why_red(name, batch) for name in missing})
         done = [name for name in self.names if name in good or name in plan["proved"]]
         if red:
             left = {}
