@@ -23,6 +23,13 @@ options:
     type: str
     choices: [stack, drivers, nothing]
     default: stack
+  instead:
+    description: Values of options of the cluster that are asked for in place of what the inventory has.
+    type: dict
+    default: {}
+    suboptions:
+      cluster_torch_version: {description: A release of PyTorch., type: str}
+      gpu_stack_driver: {description: A branch or version of the driver., type: str}
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}

@@ -6,6 +6,12 @@ short_description: Read once, for all nodes, what the health checks need from th
 description:
   - Which nodes take part in a launch, which is the head node, and over what addresses, port and backend they meet.
   - Contacts no node; use it with C(run_once).
+options:
+  nodes:
+    description: Only these are looked at, as if no others were to take part in a launch. Empty means all.
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}

@@ -120,6 +120,13 @@ options:
       - Whether torch is imported although nothing changed. Without it, the files alone are looked at then.
     type: bool
     default: false
+  switch:
+    description:
+      - When C(current) leads to the environment. V(always) does it as soon as it works; V(idle) refuses while a process
+        uses the one that C(current) leads to; V(never) leaves the link where it is.
+    type: str
+    choices: [always, idle, never]
+    default: always
   lock:
     description: File on the controller with the wheels of every environment. Empty for none.
     type: path
@@ -328,6 +335,7 @@ SPEC = {
     "environment": {"type": "dict", "default": {}},
     "keep": {"type": "int", "default": 1},
     "full_look": {"type": "bool", "default": False},
+    "switch": {"type": "str", "choices": ["always", "idle", "never"], "default": "always"},
     "lock": {"type": "path", "default": ""},
     "step": {"type": "str", "choices": ["look", "fetch", "provide"], "default": "look"},
     "looks": {"type": "str", "default": ""},

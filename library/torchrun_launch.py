@@ -91,6 +91,11 @@ options:
       - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
     type: path
     default: ""
+  nodes:
+    description: Nodes that take part, in the place of C(cluster_launch_nodes). Empty means those.
+    type: list
+    elements: str
+    default: []
   first_nodes:
     description: Number of participants that take part, from the first one on. 0 means all of them.
     type: int

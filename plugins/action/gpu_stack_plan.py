@@ -56,6 +56,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         nodes, values = self._nodes(self.task_vars, self.options["looks"])
+        values.update({name: value for name, value in self.options["instead"].items() if value})
         versions = Table(self._loader.load_from_file(str(project_root() / VERSIONS)))
         stack = resolve(versions, request_of(values), nodes, datetime.now(tz=timezone.utc).date())
         if stack.refusals:

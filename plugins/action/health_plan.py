@@ -45,7 +45,9 @@ class ActionModule(ControllerAction):
             nodes[name] = reading.values
         cluster = next(iter(nodes.values()), {})
         specs = [NodeSpec.read(name, own) for name, own in nodes.items()]
-        launched = participants(specs, cluster.get("cluster_launch_nodes", []))
+        only = self.options["nodes"]
+        launched = participants(specs, only or cluster.get("cluster_launch_nodes", []))
+        looked_at = {name: own for name, own in nodes.items() if name in only or not only}
         backend = chosen_backend(cluster["cluster_backend"], launched)
         return {
             "participants": [spec.name for spec in launched],
@@ -56,10 +58,10 @@ class ActionModule(ControllerAction):
             "folder": str(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]),
             "sources": {
                 name: {option: own[option] for option in unencrypted.OPTIONS}
-                for name, own in nodes.items()
+                for name, own in looked_at.items()
                 if not own["cluster_quarantined"]
             },
-            "quarantined": [name for name, own in nodes.items() if own["cluster_quarantined"]],
+            "quarantined": [name for name, own in looked_at.items() if own["cluster_quarantined"]],
             "requests": {
                 name: {
                     "address": own["cluster_address"],
@@ -67,7 +69,7 @@ class ActionModule(ControllerAction):
                     "port": own["cluster_master_port"],
                     "allow": own["firewall_allow"],
                 }
-                for name, own in nodes.items()
+                for name, own in looked_at.items()
                 if not own["cluster_quarantined"]
             },
         }

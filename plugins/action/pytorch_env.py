@@ -7,6 +7,7 @@ what a step needs to know of other nodes, it reads from what their earlier steps
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,8 @@ class ActionModule(ActionBase):
         return [] if self.arguments.get("offline_dir") else names
 
     def _asks(self) -> list[Ask]:
-        """What the inventory asks of every node."""
+        """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
+        inventory has it, and what is in use until then stays in the lock."""
         roles = load_roles(self._loader, "cluster", "pytorch")
         asks = []
         for name in self.vars["groups"]["gpu_nodes"]:
@@ -165,7 +167,8 @@ class ActionModule(ActionBase):
                     packages=tuple(values["pytorch_packages"]),
                 )
             )
-        return list(dict.fromkeys(asks))
+        asked = str(self.arguments["torch_version"])
+        return list(dict.fromkeys([*asks, *(replace(ask, torch_version=asked) for ask in asks)]))
 
     def _say(self, changes: list[str]) -> None:
         more = len(changes) - MOST_LINES

@@ -66,6 +66,7 @@ SPEAKING_ACTIONS = (
     "launch_users",
     "share_inventory",
     "drift",
+    "upgrade",
     "quarantine_nodes",
     "retire_nodes",
 )
@@ -77,6 +78,7 @@ TRUE = ("true", "yes", "on", "1")
 # Playbooks that show one screen, and nothing around it but its last line.
 SCREENS = ("status",)
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift")
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "upgrade")
 # A launch shows its own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # Parts of a result that say in our own words what to do.

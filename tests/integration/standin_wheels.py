@@ -72,6 +72,52 @@ def torch_wheel(
     wheel(folder, "torch", version, files, requires=requires)
 
 
+RELABELLED = '''\
+"""A stand-in: the real PyTorch of another environment, under another version."""
+import os, sys
+REAL = {real!r}
+sys.path.append(REAL)
+__file__ = REAL + "/torch/__init__.py"
+__path__ = [REAL + "/torch"]
+exec(compile(open(__file__).read(), __file__, "exec"))
+__version__ = {version!r}
+if os.uname().nodename == {spoilt!r} and "RANK" in os.environ:
+    _mm = mm
+    def mm(left, right):
+        product = _mm(left, right)
+        if product.dtype == float32:
+            product.view(int32)[0, 0] ^= 1 << 20
+        return product
+'''
+
+
+def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "") -> None:
+    """The real PyTorch in this folder of packages, as a wheel of another version.
+
+    spoilt: the node on which its ranks multiply wrongly.
+    """
+    files = {
+        "torch/__init__.py": RELABELLED.format(real=real, version=version, spoilt=spoilt),
+        "torch/version.py": VERSION.format(version=version, cuda=None),
+        f"torch-{version}.dist-info/entry_points.txt": "[console_scripts]\ntorchrun = torch.distributed.run:main\n",
+    }
+    wheel(folder, "torch", version, files)
+
+
+def broken_torch(folder: Path, version: str, node: str) -> None:
+    """A torch that cannot be imported on this node alone."""
+    broken = (
+        f"import os\nif os.uname().nodename == {node!r}:\n    raise OSError('libstandin.so.1: no such file')\n{TORCH}"
+    )
+    files = {
+        "torch/__init__.py": broken,
+        "torch/version.py": VERSION.format(version=version, cuda=None),
+        "torch/cuda.py": CUDA,
+        "torch/distributed.py": DISTRIBUTED,
+    }
+    wheel(folder, "torch", version, files)
+
+
 def source_package(folder: Path, backend: str) -> None:
     """Package sourced 1.0, which is there as source alone, and builds itself with this text of a program."""
     project = """

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ..tools import files
+from ..tools import files, process
 from ..tools.run import read, run
 from .bus import BUS
 from .bus import look as look_at_bus
-from .holders import known
 from .holders import look as look_at_holders
 
 QUESTIONS = {
@@ -64,7 +63,7 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
         "on_disk": on_disk.result().text.strip(),
         "fabric_manager": fabric_manager.result(),
         **holders,
-        "processes": {str(pid): known(pid) for pid in sorted(pids)},
+        "processes": {str(pid): process.known(pid) for pid in sorted(pids)},
         "uptime": read("/proc/uptime").text,
     }
 

@@ -119,7 +119,7 @@ class Manager:
             findings = judging.judge(self.params["node"], self.request, look)
             done = plan.build or bool(plan.discard)
             _refuse_failures(findings, {"changed": done, "findings": [finding.as_dict() for finding in findings]})
-            self._switch(plan)
+            self._switch(plan, before)
         result = self._result(before, plan, look)
         if wheels:
             result["wheels"] = wheels
@@ -158,10 +158,17 @@ class Manager:
             "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
         }
 
-    def _switch(self, plan: planning.Plan) -> None:
-        if plan.switch:
+    def _switch(self, plan: planning.Plan, before: planning.Observed) -> None:
+        when = self.params["switch"]
+        if plan.switch and when == "idle" and before.current in self.root.in_use():
+            raise RefusedError(
+                f"a process uses {before.current}, so {self.root.link} still leads there",
+                "Wait for it, and run this again",
+            )
+        if plan.switch and when != "never":
             self.root.switch(plan.target)
-        for name in plan.retire:
+        # What is in use until the switch is the one to go back to, and the others are behind it.
+        for name in plan.retire if when != "never" else ():
             self.root.remove(name)
         if self.choice.section and plan.build:
             self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")

@@ -184,6 +184,18 @@ def who(pid: int) -> dict[str, Any]:
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
 
 
+def known(pid: int) -> dict[str, Any]:
+    """Return what everybody may see of a process; nothing of one that is gone."""
+    seen = status(pid)
+    return {
+        "pid": pid,
+        "name": read(pid, "comm").strip(),
+        "owner": owner(pid),
+        "started": seen.started / TICKS if seen else None,
+        "cgroup": read(pid, "cgroup"),
+    }
+
+
 def is_of_launch(pid: int, launch: Launch, uid: int) -> bool:
     """Whether it is in a launch's unit, or a process of the launch's user that carries its mark.
 

@@ -1,0 +1,99 @@
+"""What is shown before an upgrade and behind it, for people: who changes, who is left, and what to type."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..verdict.commands import playbook
+from ..verdict.words import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .model import Node, Order, Request
+
+WIDTH = 8
+
+
+def planned(nodes: Sequence[Node], order: Order, request: Request, *, launches: bool) -> str:
+    """Every node with what changes there, how long it is out, and in which order. launches: whether trials are made."""
+    lines = [*_changes(nodes), *_out(nodes, request, launches=launches), *_in_order(order, request)]
+    waiting = f"it is waited for up to {request.wait} s" if request.wait else "it is left for later unless idle by then"
+    busy = [node for node in nodes if node.busy and node.changes]
+    lines += [_line("busy", f"{node.name}: {few(node.busy, '; ')}: {waiting}") for node in busy]
+    lines += [_line("silent", f"{name}: {why}: it is left for later") for name, why in order.silent.items()]
+    if order.proved and order.batches:
+        lines.append(_line("done", f"{few(order.proved)}: as requested already"))
+    return "\n".join(lines)
+
+
+def _line(what: str, text: str) -> str:
+    return f"{what:<{WIDTH}} {text}"
+
+
+def _changes(nodes: Sequence[Node]) -> Iterator[str]:
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.changes:
+            alike[tuple(map(str, node.changes))].append(node.name)
+    for changes, names in alike.items():
+        yield _line("changes", f"{', '.join(names)}: {'; '.join(changes)}")
+    if not alike:
+        yield _line("changes", "none: every node that answers has it")
+
+
+def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator[str]:
+    if not any(node.changes for node in nodes):
+        return
+    trial = ", then for its health and its trial launches, about a minute" if launches else ""
+    if request.rollback:
+        yield _line("out", "each node for a moment, in which its link is switched; nothing is rebooted")
+    else:
+        yield _line("out", f"each node for a moment, in which its link is switched{trial}; nothing is rebooted")
+
+
+def _in_order(order: Order, request: Request) -> Iterator[str]:
+    if request.rollback and order.batches:
+        yield _line("order", "all at once")
+    elif order.batches:
+        first, *behind = order.batches
+        then = "".join(f", then {' and '.join(batch)}" for batch in behind[:6])
+        more = f", then {sum(map(len, behind[6:]))} more" if behind[6:] else ""
+        yield _line("order", f"{first[0]} first, by itself{then}{more}; a batch that is not good ends it")
+
+
+def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]) -> str:
+    """red: of each node of the batch that was not good, why. untouched: the nodes behind it."""
+    said: dict[str, list[str]] = defaultdict(list)
+    for name, why in red.items():
+        said[why].append(name)
+    lines = [f"{few(names)}: {why.rstrip('. ')}." for why, names in said.items()]
+    if untouched:
+        verb = "is" if len(untouched) == 1 else "are"
+        lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before, and the inventory too.")
+    else:
+        lines.append("The upgrade ends here, and the inventory is as before.")
+    if not request.rollback:
+        lines.append(f"To go back, in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
+    return "\n".join([*lines, f"To try again: {repeated(request)}."])
+
+
+def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
+    lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
+    have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
+    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {repeated(request)}.")
+    return "\n".join(lines)
+
+
+def repeated(request: Request) -> str:
+    if request.rollback:
+        return playbook("playbooks/upgrade.yml", torch_version=request.torch, rollback="true")
+    return playbook("playbooks/upgrade.yml", torch_version=request.torch)
+
+
+def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
+    text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} PyTorch {request.torch}."
+    if silent:
+        text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
+    return text

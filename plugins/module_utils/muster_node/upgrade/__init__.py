@@ -1,0 +1,1 @@
+"""Who is at work on a node, and which environment it has."""

@@ -1,0 +1,59 @@
+"""Who is at work on this node: launches, whoever has a GPU open, and whoever runs from the PyTorch environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..tools import files, process
+from ..tools.as_user import SilentError, as_user
+
+SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
+MOST = 100  # processes that are listed
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """request: {root}, the folder of the environments. why: it could not look at the processes."""
+    root = str(request["root"])
+    seen: dict[str, Any] = {"processes": [], "why": "", "uptime": files.text("/proc/uptime") or ""}
+    try:
+        seen["processes"] = as_user(None, lambda: processes(root), seconds=SECONDS)
+    except SilentError as silent:
+        seen["why"] = f"its processes could not be looked at: {silent.strerror}"
+    return {**seen, "link": link(root), "environments": environments(root)}
+
+
+def link(root: str) -> str:
+    try:
+        return str(Path(root, "current").readlink())
+    except OSError:
+        return ""
+
+
+def environments(root: str) -> list[str]:
+    try:
+        with os.scandir(f"{root}/envs") as entries:
+            found = [(-entry.stat().st_mtime, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [name for _, name in sorted(found)][:MOST]
+
+
+def processes(root: str) -> list[dict[str, Any]]:
+    """Launches come first: of many processes, what is cut off is of the same one, or matters no more than these."""
+    places = {f"{root}/current/", f"{root}/envs/", f"{os.path.realpath(root)}/envs/"}
+    found = []
+    for pid in process.ids():
+        launch = process.launch_at(pid)
+        devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))
+        runs_from = any(place in text for text in said(pid) for place in places)
+        if launch or devices or runs_from:
+            of = {"launch": launch.id if launch else "", "own": bool(launch and launch.uid is not None)}
+            command = " ".join(process.words(pid))[: process.MOST_COMMAND]
+            found.append({**process.known(pid), **of, "devices": devices, "runs_from": runs_from, "command": command})
+    return sorted(found, key=lambda one: not one["launch"])[:MOST]
+
+
+def said(pid: int) -> tuple[str, str]:
+    return process.read(pid, "cmdline"), process.read(pid, "maps")

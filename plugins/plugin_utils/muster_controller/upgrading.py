@@ -1,0 +1,288 @@
+"""An upgrade as the controller sees it through: it looks at all nodes at once, and says who changes when.
+
+What is known of the nodes that changed before is what their tasks registered in this run; nothing is kept for another
+run, which looks again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from muster.pytorch.request import RequestError, make_request
+from muster.upgrade import say
+from muster.upgrade.asked import problems
+from muster.upgrade.model import Change, Node, Request
+from muster.upgrade.order import put_in_order, trials
+from muster.upgrade.previous import going_back, release_of
+from muster.upgrade.seen import Seen, read
+
+from .connection import connect
+from .inventory_values import keep_values
+from .messages import Messages
+from .node_error import one_line
+from .program import Program
+from .variables import load_roles, read_node, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .action import ControllerAction
+
+PROGRAM = Program("at_work")
+SECONDS = 60.0  # that a node has to answer
+AGAIN = 5.0  # seconds between two looks at a node that is waited for
+LIMITED = "--limit leaves it out"
+OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined")
+# The role's own, in which each node has what came of its turn.
+TURNS = ("__upgrade_turn", "__upgrade_turn_again")
+TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
+
+
+class UpgradeError(Exception):
+    """Nothing goes on. The message is for the user."""
+
+
+class Upgrading:
+    def __init__(self, action: ControllerAction, request: Request, options: Mapping[str, Any]) -> None:
+        self.action = action
+        self.request = request
+        self.options = options
+        self.vars = action.task_vars
+        self.names = list(self.vars["groups"].get("gpu_nodes", []))
+
+    # ------------------------------------------------------------ the steps
+
+    def look(self) -> dict[str, Any]:
+        wrong = [*problems(self.request, self.options["driver"], self.options["kernel"]), *self._unusable()]
+        if wrong:
+            raise UpgradeError("\n".join(wrong))
+        seen = self._ask(self.names)
+        request = self.request
+        if request.rollback:
+            there = {name: one.environments for name, one in seen.items() if not one.silent}
+            release, why = going_back(there, self._listed("cluster_torch_version"), request.torch)
+            if why:
+                raise UpgradeError(f"Nothing can be gone back to. {why}.")
+            request = replace(request, torch=release)
+        silent = {name: one.silent for name, one in seen.items() if one.silent}
+        return {
+            "request": asdict(request),
+            "torch": request.torch,
+            "silent": silent,
+            "busy": {name: list(one.busy) for name, one in seen.items()},
+            "releases": {name: one.environments.release for name, one in seen.items()},
+        }
+
+    def plan(self) -> dict[str, Any]:
+        nodes = [self._node(name) for name in self.names]
+        order = put_in_order(nodes, self.request)
+        refusals = [*order.refusals, *self._not_kept(nodes)]
+        if refusals:
+            raise UpgradeError("\n".join(f"{one.rstrip('. ')}." for one in refusals))
+        launches = self.options["smoke"] != "none" and not self.request.rollback
+        return {
+            "msg": say.planned(nodes, order, self.request, launches=launches),
+            "changed": self.action._task.check_mode and bool(order.batches),
+            "batches": [list(batch) for batch in order.batches],
+            "order": [name for batch in order.batches for name in batch],
+            "sizes": [len(batch) for batch in order.batches] or [1],
+            "proved": list(order.proved),
+            "silent": dict(order.silent),
+            "nodes": [asdict(node) for node in nodes],
+        }
+
+    def turn(self) -> dict[str, Any]:
+        batch = list(self.vars["ansible_play_batch"])
+        red = self._red_before(batch)
+        if red:
+            return {"go": [], "left": {}, "red": red}
+        go, left = self._idle(batch, self.request.wait)
+        lines = [f"{name} is left for later: {why}." for name, why in left.items()]
+        return {"go": go, "left": left, "red": "", **({"msg": "\n".join(lines)} if lines else {})}
+
+    def trials(self) -> dict[str, Any]:
+        if self.options["smoke"] == "none" or self.request.rollback:
+            return {"launches": []}
+        batch = list(self.vars["ansible_play_batch"])
+        plan = self.options["plan"]
+        good = [*self._good(), *plan["proved"]]
+        idle, _ = self._idle(good, 0) if good else ([], {})
+        nodes = [Node(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
+        first = bool(plan["batches"]) and batch[0] in plan["batches"][0]
+        return {"launches": trials(batch, idle, nodes, first=first)}
+
+    def good(self) -> dict[str, Any]:
+        return {"good": True}
+
+    def red(self) -> dict[str, Any]:
+        why = self.options["why"].strip().removeprefix(f"{self.vars['inventory_hostname']}: ")
+        return {"red": why}
+
+    def rest(self) -> dict[str, Any]:
+        """Launch on all nodes where all have it, unless a launch of all of them was good already."""
+        state = self._state()
+        launches = []
+        wanted = self.options["smoke"] != "none" and not self.request.rollback and not state["red"]
+        if wanted and not state["left"] and self._is_news():
+            plan = self.options["plan"]
+            launched = [n["name"] for n in plan["nodes"] if n["name"] in state["done"] and not n["quarantined"]]
+            trials_of = (registered(self.vars, name, TRIALS).get("launches", ()) for name in state["done"])
+            tried = [set(one) for launches_of in trials_of for one in launches_of]
+            busy = self._idle(launched, 0)[1] if launched else {}
+            if launched and not busy and not any(set(launched) <= one for one in tried):
+                launches = [launched]
+        return {"launches": launches, "state": state}
+
+    def end(self) -> dict[str, Any]:
+        state = self._state()
+        why = self.options["why"].strip()
+        if why:
+            state["red"] = {", ".join(state["done"]): why}
+        if state["red"]:
+            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"]))
+        if state["left"]:
+            raise UpgradeError(say.left_for_later(self.request, state["left"], state["done"]))
+        kept = keep_values(self.action, self._values(), check=self.action._task.check_mode)
+        text = say.complete(self.request, state["done"], state["silent"])
+        return {"msg": "\n".join([text, *kept.by_hand]), "changed": kept.changed, "diff": kept.diffs}
+
+    # ------------------------------------------------------------ what is known
+
+    def _unusable(self) -> list[str]:
+        try:
+            if self.request.torch:
+                make_request(torch_version=self.request.torch, variant="cpu", gpus=0, packages=[], python="3.10")
+        except RequestError as problem:
+            return [f"{str(problem).replace('cluster_torch_version', 'torch_version')}."]
+        return []
+
+    def _values(self) -> dict[str, str]:
+        return {"cluster_torch_version": self.request.torch}
+
+    def _is_news(self) -> bool:
+        """Whether the inventory does not have it yet, or something was changed."""
+        changed = bool(self.options["plan"]["batches"])
+        return changed or any(self._listed(name) != value for name, value in self._values().items())
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        roles = load_roles(self.action._loader, "cluster", "pytorch")
+        return read_node(self.vars, self.action._templar, roles, name, OF_A_NODE).values
+
+    def _listed(self, option: str) -> str:
+        return str(self._read(self.names[0]).get(option, ""))
+
+    def _node(self, name: str) -> Node:
+        look = self.options["look"]
+        quarantined = bool(self._read(name).get("cluster_quarantined"))
+        silent = look["silent"].get(name, "") or self._failed(name)
+        changes = () if silent else tuple(self._changes(name))
+        return Node(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
+
+    def _failed(self, name: str) -> str:
+        """Why a look at the node failed, which leaves it out of what comes behind."""
+        look = registered(self.vars, name, self.options["torch_looks"])
+        if look.get("failed") or look.get("unreachable"):
+            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
+        return ""
+
+    def _changes(self, name: str) -> list[Change]:
+        plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
+        if not (plan.get("build") or plan.get("switch")):
+            return []
+        before = self.options["look"]["releases"][name]
+        why = f" ({plan['reasons'][0]})" if before == self.request.torch and plan["reasons"] else ""
+        return [Change("PyTorch", f"{before}{why}", self.request.torch)]
+
+    def _not_kept(self, nodes: Sequence[Node]) -> list[str]:
+        """Going back builds nothing."""
+        found = []
+        for node in nodes if self.request.rollback else ():
+            plan = registered(self.vars, node.name, self.options["torch_looks"]).get("plan", {})
+            if node.changes and plan.get("build"):
+                release = release_of(plan["build"])
+                found.append(
+                    f"{node.name}: its kept environment with PyTorch {release} is not what the inventory asks for. "
+                    f"Without rollback=true, -e torch_version={release} builds it"
+                )
+        return found
+
+    # ------------------------------------------------------------ what came of it so far
+
+    def _good(self) -> list[str]:
+        return [name for name in self.names if registered(self.vars, name, GOOD).get("good")]
+
+    def _left(self) -> dict[str, str]:
+        found = {}
+        for name in self.names:
+            for left in (registered(self.vars, name, turn).get("left", {}) for turn in TURNS):
+                if name in left:
+                    found[name] = str(left[name])
+        return found
+
+    def _red_before(self, batch: Sequence[str]) -> str:
+        """Why nothing more is changed: a node before this batch was neither good nor left for later."""
+        good, left = self._good(), self._left()
+        for earlier in self.options["plan"]["batches"]:
+            if set(batch) & set(earlier):
+                break
+            for name in earlier:
+                if name not in good and name not in left:
+                    return self._why_red(name, earlier)
+        return ""
+
+    def _why_red(self, name: str, batch: Sequence[str]) -> str:
+        """What failed for a whole batch, only one of its nodes says."""
+        said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
+        return next(filter(None, said), "it was lost while it changed")
+
+    def _state(self) -> dict[str, Any]:
+        """done, red, left, untouched, silent: in which of these each node is."""
+        plan = self.options["plan"]
+        good, left = self._good(), self._left()
+        red: dict[str, str] = {}
+        untouched: list[str] = []
+        for batch in plan["batches"]:
+            missing = [name for name in batch if name not in good and name not in left]
+            if red:
+                untouched += [name for name in batch if name not in good]
+                continue
+            red.update({name: self._why_red(name, batch) for name in missing})
+        done = [name for name in self.names if name in good or name in plan["proved"]]
+        if red:
+            left = {}
+        return {"done": done, "red": red, "left": left, "untouched": untouched, "silent": plan["silent"]}
+
+    # ------------------------------------------------------------ asking the nodes
+
+    def _idle(self, names: Sequence[str], wait: float) -> tuple[list[str], dict[str, str]]:
+        """Who is idle, at once or within so many seconds, and why each other one is not."""
+        deadline = time.monotonic() + wait
+        while True:
+            seen = self._ask(names)
+            busy = {name: one.silent or "; ".join(one.busy) for name, one in seen.items() if one.silent or one.busy}
+            waits = any(seen[name].busy for name in busy) and time.monotonic() < deadline
+            if not waits:
+                return [name for name in names if name not in busy], busy
+            time.sleep(min(AGAIN, max(0.1, deadline - time.monotonic())))
+
+    def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
+        played = self.vars["ansible_play_hosts_all"]
+        asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
+        messages = Messages({name: connect(self.action, name, self.vars) for name in asked}, PROGRAM)
+        messages.open()
+        for name in asked:
+            messages.ask(name, "look", {"root": str(self._read(name)["pytorch_root"])}, privileged=True)
+        answers = messages.gather("look", asked, SECONDS, lambda _: None)
+        messages.close()
+        found = {}
+        for name in names:
+            answer = answers.get(name)
+            if name not in asked:
+                found[name] = Seen(silent=LIMITED)
+            elif answer is None:
+                found[name] = Seen(silent=f"it did not answer within {SECONDS:.0f} s")
+            else:
+                found[name] = read(answer.data) if answer.data is not None else Seen(silent=answer.error)
+        return found

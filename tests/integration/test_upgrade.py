@@ -1,0 +1,214 @@
+"""Another PyTorch on nodes that are in use: one first, then the others; and back again.
+
+The wheels are stand-ins: the real PyTorch of the nodes under other versions, one of which multiplies wrongly on node3.
+In this order: each test begins where the one before has left the nodes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from acceptance_runs import BESIDE_TORCH
+from killable import Run
+from lab import SANDBOX_KNOWS, at, make_lab
+from machines import NODES, run_playbook
+from package_index import PackageIndex
+from standin_wheels import broken_torch, relabelled_torch
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Result
+
+ROOT = "/opt/muster-test-upgrade"
+BOOK = "playbooks/upgrade.yml"
+PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
+BEFORE, AFTER, WRONG, BROKEN = "2.0.0", "2.1.0", "2.2.0", "2.3.0"
+OPTION = "cluster_torch_version"
+# What a launch is on a node, as far as a look from outside can say: its unit.
+LAUNCH, NOTEBOOK = "muster-launch-20261124-101010-abcd", "standin-notebook"
+PIP_CONF = "~/.config/pip/pip.conf"
+
+
+@dataclass
+class Cluster:
+    """Three nodes with stand-in wheels, and an inventory of their own."""
+
+    machines: list[Machine]
+    index: PackageIndex
+    inventory: Path
+    folder: Path
+    runs: int = 0
+
+    def play(self, playbook: str = BOOK, *, check: bool = False, **extravars: Any) -> Result:
+        self.runs += 1
+        folder = self.folder / f"run{self.runs}"
+        folder.mkdir()
+        return run_playbook(folder, playbook, inventory=self.inventory, extravars=extravars, check=check)
+
+    def versions(self) -> dict[str, str]:
+        """The release that each node's link leads to, seen from outside."""
+        return {machine.name: link(machine).partition("-")[0] for machine in self.machines}
+
+    def start(self) -> None:
+        result = self.play("playbooks/pytorch.yml")
+        assert result.rc == 0, result.stdout
+        assert self.versions() == all_have(BEFORE)
+
+    def said_in_the_end(self, result: Result) -> str:
+        (said,) = {done["msg"] for done in result.results(END).values()}
+        return str(said)
+
+    @property
+    def listed(self) -> str:
+        return str(yaml.safe_load((self.inventory / "hosts.yml").read_text())["gpu_nodes"]["vars"][OPTION])
+
+
+def all_have(release: str) -> dict[str, str]:
+    return dict.fromkeys(NODES, release)
+
+
+def link(machine: Machine) -> str:
+    return machine.inside("sh", "-c", f"basename $(readlink {ROOT}/current)").stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    machines = list(three_nodes.values())
+    folder = tmp_path_factory.mktemp("upgrade")
+    wheels = folder / "index"
+    wheels.mkdir()
+    gateway = machines[0].address.rpartition(".")[0] + ".1"
+    index = PackageIndex(wheels, gateway)
+    index.start()
+    inventory = make_lab(
+        folder / "lab",
+        at(*machines),
+        cluster_torch_version=BEFORE,
+        cluster_artifacts_dir=str(folder / "artifacts"),
+        pytorch_root=ROOT,
+        pytorch_index_url=index.url,
+        pytorch_packages=[],
+        pytorch_reviewed_lock=False,
+        cluster_nproc_per_node=1,
+        ddp_smoke_stall_timeout=300,
+    )
+    shutil.copy(SANDBOX_KNOWS, inventory / "known_hosts")
+    real = machines[0].inside("sh", "-c", f"echo {BESIDE_TORCH}").stdout.strip()
+    for release in (BEFORE, AFTER):
+        relabelled_torch(wheels, f"{release}+cpu", real)
+    relabelled_torch(wheels, f"{WRONG}+cpu", real, spoilt="node3")
+    broken_torch(wheels, f"{BROKEN}+cpu", "node3")
+    trust = f"mkdir -p $(dirname {PIP_CONF}) && printf '[global]\\ntrusted-host = {gateway}\\n' >{PIP_CONF}"
+    for machine in machines:
+        machine.inside("sh", "-ec", trust)
+    cluster = Cluster(machines, index, inventory, folder)
+    cluster.start()
+    yield cluster
+    index.stop()
+    for machine in machines:
+        machine.inside("sh", "-c", f"rm -rf {ROOT} {PIP_CONF}")
+
+
+def test_a_check_shows_what_would_change_and_changes_nothing(cluster: Cluster) -> None:
+    result = cluster.play(torch_version=AFTER, check=True)
+    assert result.rc == 0, result.stdout
+    shown = result.results(PLAN)["node1"]["msg"].splitlines()
+    assert shown[0] == f"changes  node1, node2, node3: PyTorch {BEFORE} -> {AFTER}"
+    assert shown[2] == "order    node3 first, by itself, then node1, then node2; a batch that is not good ends it"
+    assert cluster.versions() == all_have(BEFORE)
+
+
+def test_a_first_node_that_computes_wrongly_ends_it(cluster: Cluster) -> None:
+    result = cluster.play(torch_version=WRONG)
+    assert result.rc != 0
+    assert cluster.versions() == {**all_have(BEFORE), "node3": WRONG}
+    said = cluster.said_in_the_end(result)
+    assert said.startswith("node3: the launch ran, but its result is wrong."), said
+    assert "a product of matrices (float32) is not exact in integers" in said
+    assert "The upgrade ends here: node1, node2 are as before, and the inventory too." in said
+    assert "playbooks/upgrade.yml" in said
+    assert "-e rollback=true" in said
+    assert cluster.listed == BEFORE
+
+
+def test_it_goes_back_to_what_the_inventory_has(cluster: Cluster) -> None:
+    result = cluster.play(rollback="true")
+    assert result.rc == 0, result.stdout
+    assert {text.partition(":")[0] for text in result.changed} == {"node3"}
+    assert cluster.versions() == all_have(BEFORE)
+    assert cluster.said_in_the_end(result) == f"3 nodes have PyTorch {BEFORE}."
+
+
+def test_nodes_that_somebody_works_on_are_left_for_later(cluster: Cluster) -> None:
+    launching, reading, _ = cluster.machines
+    launching.inside("systemd-run", f"--unit={LAUNCH}", "--uid=muster", "sleep", "infinity")
+    notebook = f"{ROOT}/current/bin/python -c 'import torch, time; time.sleep(9999)'"
+    reading.inside("systemd-run", f"--unit={NOTEBOOK}", "--uid=muster", "sh", "-c", f"exec {notebook}")
+    pid = reading.inside("systemctl", "show", "--value", "--property=MainPID", NOTEBOOK).stdout.strip()
+    try:
+        result = cluster.play(torch_version=AFTER, upgrade_smoke="none", batch=2)
+        still = [launching.inside("systemctl", "is-active", LAUNCH), reading.inside("systemctl", "is-active", NOTEBOOK)]
+        back = cluster.play(rollback="true", torch_version=BROKEN)
+    finally:
+        launching.inside("systemctl", "stop", LAUNCH)
+        reading.inside("systemctl", "stop", NOTEBOOK)
+    assert [one.stdout.strip() for one in still] == ["active"] * 2
+    assert result.rc != 0
+    assert cluster.versions() == {**all_have(BEFORE), "node3": AFTER}
+    said = cluster.said_in_the_end(result)
+    launch_id = LAUNCH.removeprefix("muster-launch-")
+    assert f"node1 is left for later: launch {launch_id} of muster." in said
+    assert f"node2 is left for later: PID {pid} of muster (" in said
+    assert "node3 has it. The inventory stays as it was until all have it." in said
+    assert cluster.listed == BEFORE
+    assert back.rc != 0
+    assert f"have not kept an environment with PyTorch {BROKEN}" in back.stdout
+
+
+def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
+    """It is killed while the second node is built. The first one, which has it, is tried once more."""
+    folder = cluster.folder / "killed"
+    folder.mkdir()
+    arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")
+    run = Run(folder, *arguments, inventory=cluster.inventory)
+    second = cluster.machines[0]
+    beside = ("sh", "-c", f"ls -d {ROOT}/envs/{AFTER}-*")
+    try:
+        until(lambda: second.inside(*beside, check=False).returncode == 0, PATIENCE, "it is being built")
+    finally:
+        run.kill()
+    assert cluster.listed == BEFORE
+    result = cluster.play(torch_version=AFTER)
+    assert result.rc == 0, result.stdout
+    shown = result.results(PLAN)["node1"]["msg"]
+    assert "order    node3 first, by itself" in shown
+    assert cluster.versions() == all_have(AFTER)
+    assert cluster.listed == AFTER
+    tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
+    assert any({one["node"] for one in nodes} == set(NODES) for nodes in tried)
+
+
+def test_again_it_changes_nothing(cluster: Cluster) -> None:
+    before = (cluster.inventory / "hosts.yml").read_bytes()
+    result = cluster.play(torch_version=AFTER)
+    assert (result.rc, result.changed) == (0, []), result.stdout
+    assert (cluster.inventory / "hosts.yml").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_not_good_ends_it(cluster: Cluster) -> None:
+    result = cluster.play(torch_version=BROKEN, canary="node1", batch=2, upgrade_smoke="none")
+    assert result.rc != 0
+    assert cluster.versions() == {"node1": BROKEN, "node2": BROKEN, "node3": AFTER}
+    assert "libstandin.so.1: no such file" in cluster.said_in_the_end(result)
+    back = cluster.play(rollback="true")
+    assert back.rc == 0, back.stdout
+    assert cluster.versions() == all_have(AFTER)

@@ -1,0 +1,44 @@
+"""An option of the whole cluster in the text of a file, where it stands, or where it is to stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.inventory_file.for_all import assign, assign_to_group, has, is_of_a_group
+from muster.inventory_file.tree import CannotEditError
+from muster_controller.yaml_parts import LANGUAGE
+
+NAME = "cluster_torch_version"
+
+
+def test_where_it_stands_one_line_changes() -> None:
+    text = 'a: 1  # of ours\ncluster_torch_version: "2.0.0"  # accepted\n\n# the end\n'
+    assert has(text, NAME, LANGUAGE)
+    assert assign(text, NAME, "2.1.0", LANGUAGE) == text.replace("2.0.0", "2.1.0")
+
+
+def test_in_a_file_of_comments_it_stands_below_the_one_that_shows_it() -> None:
+    text = '# Release of PyTorch.\n# cluster_torch_version: "2.13.0"\n\n# another: 1\n'
+    assert not has(text, NAME, LANGUAGE)
+    wanted = text.replace('"2.13.0"\n', '"2.13.0"\ncluster_torch_version: "2.1.0"\n')
+    assert assign(text, NAME, "2.1.0", LANGUAGE) == wanted
+    assert assign("# nothing", NAME, "2.1.0", LANGUAGE) == '# nothing\ncluster_torch_version: "2.1.0"\n'
+    assert assign("", NAME, "2.1.0", LANGUAGE) == 'cluster_torch_version: "2.1.0"\n'
+
+
+def test_a_version_of_a_driver_stays_text() -> None:
+    assert assign("a: 1\n", "gpu_stack_driver", "580", LANGUAGE) == 'a: 1\ngpu_stack_driver: "580"\n'
+
+
+def test_in_the_variables_of_a_group() -> None:
+    text = "gpu_nodes:\n  vars:\n    cluster_torch_version: 2.0.0  # why\n  hosts: {node1: {}}\n"
+    assert is_of_a_group(text, NAME, LANGUAGE)
+    wanted = text.replace("2.0.0 ", '"2.1.0" ')
+    assert assign_to_group(text, NAME, "2.1.0", LANGUAGE) == wanted
+    assert not is_of_a_group("gpu_nodes:\n  hosts: {node1: {cluster_torch_version: 2.0.0}}\n", NAME, LANGUAGE)
+
+
+def test_of_several_groups_people_choose() -> None:
+    text = "a: {vars: {cluster_torch_version: 2.0.0}}\nb: {vars: {cluster_torch_version: 2.0.0}}\n"
+    with pytest.raises(CannotEditError, match="several groups"):
+        assign_to_group(text, NAME, "2.1.0", LANGUAGE)

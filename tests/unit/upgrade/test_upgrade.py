@@ -1,0 +1,80 @@
+"""Who changes when in an upgrade, what is tried, what is gone back to, and what is said; one case in each file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import cases
+from muster.upgrade import say
+from muster.upgrade.asked import problems
+from muster.upgrade.model import Change, Node, Order, Request
+from muster.upgrade.order import put_in_order, trials
+from muster.upgrade.previous import environments, going_back
+from muster.upgrade.seen import read
+
+
+def node(name: str, given: dict[str, Any]) -> Node:
+    changes = tuple(
+        Change(**change) for change in given.get("changes", [{"what": "PyTorch", "before": "2.0.0", "after": "2.1.0"}])
+    )
+    busy = tuple(given.get("busy", ()))
+    return Node(name, changes, busy, given.get("silent", ""), given.get("quarantined", False))
+
+
+def nodes_of(case: dict[str, Any]) -> list[Node]:
+    return [node(name, given or {}) for name, given in case["nodes"].items()]
+
+
+@cases(__file__, "order")
+def test_the_order(case: dict[str, Any]) -> None:
+    nodes, request = nodes_of(case), Request(**case.get("request", {"torch": "2.1.0"}))
+    order = put_in_order(nodes, request)
+    assert [list(batch) for batch in order.batches] == case.get("batches", [])
+    assert list(order.refusals) == case.get("refusals", [])
+    assert list(order.proved) == case.get("proved", [])
+    if "shown" in case:
+        assert say.planned(nodes, order, request, launches=True) == case["shown"].rstrip()
+
+
+@cases(__file__, "trials")
+def test_what_tries_a_batch(case: dict[str, Any]) -> None:
+    nodes = [Node(name, quarantined=name in case.get("quarantined", [])) for name in case["nodes"]]
+    found = trials(case["batch"], case.get("proved", []), nodes, first=case.get("first", False))
+    assert found == case["launches"]
+
+
+@cases(__file__, "going_back")
+def test_what_is_gone_back_to(case: dict[str, Any]) -> None:
+    nodes = {name: environments(*given) for name, given in case["nodes"].items()}
+    release, why = going_back(nodes, case["listed"], case.get("asked", ""))
+    assert release == case.get("release", "")
+    assert why == case.get("why", "")
+
+
+@cases(__file__, "busy")
+def test_who_is_at_work(case: dict[str, Any]) -> None:
+    seen = read(case["answer"])
+    assert list(seen.busy) == case.get("busy", [])
+    assert seen.silent == case.get("silent", "")
+
+
+@cases(__file__, "problems")
+def test_what_cannot_be_asked(case: dict[str, Any]) -> None:
+    found = problems(Request(**case["request"]), case.get("driver", ""), case.get("kernel", ""))
+    assert list(found) == case["problems"]
+
+
+@cases(__file__, "ended")
+def test_what_is_said_at_the_end(case: dict[str, Any]) -> None:
+    request = Request(**case["request"])
+    if "red" in case:
+        said = say.ended_red(request, case["red"], case.get("untouched", []))
+    elif "left" in case:
+        said = say.left_for_later(request, case["left"], case["done"])
+    else:
+        said = say.complete(request, case["done"], case.get("silent", {}))
+    assert said == case["said"].rstrip()
+
+
+def test_no_node_stands_for_the_canary_where_nothing_changes() -> None:
+    assert Order().canary == ""
