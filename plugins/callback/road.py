@@ -71,16 +71,12 @@ SPEAKING_ACTIONS = (
     "retire_nodes",
 )
 # What they say is what they were asked for: it is shown when all is well too.
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
+ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift", "upgrade")
 # A launch and a screen show their own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status")
 TRUE = ("true", "yes", "on", "1")
 # Playbooks that show one screen, and nothing around it but its last line.
 SCREENS = ("status",)
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift")
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "upgrade")
-# A launch shows its own progress, and a question waits for its answer.
-OWN_PROGRESS = ("torchrun_launch", "host_keys")
 # Parts of a result that say in our own words what to do.
 SAID = ("msg", "fix", "fail_msg", "success_msg")
 # Parts of a result that are for programs, or that the message says already.

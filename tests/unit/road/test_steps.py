@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from muster.road.steps import Step
 
 # Of no step: a sandbox is made before there is a cluster, and launches are looked at whenever there are any.
-OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "sandbox"}
-OF_NO_STEP = {"comparison", "diagnose", "jobs", "sandbox", "upgrade"}
+OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "sandbox", "upgrade"}
 
 
 def test_site_yml_takes_the_steps_in_their_order() -> None:
