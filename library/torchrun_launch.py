@@ -91,6 +91,11 @@ options:
       - Its values are covered wherever they turn up in logs and messages, but for numbers, words and what is short.
     type: path
     default: ""
+  nodes:
+    description: Names of the nodes that take part. Empty means those of C(cluster_launch_nodes).
+    type: list
+    elements: str
+    default: []
   first_nodes:
     description: Number of participants that take part, from the first one on. 0 means all of them.
     type: int

@@ -31,14 +31,14 @@ MARK = "MUSTER_TEST_RUN"
 class Run:
     """One ansible-playbook, in a session of its own. Runs with the same folder share connections, as a user's do."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, inventory: Path = HOSTS) -> None:
         self.connections = folder / "cp"
         self.mark = uuid.uuid4().hex
         self.output = folder / f"{self.mark}.log"
         self.begun = time.monotonic()
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [BIN / "ansible-playbook", "-i", HOSTS, *arguments],
+                [BIN / "ansible-playbook", "-i", inventory, *arguments],
                 cwd=ROOT,
                 env={
                     **os.environ,

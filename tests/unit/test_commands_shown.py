@@ -59,6 +59,9 @@ ON_NODES = {
 }
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
+    "node": "playbooks/onboard.yml",
+    "address": "playbooks/onboard.yml",
+    "host_key": "playbooks/onboard.yml",
     "share_to": "playbooks/share.yml",
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",

@@ -44,7 +44,7 @@ def request_of(
         env_from=given.env_from,
         backend=cluster["cluster_backend"],
         port=cluster["cluster_master_port"],
-        nodes=cluster["cluster_launch_nodes"],
+        nodes=options["nodes"] or cluster["cluster_launch_nodes"],
         first_nodes=options["first_nodes"],
         nproc=options["nproc_per_node"],
         chdir=options["chdir"],
