@@ -22,6 +22,11 @@ options:
     description: The registered result of M(health_plan).
     type: dict
     required: true
+  nodes:
+    description: Names of the nodes that call each other. Empty means those of the play.
+    type: list
+    elements: str
+    default: []
   throughput:
     description: Whether to measure throughput.
     type: bool

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "plugins/module_utils"))
 TARGET = ROOT / "inventory/lab/group_vars/all.yml"
 # The sandbox has an inventory of its own.
-NOT_FOR_A_LAB = ("sandbox",)
+NOT_FOR_A_LAB = ("onboard", "sandbox")  # what is said of one run, and of no cluster
 HEAD = """\
 ---
 # Every option of Muster, commented out, at its default. To change one, take away its "# " and edit the value.

@@ -48,7 +48,9 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         plan = self.options["plan"]
-        in_play, alive = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
+        of_play, working = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
+        in_play = self.options["nodes"] or of_play
+        alive = [name for name in in_play if name in working or name not in of_play]
         probe = Probe(
             plan,
             {name: request for name, request in plan["requests"].items() if name in in_play},

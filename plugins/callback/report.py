@@ -13,7 +13,8 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from muster_controller.claims import CLAIMS
-from muster_controller.reporter import REPORTER
+from muster_controller.onboarding import ONBOARDING
+from muster_controller.reporter import REPORTER, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +67,16 @@ class CallbackModule(CallbackBase):
         self._pass_on(lambda: REPORTER.play(play.get_name(), play.get_variable_manager().extra_vars))
 
     def v2_runner_on_ok(self, result: Any) -> None:
+        self._took(result)
+
+    def _took(self, result: Any) -> None:
         self._pass_on(lambda: REPORTER.took(result.result))
+        # Whatever comes from a node is no word on who is a member.
+        if result.task.action.rpartition(".")[2].startswith("onboard_"):
+            self._pass_on(lambda: ONBOARDING.took(result.result))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        self._pass_on(lambda: REPORTER.took(result.result))
+        self._took(result)
         if not ignore_errors:
             self._failed(result, unreachable=False)
 
@@ -78,18 +85,23 @@ class CallbackModule(CallbackBase):
             self._failed(result, unreachable=True)
 
     def _failed(self, result: Any, *, unreachable: bool) -> None:
+        once = bool(result.task.run_once) and not unreachable
+        self._pass_on(
+            lambda: ONBOARDING.failed(result.host.get_name(), reason(result.result), result.result, once=once)
+        )
         self._pass_on(
             lambda: REPORTER.failed(
                 result.host.get_name(),
                 result.task.name or result.task.action,
                 result.result,
-                once=bool(result.task.run_once) and not unreachable,
+                once=once,
                 unreachable=unreachable,
             )
         )
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         failed = {*stats.failures, *stats.dark}
+        self._pass_on(lambda: ONBOARDING.end(check=bool(context.CLIARGS.get("check"))))
         self._pass_on(lambda: REPORTER.end(failed))
         self._pass_on(lambda: REPORTER.record("failed" if failed else "ok", [*stats.changed]))
         CLAIMS.end("failed" if failed else "ok")

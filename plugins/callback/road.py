@@ -17,6 +17,7 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
+from muster_controller.onboarding import ONBOARDING
 from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 from muster_controller.screens import end_gently
 from muster_controller.terminal import typed
@@ -67,13 +68,17 @@ SPEAKING_ACTIONS = (
     "share_inventory",
     "drift",
     "upgrade",
+    "onboard_request",
+    "onboard_contact",
+    "onboard_health",
+    "onboard_verdict",
     "quarantine_nodes",
     "retire_nodes",
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift", "upgrade")
 # A launch and a screen show their own progress, and a question waits for its answer.
-OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status")
+OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")
 TRUE = ("true", "yes", "on", "1")
 # Playbooks that show one screen, and nothing around it but its last line.
 SCREENS = ("status",)
@@ -99,6 +104,7 @@ FOR_PROGRAMS = (
     "status",
     "closing",
     "drift",
+    "onboarding",
 )
 
 
@@ -293,10 +299,28 @@ class CallbackModule(DefaultCallback):
         except Exception as error:
             page = None
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
-        line, color = self._last_line(stats, str(page) if page else "")
+        line, color = self._of_onboarding(str(page) if page else "") or self._last_line(
+            stats, str(page) if page else ""
+        )
         if line:
             # Where a program reads what is shown, the last line is for whoever sees the rest.
             self._display.display(f"\n{line}", color=color, stderr=bool(self._closing.get("aside")))
+
+    def _of_onboarding(self, page: str) -> tuple[str, str] | None:
+        """The last line of a run that onboards nodes; what is said of each of them comes before it."""
+        try:
+            end = ONBOARDING.end(check=bool(context.CLIARGS.get("check")))
+        except Exception as error:
+            self._display.warning(
+                f"The inventory does not say why nodes were not accepted: {type(error).__name__}: {error}"
+            )
+            return None
+        if end is None:
+            return None
+        for line in end.lines:
+            self._display.display(typed(line))
+        where = f" ({_short(page)})" if page else ""
+        return f"{typed(end.last)}{where}", constants.COLOR_ERROR if end.red else constants.COLOR_OK
 
     def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
         """One sentence that a person understands, and its colour; ('', '') when there is nothing to say."""

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from muster.road.steps import Step
 
-# Of no step: a sandbox is made before there is a cluster, and launches are looked at whenever there are any.
-OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "sandbox", "upgrade"}
+# Of no step: a sandbox is made before there is a cluster, launches are looked at whenever there are any, and the rest is
+# for a cluster that is there already.
+OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "onboard", "sandbox", "upgrade"}
 
 
 def test_site_yml_takes_the_steps_in_their_order() -> None:

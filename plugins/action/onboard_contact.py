@@ -1,0 +1,91 @@
+"""First contact with the nodes that are to be onboarded; documented in library/onboard_contact.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.network import trust
+from muster.verdict.commands import again, playbook
+from muster_controller import newcomers
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.first_login import met
+from muster_controller.terminal import typed
+from muster_controller.trusting import compare_and_pin, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster_controller.connection import NodeConnection
+
+UNKNOWN_KEY = (
+    "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not known"
+)
+
+
+class ActionModule(ControllerAction):
+    """Asks all of them side by side."""
+
+    def work(self) -> dict[str, Any]:
+        place = newcomers.place(self.task_vars)
+        nodes = {one["name"]: {**one, "variables": {**place, **one["variables"]}} for one in self.options["nodes"]}
+        names = list(nodes)
+        if not nodes:
+            return {"met": [], "onboarding": {}}
+        # Whoever is in the inventory already is there with what it says, and with what was given now.
+        task_vars = newcomers.counted_in(self.task_vars, list(nodes.values()))
+        project = str(Path(self.options["known_hosts"] or f"{place['inventory_dir']}/known_hosts").resolve())
+        confirmed = self.options["confirmed"]
+        trusted = compare_and_pin(
+            self, task_vars, names, project, confirmed=confirmed, again=again(trust_confirmed="true")
+        )
+        refused = {row.node: sentence(row, project, nodes[row.node]) for row in trusted.rows}
+        pinned = [row.node for row in trusted.rows if not row.action or not self._task.check_mode]
+        asked = [name for name in names if not refused[name] and name in pinned]
+        connections = {name: connect(self, name, task_vars) for name in asked}
+        refused.update(met(connections))
+        unseen = {name: UNKNOWN_KEY for name in names if not refused[name] and name not in asked}
+        good = [
+            {
+                **nodes[name],
+                "looked_at": name in asked,
+                "by_password": name in asked and has_password(connections[name]),
+            }
+            for name in names
+            if not refused[name]
+        ]
+        refusals = {name: why for name, why in refused.items() if why}
+        told = {name: {"why": why} for name, why in refusals.items()}
+        result = {**trusted.result, "met": good, "onboarding": told}
+        for name, why in {**refusals, **unseen}.items() if good else ():
+            say(typed(f"{name}: {why}."))
+        if not good:
+            lines = [f"{name}: {why}." for name, why in refused.items()]
+            result.update(failed=True, msg="\n".join(lines))
+        return result
+
+
+def has_password(node: NodeConnection) -> bool:
+    return node.connection.transport == "ssh" and bool(node.connection.get_option("password"))
+
+
+def sentence(row: trust.Row, project: str, node: Mapping[str, Any]) -> str:
+    """Why the host key keeps this node out; "" where it does not."""
+    if row.state == "no answer":
+        return f"it does not answer: {row.why}"
+    if row.action != "refuse":
+        return ""
+    why = trust.sentences([row], project)[0].removeprefix(f"{row.node}: ").rstrip(".")
+    if row.key:
+        own = playbook(
+            "playbooks/onboard.yml",
+            node=row.node,
+            address=node["variables"]["ansible_host"],
+            host_key=row.key.fingerprint,
+        )
+        why = why.replace(playbook("playbooks/trust.yml", trust_replace=row.node), own)
+    return why

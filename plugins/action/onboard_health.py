@@ -1,0 +1,59 @@
+"""Whether a new node is healthy by itself; documented in library/onboard_health.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.health import cluster, table
+from muster.health.cluster import Nodes
+from muster.verdict.finding import add_up
+from muster_controller.action import ControllerAction
+from muster_controller.json_file import write_json
+from muster_controller.node_error import one_line
+from muster_controller.runs import run_folder
+from muster_controller.variables import registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOST = "it could not be looked at"
+# What a launch puts up with, and a new node is not to bring along.
+STRICT = ("net.clock.offset",)
+
+
+class ActionModule(ControllerAction):
+    """Contacts no node: it judges what was seen there."""
+
+    def work(self) -> dict[str, Any]:
+        node = self.task_vars["inventory_hostname"]
+        plan = {**self.options["plan"], "participants": [node], "quarantined": []}
+        plan["sources"] = {name: own for name, own in plan["sources"].items() if name == node}
+        look = registered(self.task_vars, node, self.options["looks"])
+        seen = "traits" in look
+        lost = {} if seen else {node: one_line(str(look.get("msg", ""))).rstrip(":. ") or LOST}
+        network = about(self.options["network"], node)
+        health = cluster.judge(Nodes(plan, {node: look} if seen else {}, lost, [], network), "fail")
+        verdict = add_up(health.findings, skipped=health.skipped, ran=health.ran)
+        if seen:
+            folder = run_folder(Path(plan["folder"]))
+            kept = {"schema": 1, "node": node, "facts": look["facts"], "traits": look["traits"]}
+            kept.update(findings=verdict["findings"], **look["verdict"]["coverage"])
+            write_json(folder / "health" / f"{node}.json", kept)
+        result: dict[str, Any] = {"msg": table.report(health, {}, 1), "findings": verdict["findings"]}
+        if health.refusal:
+            result.update(failed=True, msg=health.refusal)
+        return result
+
+
+def about(network: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """What the probe found of the node's own links."""
+    findings = [
+        {**one, "status": "fail" if one["id"] in STRICT and one["status"] == "warn" else one["status"]}
+        for one in network.get("findings", [])
+        if node in (one["node"], one.get("peer"))
+    ]
+    return {**network, "findings": findings}

@@ -1,0 +1,43 @@
+"""What the inventory's files say of nodes that are being onboarded; documented in library/onboard_inventory.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.utils.display import Display
+
+from muster.onboard.standing import BEGUN
+from muster_controller import inventory_file, newcomers, quarantine
+from muster_controller.action import ControllerAction
+from muster_controller.onboarding import ranks
+
+
+class ActionModule(ControllerAction):
+    """Contacts no node."""
+
+    def work(self) -> dict[str, Any]:
+        nodes, check = self.options["nodes"], self._task.check_mode
+        sources = newcomers.sources()
+        told: dict[str, dict[str, Any]]
+        if self.options["state"] == "quarantined":
+            wanted = {node["name"]: {**written(node["variables"]), **quarantine.variables(BEGUN)} for node in nodes}
+            outcome = inventory_file.add_nodes(sources, wanted, check=check)
+            told = {name: {"written": not outcome.by_hand} for name in wanted}
+        else:
+            names = self.options["names"]
+            gone = dict.fromkeys(names, (quarantine.OPTION,))
+            outcome = inventory_file.unset_variables(sources, gone, check=check)
+            places = ranks(sources, self._loader)
+            told = {name: {"accepted": not check, "rank": places.get(name)} for name in names}
+        for text in outcome.by_hand:
+            Display().warning(text)
+        return {"changed": outcome.changed, "diff": outcome.diffs, "onboarding": told}
+
+
+def written(variables: dict[str, Any]) -> dict[str, Any]:
+    """What of a node's variables goes into its line: not what Ansible knows by where the line is."""
+    return {key: value for key, value in variables.items() if key not in newcomers.PLACES}

@@ -1,0 +1,43 @@
+"""An idle member for each new node; documented in library/onboard_partner.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.utils.display import Display
+
+from muster.onboard import partner
+from muster_controller import newcomers
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.idle import busy
+from muster_controller.variables import node_variables
+
+
+class ActionModule(ControllerAction):
+    """Looks at the members, all of them side by side, and changes nothing."""
+
+    def work(self) -> dict[str, Any]:
+        new = list(self.options["new"])
+        known = newcomers.members(self.task_vars, self._templar, self._loader)
+        onboarded = self.task_vars["groups"].get("onboarding", [])
+        members = [name for name, own in known.items() if not own["quarantined"] and name not in onboarded]
+        connections = {name: connect(self, name, self.task_vars) for name in members}
+        own = {name: node_variables(self.task_vars, self._templar, self._loader, name) for name in members}
+        found = busy(connections, own)
+        pairs = partner.pairs(new, found)
+        why = partner.left_out(found)
+        alone = [name for name, member in pairs.items() if not member]
+        for name in alone:
+            Display().display(f"{name}: {why}.")
+        return {
+            "pairs": {name: [member, name] for name, member in pairs.items() if member},
+            "witness": next((name for name, why in found.items() if partner.answered(why)), ""),
+            "idle": [name for name in members if not found[name]],
+            "busy": {name: why for name, why in found.items() if why},
+            "onboarding": {name: {"notes": [why]} for name in alone},
+        }

@@ -1,0 +1,86 @@
+"""What a run says in the end of the nodes that it was to onboard: who is a member now, who is not, and what to type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..verdict.commands import playbook
+from ..verdict.words import few
+from .standing import MEMBER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEALTHY, FAILED = "healthy", "failed"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """status: for the colour. lines: one for each node. last: one sentence on all of them."""
+
+    status: str
+    lines: list[str]
+    last: str
+
+    @property
+    def red(self) -> bool:
+        return self.status == FAILED
+
+
+def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> Ending:
+    """nodes: of each, standing, written, accepted, rank, why, notes, as far as it has come."""
+    accepted = {name: own for name, own in nodes.items() if own.get("accepted")}
+    members = [name for name, own in nodes.items() if own.get("standing") == MEMBER]
+    red = {name: own for name, own in nodes.items() if name not in accepted and name not in members}
+    notes = [f"{name}: {note}." for name, own in nodes.items() for note in own.get("notes", ())]
+    lines = [*notes, *(f"{name} is not a member: {_why(own)}." for name, own in red.items() if len(red) > 1)]
+    said = []
+    if accepted:
+        said.append(f"{_all([_ranked(name, own) for name, own in accepted.items()])} now")
+    if members:
+        said.append(f"{few(members)} {'is a member' if len(members) == 1 else 'are members'} already")
+    if check and not any(own.get("why") for own in red.values()):
+        named = few(list(red))
+        said.append(
+            f"nothing was changed, and a run without --check onboards {named}" if red else "nothing was changed"
+        )
+        return Ending(HEALTHY, lines, f"CHECKED: {'; '.join(said)}")
+    if red:
+        name, own = next(iter(red.items()))
+        stays = " and stays quarantined" if own.get("written") else ""
+        more = f" (and {few([one for one in red if one != name])}, for the reasons above)" if len(red) > 1 else ""
+        said.append(f"{name} is not a member{stays}: {_why(own)}{more}. When that is fixed, {again_of(red)}")
+    word = "ONBOARDED" if accepted else "NOT ONBOARDED" if red else "DONE"
+    return Ending(FAILED if red else HEALTHY, lines, f"{word}: {'; '.join(said)}")
+
+
+def first_finding(verdict: Any) -> str:
+    """What stands first against a launch, of its verdict; nothing where nothing does, or there is no verdict."""
+    findings = verdict.get("findings") if isinstance(verdict, dict) else None
+    for status in ("fail", "unknown"):
+        for one in findings or ():
+            if one["status"] == status:
+                return f"{one['node']}: {one['summary']}"
+    return str(verdict["summary"]) if isinstance(verdict, dict) else ""
+
+
+def again_of(red: Mapping[str, Mapping[str, Any]]) -> str:
+    """What to type for those that are no members. What was given of a node is in the inventory once that has it."""
+    if all(own.get("written") for own in red.values()):
+        return f"type: {playbook('playbooks/onboard.yml', node=','.join(red))}"
+    return "type the same command again"
+
+
+def _ranked(name: str, own: Mapping[str, Any]) -> str:
+    rank = own.get("rank")
+    return f"{name} is a member" + (f" (node rank {rank})" if rank is not None else "")
+
+
+def _all(parts: list[str]) -> str:
+    return " and ".join(parts)
+
+
+def _why(own: Mapping[str, Any]) -> str:
+    why = str(own.get("why") or "the run ended before it was accepted")
+    return why.strip().rstrip(".")

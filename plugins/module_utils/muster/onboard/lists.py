@@ -1,0 +1,139 @@
+"""Lists of names as people write them: Slurm's node[01-04], a hostfile, the hosts of an ssh config."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST = 1024  # names of one list
+MOST_LINES = 10_000
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A node of a hostfile. address: "" where the line has one word alone. slots: 0 where none are given."""
+
+    name: str
+    address: str = ""
+    slots: int = 0
+    number: int = 0
+
+
+def expand(text: str) -> list[str]:
+    """The names of a list such as gpu[01-04,7],head. Raises ValueError, whose message says what is wrong with it."""
+    found: list[str] = []
+    for part in split(text):
+        found += _expanded(part)
+        if len(found) > MOST:
+            raise ValueError(f"{text[:80]} names more than {MOST} nodes")
+    return found
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas and spaces that are in no brackets. Raises ValueError."""
+    parts, part, depth = [], "", 0
+    for letter in text:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if depth not in (0, 1):
+            raise ValueError(f"{text[:80]} has brackets that do not belong together")
+        if not depth and (letter == "," or letter.isspace()):
+            parts.append(part)
+            part = ""
+        else:
+            part += letter
+    if depth:
+        raise ValueError(f"{text[:80]} has a bracket that is not closed")
+    return [one for one in (*parts, part) if one]
+
+
+def _expanded(part: str) -> list[str]:
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    inside, _, after = rest.partition("]")
+    ends = _expanded(after)
+    numbers = [number for one in inside.split(",") for number in _numbers(one.strip(), part)]
+    if len(numbers) * len(ends) > MOST:
+        raise ValueError(f"{part[:80]} names more than {MOST} nodes")
+    return [f"{before}{number}{end}" for number in numbers for end in ends]
+
+
+def _numbers(text: str, part: str) -> list[str]:
+    found = _RANGE.match(text)
+    if not found:
+        raise ValueError(
+            f"{part[:80]} has {text[:20] or 'nothing'} in brackets, where numbers stand, as in gpu[01-04,7]"
+        )
+    first, last = found[1], found[2] or found[1]
+    if int(last) < int(first):
+        raise ValueError(f"{part[:80]} counts from {first} down to {last}")
+    if int(last) - int(first) >= MOST:
+        raise ValueError(f"{part[:80]} names more than {MOST} nodes")
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+
+
+def hostfile(text: str) -> tuple[list[Line], list[str]]:
+    """The lines of a hostfile, and what is wrong with others: "line 3: ...".
+
+    A line is: name address [slots=N], or one word, a name or an address, [slots=N]. # begins a comment.
+    """
+    found, problems = [], []
+    for number, written in enumerate(text.splitlines()[:MOST_LINES], 1):
+        words = written.partition("#")[0].split()
+        if not words:
+            continue
+        given = [word for word in words if word.startswith(("slots=", "max_slots=", "max-slots="))]
+        places = [word for word in words if word not in given]
+        slots = next((word.partition("=")[2] for word in given if word.startswith("slots=")), "0")
+        if not 1 <= len(places) <= 2:
+            problems.append(
+                f"line {number}: it is to be a name, an address and perhaps slots=N, and has {len(words)} words"
+            )
+        elif not (slots.isascii() and slots.isdecimal() and len(slots) <= 4):
+            problems.append(f"line {number}: slots is {slots[:20]!r}, which is no number")
+        else:
+            found.append(Line(places[0], places[1] if len(places) == 2 else "", int(slots), number))
+    return found, problems
+
+
+def aliases(text: str) -> list[str]:
+    """The hosts that an ssh config names itself, without its patterns, each once."""
+    found: list[str] = []
+    for line in text.splitlines()[:MOST_LINES]:
+        keyword, rest = _setting(line)
+        if keyword == "host":
+            found += [word for word in rest if not set(word) & set("*?!")]
+    return list(dict.fromkeys(found))
+
+
+def _setting(line: str) -> tuple[str, Sequence[str]]:
+    try:
+        words = shlex.split(re.sub(r"^(\s*\w+)\s*=\s*", r"\1 ", line), comments=True)
+    except ValueError:  # a quotation mark that is not closed: ssh itself says so
+        return "", ()
+    return (words[0].lower(), words[1:]) if words else ("", ())
+
+
+def chosen(known: Sequence[str], wanted: str) -> tuple[list[str], list[str]]:
+    """Those of an ssh config that names and patterns stand for, and what stands for none. "" stands for all."""
+    if not wanted.strip():
+        return list(known), []
+    found: dict[str, None] = {}
+    missing = []
+    for pattern in _patterns(wanted):
+        names = [name for name in known if fnmatch.fnmatchcase(name, pattern)]
+        found.update(dict.fromkeys(names))
+        missing += [] if names else [pattern]
+    return [name for name in known if name in found], missing
+
+
+def _patterns(wanted: str) -> Iterator[str]:
+    for part in split(wanted):
+        yield from _expanded(part)

@@ -1,0 +1,256 @@
+"""Which nodes a run was asked to onboard, from what was given with -e; all that is wrong with it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..inventory.model import ip, like_an_address
+from ..inventory.names import can_be_host
+from . import lists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+WAYS = ("node", "nodes", "nodes_file", "ssh_config")
+HOW = (
+    'Name them with one of -e node=NAME -e address=ADDRESS, -e \'{"nodes": {"NAME": "ADDRESS"}}\', -e nodes_file=FILE,'
+    " -e ssh_config=~/.ssh/config"
+)
+# What may be said of a node in `nodes`, and what it is in the inventory.
+KEYS = {
+    "address": "ansible_host",
+    "host_key": "cluster_host_key",
+    "gpus": "cluster_gpus",
+    "user": "ansible_user",
+    "port": "ansible_port",
+    "training_address": "cluster_address",
+}
+WHOLE_NUMBERS = ("gpus", "port")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A node that is to be onboarded. variables: what the inventory is to say of it. where: who names it, for messages.
+
+    address: at which the controller reaches it; a name, or "" where its own name leads there, is looked up.
+    """
+
+    name: str
+    address: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """As it was given. file, config: what is in nodes_file and ssh_config; None where that cannot be read."""
+
+    node: Any = ""
+    address: Any = ""
+    host_key: Any = ""
+    gpus: Any = 0
+    nodes: Any = None
+    nodes_file: str = ""
+    file: str | None = None
+    ssh_config: str = ""
+    config: str | None = None
+
+
+def asked(given: Given) -> tuple[list[Asked], list[str]]:
+    """The nodes, and what is wrong with the request: whole sentences."""
+    ways = [way for way in WAYS if getattr(given, way) and not (way == "node" and given.ssh_config)]
+    if len(ways) != 1:
+        said = f"{' and '.join(ways)} are given, and one of them is enough. " if ways else "No node is named. "
+        return [], [said + HOW + "."]
+    found, problems = {"node": _named, "nodes": _mapped, "nodes_file": _of_file, "ssh_config": _of_config}[ways[0]](
+        given
+    )
+    problems += [f"{way} is given, and belongs to -e node=NAME alone." for way in _stray(given, ways[0])]
+    names = [one.name for one in found]
+    problems += [f"{name} is named twice." for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems += [problem for one in found for problem in _of_node(one)]
+    return found, list(dict.fromkeys(problems))
+
+
+def _stray(given: Given, way: str) -> list[str]:
+    beside = ("address", "host_key", "gpus") if way != "node" else ()
+    return [name for name in beside if getattr(given, name)]
+
+
+def _of_node(one: Asked) -> Iterable[str]:
+    if not can_be_host(one.name):
+        yield f"{one.where}: {one.name[:80]!r} is no name that a host can have. Use letters, digits, - and dots."
+    if one.address and like_an_address(one.address) and ip(one.address) is None:
+        yield f"{one.name}: {one.address} looks like an IP address and is none. Write the address alone."
+    elif one.address and not can_be_host(one.address):
+        yield f"{one.name}: {one.address[:80]!r} is neither an address nor a name."
+
+
+# ---------------------------------------------------------------- -e node=NAME -e address=ADDRESS
+
+
+def _named(given: Given) -> tuple[list[Asked], list[str]]:
+    problems: list[str] = []
+    names = _listed("node", given.node, problems)
+    addresses = _listed("address", given.address, problems)
+    keys = [key.strip() for key in _texts(given.host_key, ",") if key.strip()]
+    for what, values in (("address", addresses), ("host_key", keys)):
+        if values and len(values) != len(names) and names:
+            problems.append(f"node names {len(names)}, and {what} {len(values)}: give as many of one as of the other.")
+    if problems:
+        return [], problems
+    gpus = {"cluster_gpus": _number("gpus", given.gpus, "-e", problems)} if given.gpus else {}
+    return [
+        Asked(
+            name,
+            addresses[place] if addresses else "",
+            {**({"cluster_host_key": keys[place]} if keys else {}), **gpus},
+            "node",
+        )
+        for place, name in enumerate(names)
+    ], problems
+
+
+def _texts(value: Any, between: str = "") -> list[str]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [part for one in values if one for part in (str(one).split(between) if between else [str(one)])]
+
+
+def _listed(what: str, value: Any, problems: list[str]) -> list[str]:
+    found: list[str] = []
+    for text in _texts(value):
+        try:
+            found += lists.expand(text)
+        except ValueError as problem:
+            problems.append(f"{what}: {problem}.")
+    return found
+
+
+# ---------------------------------------------------------------- -e '{"nodes": {...}}'
+
+
+def _mapped(given: Given) -> tuple[list[Asked], list[str]]:
+    if not isinstance(given.nodes, dict):
+        example = '{"nodes": {"node9": "10.0.0.9"}}'
+        return [], [f"nodes is to be a mapping of names to addresses, such as -e '{example}'."]
+    problems: list[str] = []
+    found = []
+    for name, said in given.nodes.items():
+        own = said if isinstance(said, dict) else {"address": said or ""}
+        where = f"nodes, {name}"
+        unknown = [str(key) for key in own if key not in KEYS]
+        if unknown:
+            problems.append(f"{where}: {unknown[0]!r} says nothing of a node. There are {', '.join(KEYS)}.")
+        values = {
+            KEYS[key]: _number(key, value, where, problems) if key in WHOLE_NUMBERS else str(value)
+            for key, value in own.items()
+            if key in KEYS and key != "address"
+        }
+        found.append(Asked(str(name), str(own.get("address") or ""), values, where))
+    return found, problems
+
+
+def _number(key: str, value: Any, where: str, problems: list[str]) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) <= 5):
+        problems.append(f"{where}: {key} is {text[:20]!r}, which is no number.")
+        return 0
+    return int(text)
+
+
+# ---------------------------------------------------------------- -e nodes_file=FILE
+
+
+def _of_file(given: Given) -> tuple[list[Asked], list[str]]:
+    if given.file is None:
+        return [], [f"nodes_file is {given.nodes_file}, which cannot be read on the controller."]
+    lines, wrong = lists.hostfile(given.file)
+    problems = [f"{given.nodes_file}, {problem}." for problem in wrong]
+    if not lines and not problems:
+        problems.append(f"{given.nodes_file} names no node.")
+    found: list[Asked] = []
+    for line in lines:
+        where = f"{given.nodes_file}, line {line.number}"
+        gpus = {"cluster_gpus": line.slots} if line.slots else {}
+        try:
+            # One word that is an address gives the node a name that is the same tomorrow.
+            names = [name_of(line.name)] if ip(line.name) else lists.expand(line.name)
+            addresses = (
+                lists.expand(line.address) if line.address else [line.name] if ip(line.name) else [""] * len(names)
+            )
+        except ValueError as problem:
+            problems.append(f"{where}: {problem}.")
+            continue
+        if len(names) != len(addresses):
+            problems.append(f"{where}: there are {len(names)} names and {len(addresses)} addresses.")
+            continue
+        found += [Asked(name, address, gpus, where) for name, address in zip(names, addresses, strict=True)]
+    return found, problems
+
+
+def name_of(address: str) -> str:
+    """The name of a node that was given by its address alone."""
+    return "node-" + address.lower().replace(".", "-").replace(":", "-").strip("-")
+
+
+# ---------------------------------------------------------------- -e ssh_config=FILE
+
+
+def _of_config(given: Given) -> tuple[list[Asked], list[str]]:
+    if given.config is None:
+        return [], [f"ssh_config is {given.ssh_config}, which cannot be read on the controller."]
+    known = lists.aliases(given.config)
+    problems: list[str] = []
+    names: list[str] = []
+    for text in _texts(given.node) or [""]:
+        try:
+            found, missing = lists.chosen(known, text)
+        except ValueError as problem:
+            problems.append(f"node: {problem}.")
+            continue
+        names += [name for name in found if name not in names]
+        problems += [f"{given.ssh_config} has no Host {pattern}." for pattern in missing]
+    if not names and not problems:
+        problems.append(f"{given.ssh_config} names no host itself; patterns such as Host * are no nodes.")
+    return [Asked(name, "", {}, given.ssh_config) for name in names], problems
+
+
+def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The address, and what the inventory is to say of a host, from what `ssh -G` makes of it.
+
+    own: with the config. plain: what it makes of a host of which no config says anything.
+    """
+    values: dict[str, Any] = {}
+    if own.get("port", "22") != plain.get("port", "22"):
+        values["ansible_port"] = int(own["port"])
+    if own.get("user") and own["user"] != plain.get("user"):
+        values["ansible_user"] = own["user"]
+    if own.get("identityfile") and own["identityfile"] != plain.get("identityfile"):
+        values["ansible_ssh_private_key_file"] = own["identityfile"]
+    if own.get("proxyjump", "none") != "none":
+        values["ansible_ssh_common_args"] = f"-o ProxyJump={own['proxyjump']}"
+    return own.get("hostname", ""), values
+
+
+# ---------------------------------------------------------------- beside the inventory
+
+
+def resolved(nodes: Sequence[Asked], looked_up: Mapping[str, Sequence[str]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each node as the inventory is to have it, {name, variables}, and what is wrong.
+
+    looked_up: of each name that is no address, the addresses that it leads to.
+    """
+    found, problems = [], []
+    for one in nodes:
+        place = one.address or one.name
+        address = place if ip(place) else next(iter(looked_up.get(place, ())), "")
+        if not address:
+            what = f"{one.name} has no address" if place == one.name else f"{one.name}: {place} has no address"
+            problems.append(
+                f"{what}, because that name is not known on the controller. Give it with -e address=ADDRESS."
+            )
+        elif (known := ip(address)) and known.is_loopback:
+            problems.append(f"{one.name}: {place} leads to {address}, which is every machine itself.")
+        found.append({"name": one.name, "variables": {"ansible_host": address, **one.variables}})
+    return found, problems

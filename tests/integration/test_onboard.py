@@ -1,0 +1,340 @@
+"""A machine that only has a login becomes a member while the others are at work; and seven newcomers that must not."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+import net_faults
+from drill import Drill, processes
+from killable import Run
+from lab import SANDBOX_KNOWS, at, make_lab
+from machines import find_machine, make_bare
+from paths import NAME, SANDBOX
+from snapshot import differences, take
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+NEW, MEMBERS = "node3", ("node1", "node2")
+ONBOARD = "playbooks/onboard.yml"
+READY = "baseline,network,pytorch"
+TRUSTED = {"trust_confirmed": True}
+# Where names, keys and the firewall are: nothing else of a node that was there before may become another one.
+MAY_CHANGE = ("/etc/hosts", "/etc/ufw/", "/home/muster/.ssh/", "/var/lib/muster/launches/", "firewall")
+MOMENTS = (
+    *("Pin their host keys", "Count them among the nodes", "Know the peers", "Let in what shall come in"),
+    "Have each node train alone",
+)
+PYTHON = "/usr/bin/python3"
+BESIDE = "  # by the window"
+
+
+class Lab:
+    """An inventory of two members, written by a person, and a machine beside them."""
+
+    def __init__(self, folder: Path, play: Play) -> None:
+        self.play = play
+        self.machines = {name: find_machine(name) for name in (*MEMBERS, NEW)}
+        lab = {"cluster_name": "sandbox" if NAME == "muster" else NAME, "pytorch_lock": f"{SANDBOX}/pytorch.lock.txt"}
+        self.folder = make_lab(folder / "lab", at(*(self.machines[name] for name in MEMBERS)), **lab)
+        self.hosts = self.folder / "hosts.yml"
+        second = self.address("node2")
+        self.hosts.write_text(self.hosts.read_text().replace(f" {second}\n", f" {second}{BESIDE}\n"))
+        self.written = self.hosts.read_text()
+        lines = SANDBOX_KNOWS.read_text().splitlines(keepends=True)
+        known = [line for line in lines if line.startswith(tuple(f"{self.address(name)} " for name in MEMBERS))]
+        (self.folder / "known_hosts").write_text("".join(known))
+        self.pinned = (self.folder / "known_hosts").read_text()
+
+    def address(self, name: str) -> str:
+        return self.machines[name].address
+
+    def onboard(self, **more: Any) -> Result:
+        variables = {"node": NEW, "address": self.address(NEW), **TRUSTED, **more.pop("extravars", {})}
+        return self.play(ONBOARD, inventory=self.folder, extravars=variables, **more)
+
+    def typed(self, tmp_path: Path, *more: str) -> Run:
+        """As a person runs it."""
+        words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={self.address(NEW)}", "-e", "trust_confirmed=true"]
+        return Run(tmp_path, *words, *more, inventory=self.folder).end()
+
+    def of(self, name: str) -> dict[str, Any]:
+        """What the inventory says of a node."""
+        found: dict[str, Any] = yaml.safe_load(self.hosts.read_text())["gpu_nodes"]["hosts"].get(name, {})
+        return found
+
+    def reason(self) -> str:
+        return str(self.of(NEW)["cluster_quarantined"]["reason"])
+
+    def begun(self, variables: dict[str, str]) -> None:
+        """The node is there as an earlier run has left it that died."""
+        listed = yaml.safe_load(self.written)
+        own = {"ansible_host": self.address(NEW), "cluster_quarantined": {"reason": "being onboarded"}, **variables}
+        listed["gpu_nodes"]["hosts"][NEW] = own
+        self.hosts.write_text(yaml.safe_dump(listed))
+
+    def as_written(self) -> None:
+        self.hosts.write_text(self.written)
+        (self.folder / "known_hosts").write_text(self.pinned)
+
+
+def last_line(shown: str) -> str:
+    return shown.rstrip().splitlines()[-1]
+
+
+def verdict(result: Result) -> str:
+    """The same of a run through ansible-runner, whose own callback shows no last line."""
+    return str(result.results("Fail when a node was not accepted")["localhost"]["msg"])
+
+
+def log_in(machine: Machine, name: str) -> str:
+    command = f"ssh -oBatchMode=yes -oConnectTimeout=5 {name} hostname"
+    return machine.inside("runuser", "-l", "muster", "-c", command, check=False).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def lab(play: Play, with_pytorch: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two nodes that are ready, which know of no third one, and a bare machine."""
+    folder = tmp_path_factory.mktemp("onboard")
+    make_bare(folder, NEW)
+    here = Lab(folder, play)
+    forgotten = play("playbooks/network.yml", inventory=here.folder)
+    assert forgotten.rc == 0, forgotten.stdout
+    yield here
+    result = play("site.yml", tags=READY)
+    assert result.rc == 0, result.stdout
+
+
+# ---------------------------------------------------------------- who is refused at the door, and nothing is written
+
+
+@contextmanager
+def no_sudo(machine: Machine) -> Iterator[None]:
+    machine.inside("chmod", "0", "/usr/bin/sudo")
+    machine.inside("mv", "/usr/bin/sudo", "/usr/bin/sudo.kept")
+    try:
+        yield
+    finally:
+        machine.inside("mv", "/usr/bin/sudo.kept", "/usr/bin/sudo")
+        machine.inside("chmod", "4755", "/usr/bin/sudo")
+
+
+@contextmanager
+def password_of_sudo(machine: Machine) -> Iterator[None]:
+    rules = "/etc/sudoers.d/zz-muster-test"
+    machine.inside("sh", "-c", f"echo 'admin ALL=(ALL) PASSWD: ALL' >{rules}")
+    try:
+        yield
+    finally:
+        machine.inside("rm", rules)
+
+
+@contextmanager
+def an_older_python(machine: Machine) -> Iterator[None]:
+    """A stand-in that says the version of a Python which nothing here has, and does nothing else."""
+    machine.inside("mv", PYTHON, f"{PYTHON}.kept")
+    machine.inside("sh", "-c", f"printf '#!/bin/sh\\necho 3.8\\n' >{PYTHON} && chmod 755 {PYTHON}")
+    try:
+        yield
+    finally:
+        machine.inside("mv", f"{PYTHON}.kept", PYTHON)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (no_sudo, "it has no sudo, which Muster needs, also where root logs in."),
+        (password_of_sudo, "sudo asks admin for a password there. Add --ask-become-pass"),
+        (an_older_python, "its /usr/bin/python3 is Python 3.8, and Muster needs 3.10 or newer."),
+    ],
+)
+def test_who_cannot_be_taken_on_is_not_written_down(
+    lab: Lab, tmp_path: Path, fault: Callable[[Machine], AbstractContextManager[None]], why: str
+) -> None:
+    with fault(lab.machines[NEW]):
+        refused = lab.typed(tmp_path)
+    assert refused.rc != 0
+    assert last_line(refused.shown).startswith(f"NOT ONBOARDED: {NEW} is not a member: {why}"), refused.shown
+    assert lab.hosts.read_text() == lab.written
+    lab.as_written()
+
+
+def test_a_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
+    other = lab.pinned.split()[1:3]
+    (lab.folder / "known_hosts").write_text(f"{lab.pinned}{lab.address(NEW)} {' '.join(other)}\n")
+    refused = lab.typed(tmp_path)
+    assert refused.rc != 0
+    line = last_line(refused.shown)
+    assert line.startswith(f"NOT ONBOARDED: {NEW} is not a member: refused (CHANGED): it was known by SHA256:"), line
+    assert f"-e node={NEW} -e address={lab.address(NEW)} -e host_key=SHA256:" in line
+    assert lab.hosts.read_text() == lab.written
+    lab.as_written()
+
+
+def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
+    nodes = {"node1": "10.1.2.3", "b c": lab.address("node2"), "node8": "10.0.0.300"}
+    refused = lab.play(ONBOARD, inventory=lab.folder, extravars={"nodes": nodes})
+    assert refused.rc != 0
+    for sentence in (
+        "- node1 is in the inventory with another address",
+        "- nodes, b c: 'b c' is no name that a host can have.",
+        "- node8: 10.0.0.300 looks like an IP address and is none.",
+    ):
+        assert sentence in refused.stdout
+    assert "and no node was contacted." in refused.stdout
+
+
+# ---------------------------------------------------------------- a newcomer while others are at work
+
+
+class Story:
+    """What was done, and what the members were like before and after."""
+
+    def __init__(self, lab: Lab, drill: Drill) -> None:
+        self.checked = lab.onboard(check=True)
+        self.untouched = lab.hosts.read_text(), (lab.folder / "known_hosts").read_text()
+        self.drill = drill.begin().in_step(2)
+        self.before = {name: take(lab.machines[name]) for name in MEMBERS}
+        self.at_work = processes(drill.launch_id).keys()
+        self.step = self.steps()
+        self.onboarded = lab.onboard()
+        self.after = {name: take(lab.machines[name]) for name in MEMBERS}
+        self.still_at_work = processes(drill.launch_id).keys()
+        self.later_step = self.steps()
+
+    def steps(self) -> int:
+        """Return how far the rank that lags behind has come."""
+        return min(log.read_text().count("\n") for log in self.drill.run.glob("logs/*/rank*.stdout.log"))
+
+
+@pytest.fixture(scope="module")
+def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    drill = Drill(tmp_path_factory.mktemp("launch"), {"cluster_nproc_per_node": 1})
+    head = lab.machines[MEMBERS[0]]
+    try:
+        yield Story(lab, drill)
+    finally:
+        drill.open_gate(head)
+        until(lambda: not drill.goes_on(), PATIENCE, "the launch ends")
+        head.inside("rm", drill.gate)
+
+
+@pytest.mark.moment
+def test_check_touches_nothing(lab: Lab, story: Story) -> None:
+    assert story.checked.rc == 0, story.checked.stdout
+    assert story.untouched == (lab.written, lab.pinned)
+    assert f"+    {NEW}:" in story.checked.stdout or f"+      {NEW}:" in story.checked.stdout
+    assert verdict(story.checked) == f"CHECKED: nothing was changed, and a run without --check onboards {NEW}"
+
+
+@pytest.mark.moment
+def test_it_is_a_member(lab: Lab, story: Story) -> None:
+    assert story.onboarded.rc == 0, story.onboarded.stdout
+    assert verdict(story.onboarded) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
+    assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}
+    assert BESIDE in lab.hosts.read_text()
+    new = lab.machines[NEW]
+    for name in MEMBERS:
+        assert log_in(new, name) == name
+        assert log_in(lab.machines[name], NEW) == NEW
+
+
+@pytest.mark.moment
+def test_the_members_change_in_names_keys_and_firewall_only(story: Story) -> None:
+    for name in MEMBERS:
+        assert story.onboarded.changing_roles(name) <= {"cluster_hosts", "ssh_mesh", "firewall"}
+        before, after = story.before[name], story.after[name]
+        same = {subject for subject in {*before, *after} if not subject.startswith(MAY_CHANGE)}
+        assert differences(*({subject: state.get(subject, "") for subject in same} for state in (before, after))) == []
+
+
+@pytest.mark.moment
+def test_the_launch_goes_on_and_nothing_is_launched_beside_it(story: Story) -> None:
+    assert story.still_at_work == story.at_work
+    assert story.later_step > story.step
+    why = f"because none is idle (node1: launch {story.drill.launch_id}"
+    assert f"{NEW}: it was not tried with a member, {why}" in story.onboarded.stdout
+
+
+@pytest.mark.moment
+def test_again_it_is_a_member_already(lab: Lab, story: Story) -> None:
+    again = lab.onboard()
+    assert again.rc == 0, again.stdout
+    assert again.changed == []
+    assert set(again.stats["ok"]) == {"localhost"}
+    assert verdict(again) == f"DONE: {NEW} is a member already"
+
+
+# ---------------------------------------------------------------- newcomers that are written down, and stay out
+
+
+@contextmanager
+def no_space(machine: Machine) -> Iterator[dict[str, str]]:
+    machine.inside("sh", "-c", "mkdir -p /opt/muster && mount -t tmpfs -o size=64k tmpfs /opt/muster")
+    try:
+        yield {}
+    finally:
+        machine.inside("umount", "/opt/muster")
+
+
+@contextmanager
+def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
+    with net_faults.wrong_clock(machine, 90) as python:
+        yield {"ansible_python_interpreter": python}
+
+
+@contextmanager
+def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
+    with net_faults.rules(machine, f"tcp dport {net_faults.PORT} counter drop"):
+        yield {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(no_space, "/opt/muster"), (another_clock, "clock"), (a_filtered_port, f"port {net_faults.PORT}")],
+)
+def test_who_is_not_sound_stays_quarantined_for_the_right_reason(
+    lab: Lab, tmp_path: Path, fault: Callable[[Machine], AbstractContextManager[dict[str, str]]], why: str
+) -> None:
+    lab.as_written()
+    with fault(lab.machines[NEW]) as variables:
+        lab.begun(variables)
+        red = lab.typed(tmp_path)
+    assert red.rc != 0, red.shown
+    assert lab.reason().startswith("not accepted: ")
+    assert why in lab.reason()
+    assert last_line(red.shown).startswith(f"NOT ONBOARDED: {NEW} is not a member and stays quarantined: ")
+    planned = lab.play("playbooks/plan.yml", inventory=lab.folder).results("Try every participant")["node1"]["plan"]
+    assert [entry["node"] for entry in planned["nodes"]] == list(MEMBERS)
+
+
+def has_come_to(run: Run, task: str) -> bool:
+    return task in run.shown or run.process.poll() is not None
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_repeated_it_converges(lab: Lab, tmp_path: Path) -> None:
+    lab.as_written()
+    request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}"]
+    for task in MOMENTS:
+        run = Run(tmp_path, *request, "-e", "trust_confirmed=true", inventory=lab.folder)
+        until(partial(has_come_to, run, task), PATIENCE, task)
+        run.kill()
+        assert task in run.shown, run.shown
+        assert all(machine.ssh_answers() for machine in lab.machines.values())
+        assert lab.of(NEW).get("cluster_quarantined", {"reason": "being onboarded"})["reason"] == "being onboarded"
+    whole = lab.onboard()
+    assert whole.rc == 0, whole.stdout
+    assert verdict(whole) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
+    assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}

@@ -1,0 +1,82 @@
+"""Lists of names as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.onboard.lists import Line, aliases, chosen, expand, hostfile
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("node9", ["node9"]),
+        ("gpu[01-03]", ["gpu01", "gpu02", "gpu03"]),
+        ("gpu[08-10]", ["gpu08", "gpu09", "gpu10"]),
+        ("gpu[1-2,7],head", ["gpu1", "gpu2", "gpu7", "head"]),
+        ("r[1-2]n[01-02]", ["r1n01", "r1n02", "r2n01", "r2n02"]),
+        ("10.0.0.[11-12]", ["10.0.0.11", "10.0.0.12"]),
+        (" a, b  c ", ["a", "b", "c"]),
+        ("", []),
+    ],
+)
+def test_a_list_as_slurm_writes_it(text: str, names: list[str]) -> None:
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("gpu[01-", r"gpu\[01- has a bracket that is not closed"),
+        ("gpu]1[", "has brackets that do not belong together"),
+        ("gpu[[1]]", "has brackets that do not belong together"),
+        ("gpu[4-1]", "counts from 4 down to 1"),
+        ("gpu[a-b]", "has a-b in brackets, where numbers stand"),
+        ("gpu[]", "has nothing in brackets"),
+        ("gpu[1-2000]", "names more than 1024 nodes"),
+        ("gpu[1-99]n[1-99]", "names more than 1024 nodes"),
+        ("gpu[1-1000],node[1-1000]", "names more than 1024 nodes"),
+    ],
+)
+def test_what_is_no_such_list_is_said(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        expand(text)
+
+
+def test_a_hostfile() -> None:
+    text = "# ours\nnode9 10.0.0.9 slots=8  # new\n\n10.0.0.10\nnode11\nnode12 10.0.0.12 max_slots=9\n"
+    assert hostfile(text) == (
+        [
+            Line("node9", "10.0.0.9", 8, 2),
+            Line("10.0.0.10", "", 0, 4),
+            Line("node11", "", 0, 5),
+            Line("node12", "10.0.0.12", 0, 6),
+        ],
+        [],
+    )
+    assert hostfile("a b c\nnode9 slots=many\n") == (
+        [],
+        [
+            "line 1: it is to be a name, an address and perhaps slots=N, and has 3 words",
+            "line 2: slots is 'many', which is no number",
+        ],
+    )
+
+
+def test_the_hosts_of_an_ssh_config() -> None:
+    text = "Host gpu1 gpu2  # ours\n  HostName 10.0.0.1\nHost=gpu3\nhost *.lab !gpu9 gpu?\nMatch host x\nHost gpu1\n"
+    assert aliases(f'{text}Host "a\n') == ["gpu1", "gpu2", "gpu3"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("", (["gpu1", "gpu2", "head"], [])),
+        ("gpu*", (["gpu1", "gpu2"], [])),
+        ("head,gpu[1-2]", (["gpu1", "gpu2", "head"], [])),
+        ("gpu[2-3]", (["gpu2"], ["gpu3"])),
+        ("tpu*", ([], ["tpu*"])),
+    ],
+)
+def test_names_and_patterns_choose_among_them(wanted: str, expected: tuple[list[str], list[str]]) -> None:
+    assert chosen(["gpu1", "gpu2", "head"], wanted) == expected
