@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from muster.road.steps import Step
 
-# Of no step: a sandbox is made before there is a cluster, launches are looked at whenever there are any, and the rest is
-# for a cluster that is there already.
+# Of no step: a sandbox is made before there is a cluster, and the rest is for a cluster that is there already.
 OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "onboard", "sandbox", "upgrade"}
 
 
