@@ -1,17 +1,16 @@
 """How long it takes until N nodes have what one has, over links of a limited rate: one copy, all from the one that has
 it (a star), and along a line, as wheels and projects go.
 
-PYTHONPATH=tests/integration:plugins/module_utils .venv/bin/python tests/bench/fan_out.py [NODES [MEGABYTES [MBIT [RUNS]]]]
+PYTHONPATH=tests/integration:plugins/module_utils .venv/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
 
-As root, on a machine with the sandbox's image and network (script/demo, or script/test, makes them). Makes containers of
-its own, without an init, and removes them. Each way in and out of one is limited by tbf; one copy shows that it is. The
-program on the nodes is the real one; it is begun by podman and not by ssh. In the star it is told otherwise whom to ask.
+As root, on a machine with the sandbox's image and network (script/demo, or script/test, makes them). Makes containers
+of its own, without an init, and removes them. Each way in and out of one is limited by tbf; one copy shows that it is.
+The program on the nodes is the real one, begun by podman and not by ssh; in the star it is told otherwise whom to ask.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import secrets
 import subprocess
 import sys
@@ -79,10 +78,13 @@ def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 def fill(node: Node, size: int) -> tuple[str, list[str]]:
     """Make the files on one node; return their manifest, and their digests."""
-    made = f"mkdir -p {FOLDER} && cd {FOLDER} && for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
-    node.inside("sh", "-ec", made)
+    made = f"for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
+    node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
     sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()
-    listed = [File(name, executable=False, size=size, sha256=sha256) for sha256, name in zip(sums[::2], sums[1::2])]
+    listed = [
+        File(name, executable=False, size=size, sha256=sha256)
+        for sha256, name in zip(sums[::2], sums[1::2], strict=True)
+    ]
     return base64.b64encode(manifest.render(listed)).decode(), sorted(sums[::2])
 
 
@@ -102,23 +104,25 @@ def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) 
         node.begin(
             "share",
             {
-                **{**place, **common, "address": node.address, "followed": name in followed},
+                **place,
+                **common,
+                "address": node.address,
+                "followed": name in followed,
                 "givers": [[nodes[giver].address, PORT] for giver in asks.get(name, ())],
             },
         )
         for name, node in reversed(nodes.items())
     ]
-    for process in begun:
-        end(process)
-    return time.monotonic() - began
+    said = [end(process) for process in begun]
+    seconds = time.monotonic() - began
+    most = max(sum(node.address in one["came"] for one in said) for node in nodes.values())
+    print(f"  {seconds:.1f} s; nobody gave to more than {most}", flush=True)
+    return seconds
 
 
 def main(count: int, megabytes: int, mbit: int, runs: int) -> None:
-    nodes: list[Node] = []
     try:
-        for number in range(1, count + 1):
-            nodes.append(Node(number, mbit))
-        holder, *takers = nodes
+        holder, *takers = (Node(number, mbit) for number in range(1, count + 1))
         listed, wanted = fill(holder, megabytes * 1_000_000 // FILES)
         place = {"folder": FOLDER, "manifest": listed, "wanted": wanted}
         print(f"{megabytes} MB, {mbit} Mbit/s each way: {megabytes * 8 / mbit:.1f} s at the least", flush=True)
@@ -135,7 +139,8 @@ def main(count: int, megabytes: int, mbit: int, runs: int) -> None:
             print(way, 2 if way == "one copy" else count, spread, f"{median(seconds) / one:.2f}", sep="\t")
     finally:
         for number in range(1, count + 1):
-            subprocess.run(["podman", "rm", "--force", "--time=0", f"{NAME}-bench{number}"], capture_output=True)
+            argv = ["podman", "rm", "--force", "--time=0", f"{NAME}-bench{number}"]
+            subprocess.run(argv, check=False, capture_output=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from counted import ROOT, WEIGHT, CountedCluster, counted_cluster
+from counted import ROOT, SHARED, WEIGHT, CountedCluster, counted_cluster
 from machines import find_machine
 from net_faults import slow
 from outside import scan
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-PORT = 29599  # the last of firewall_launch_ports
 RATE = "24mbit"
 HALF = WEIGHT // 3  # bytes that have come to a node which is in the middle
 RECEIVED = "/sys/class/net/eth0/statistics/rx_bytes"
@@ -116,8 +115,8 @@ def test_a_node_that_dies_in_the_middle_is_replaced_and_the_index_is_not_asked(
     with providing(cluster, last, HALF) as done, paused(first):
         # The last one has them from the middle one, which has only a part itself.
         assert received(last) < WEIGHT * 1.5
-        assert scan(find_machine("outsider"), middle.address, PORT).open == []
-        said = last.inside("python3", "-c", STRANGER, middle.address, str(PORT)).stdout.split()
+        assert scan(find_machine("outsider"), middle.address, SHARED).open == []
+        said = last.inside("python3", "-c", STRANGER, middle.address, str(SHARED)).stdout.split()
         assert said == ["32", "0"], "whoever does not know the token gets nothing"
         pids = processes(middle)
         assert pids
