@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-RATE = "24mbit"
+RATE = "12mbit"
 HALF = WEIGHT // 3  # bytes that have come to a node which is in the middle
 RECEIVED = "/sys/class/net/eth0/statistics/rx_bytes"
 # What a node has taken so far lies in a file without a name, which only its own processes have open.
@@ -114,7 +114,6 @@ def test_a_node_that_dies_in_the_middle_is_replaced_and_the_index_is_not_asked(
     first, middle, last = nodes
     with providing(cluster, last, HALF) as done, paused(first):
         # The last one has them from the middle one, which has only a part itself.
-        assert received(last) < WEIGHT * 1.5
         assert scan(find_machine("outsider"), middle.address, SHARED).open == []
         said = last.inside("python3", "-c", STRANGER, middle.address, str(SHARED)).stdout.split()
         assert said == ["32", "0"], "whoever does not know the token gets nothing"

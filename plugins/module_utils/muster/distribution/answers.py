@@ -89,7 +89,8 @@ def kept(data: Any, names: set[str]) -> Kept:
     """names: of the files that were asked for."""
     sizes, room = (data.get(name) if isinstance(data, dict) else None for name in ("sizes", "room"))
     error = failure(data)
-    usable = isinstance(sizes, dict) and set(sizes) <= names and isinstance(room, int)
-    if error or not usable or not all(isinstance(one, int) and 0 <= one < MOST_BYTES for one in sizes.values()):
+    if error or not isinstance(sizes, dict) or not set(sizes) <= names or not isinstance(room, int):
         return {"sizes": {}, "room": 0, "port_free": False, "error": error or SHAPELESS}
+    if not all(isinstance(one, int) and 0 <= one < MOST_BYTES for one in sizes.values()):
+        return {"sizes": {}, "room": 0, "port_free": False, "error": SHAPELESS}
     return {"sizes": sizes, "room": room, "port_free": data.get("port_free") is True, "error": ""}

@@ -71,6 +71,7 @@ class Nodes:
                     assert store.add_part(there, "0" * 64, file, 0, CONTENTS[file.path]) == ""
         self.wanted = sorted({file.sha256 for file in listed})
         self.layout = Layout(self.listed, self.wanted)
+        self.content = b"".join(CONTENTS[file.path] for file in self.layout.files)  # as it goes over the wire
         self.place = {"digest": manifest.digest_of(text), "wanted": self.wanted}
         self.pieces = end(begin("offer", {"store": str(self.stores[FIRST]), **self.place}))["pieces"]
         with socket.create_server((FIRST, 0)) as taken:
@@ -90,10 +91,6 @@ class Nodes:
 
     def objects(self, address: str) -> list[str]:
         return sorted(path.name for path in (self.stores[address] / "objects").iterdir())
-
-    def content(self) -> bytes:
-        """All of it, as it goes over the wire."""
-        return b"".join(CONTENTS[file.path] for file in self.layout.files)
 
 
 @pytest.fixture
@@ -138,7 +135,7 @@ class Giver:
     def run(self) -> None:
         with self.listener, self.listener.accept()[0] as peer, suppress(OSError):
             greeting.greet(peer, TOKEN)
-            content, total = self.nodes.content(), self.nodes.layout.count
+            content, total = self.nodes.content, self.nodes.layout.count
             while self.gave < self.count:
                 index = serving.NUMBER.unpack(greeting.received(peer, 8))[0]
                 begin_, size = self.nodes.layout.place(index)
@@ -225,10 +222,10 @@ def test_what_is_something_else_everywhere_is_not_kept(nodes: Nodes) -> None:
 
 def test_pieces_that_are_announced_wrong_make_no_file(nodes: Nodes) -> None:
     """Whoever announces and gives something else than the manifest says is found out by the file."""
-    spoilt = nodes.content()[:-1] + b"#"
+    spoilt = nodes.content[:-1] + b"#"
     begin_, size = nodes.layout.place(nodes.layout.count - 1)
     nodes.pieces[-1] = hashlib.sha256(spoilt[begin_ : begin_ + size]).hexdigest()
-    nodes.content = lambda: spoilt  # type: ignore[method-assign]
+    nodes.content = spoilt
     with held(nodes, FIRST, nodes.layout.count):
         said = end(begin("share", nodes.request(SECOND, FIRST)))
     assert "is not what was asked for (sha256)" in said["error"]
