@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
             if fetched.get("failed") or "section" not in fetched:
                 return fetched
             sharing = self._sharing(section_of(fetched["section"]), takers, [])
-        section = section_of(fetched.setdefault("section", mine.section))
+        section = section_of(fetched.setdefault("section", mine.section or {}))
         had = sharing.holders
         if self.lock is not None:
             fetched.update(self._written_down(self.lock, section))

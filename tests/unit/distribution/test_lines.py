@@ -59,9 +59,11 @@ def test_what_a_node_says_of_its_part_is_read_for_its_shape() -> None:
     good = {"missing": 0, "came": {"192.0.2.1": 3, "192.0.2.2": 9}, "error": ""}
     assert answers.shared(good, names) == {"came": ["node2", "node1"], "error": ""}
     assert answers.shared({**good, "missing": 2, "error": "late"}, names)["error"] == "late"
-    for spoilt in (None, 7, [], {}, {**good, "missing": 1}, {**good, "error": None}):
+    shapeless: tuple[Any, ...] = (None, 7, [], {}, {**good, "missing": 1}, {**good, "error": None})
+    for spoilt in shapeless:
         assert answers.shared(spoilt, names)["error"] == answers.SHAPELESS
-    for spoilt in ({"192.0.2.9": 1}, {"192.0.2.1": "x"}, {str(number): 1 for number in range(9)}, 7):
+    strange: tuple[Any, ...] = ({"192.0.2.9": 1}, {"192.0.2.1": "x"}, {str(number): 1 for number in range(9)}, 7)
+    for spoilt in strange:
         assert answers.shared({**good, "came": spoilt}, names)["came"] == []
 
 
@@ -71,8 +73,8 @@ def test_what_a_node_offers_and_keeps_is_read_for_its_shape() -> None:
     assert answers.offered({"pieces": [], "error": "gone"}) == "gone"
     for spoilt in (None, {}, {"pieces": ["x"], "error": ""}, {"pieces": [digest] * 20_001, "error": ""}):
         assert answers.offered(spoilt) == answers.SHAPELESS
-    good = {"sizes": {"x.whl": 5}, "room": 9, "port_free": True, "error": ""}
+    good: dict[str, Any] = {"sizes": {"x.whl": 5}, "room": 9, "port_free": True, "error": ""}
     assert answers.kept(good, {"x.whl"}) == good
-    for spoilt in (None, {}, {**good, "sizes": {"y": 1}}, {**good, "sizes": {"x.whl": -1}}, {**good, "room": "1"}):
-        found = answers.kept(spoilt, {"x.whl"})
+    for lacking in (None, {}, {**good, "sizes": {"y": 1}}, {**good, "sizes": {"x.whl": -1}}, {**good, "room": "1"}):
+        found = answers.kept(lacking, {"x.whl"})
         assert (found["sizes"], found["error"]) == ({}, answers.SHAPELESS)

@@ -7,12 +7,16 @@ from it, and what it may receive is a limit, too; nobody asks for more pieces ah
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.distribution.lines import lines
 from muster_node.distribution.fetching import ASKED_AT_ONCE
 from muster_node.distribution.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PIECES = 300
 NOTICED = 20  # steps until a giver that is gone is noticed
@@ -36,7 +40,7 @@ class Node:
 
 
 class Simulation:
-    def __init__(self, count: int, holders: int = 1, **rates: tuple[float, float]) -> None:
+    def __init__(self, count: int, holders: int = 1, rates: Mapping[str, tuple[float, float]] | None = None) -> None:
         having = [f"h{number}" for number in range(holders)]
         lacking = [f"t{number}" for number in range(count)]
         self.nodes = {name: Node(name) for name in [*having, *lacking]}
@@ -44,7 +48,7 @@ class Simulation:
             self.nodes[name].have = PIECES
         for name, givers in lines(having, lacking).items():
             self.nodes[name].givers = list(givers)
-        for name, (up, down) in rates.items():
+        for name, (up, down) in (rates or {}).items():
             self.nodes[name].up, self.nodes[name].down = up, down
         self.takers = [self.nodes[name] for name in lacking]
         self.time = 0
@@ -135,7 +139,7 @@ def test_a_holder_that_dies_is_replaced_by_another() -> None:
 @pytest.mark.parametrize("sends", [True, False])
 def test_a_slow_node_makes_the_others_wait_three_times_as_long_at_most(rate: float, place: int, *, sends: bool) -> None:
     """It receives slowly, and may send slowly as well."""
-    simulation = Simulation(7, **{f"t{place}": (rate if sends else 1.0, rate)})
+    simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
     others = max(node.done for node in simulation.takers if node.name != f"t{place}")
     assert others <= 3 * PIECES
@@ -143,12 +147,12 @@ def test_a_slow_node_makes_the_others_wait_three_times_as_long_at_most(rate: flo
 
 
 def test_a_very_slow_node_costs_the_others_next_to_nothing() -> None:
-    simulation = Simulation(7, t2=(0.02, 0.02))
+    simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
     assert max(node.done for node in simulation.takers if node.name != "t2") <= 1.3 * PIECES
 
 
 def test_at_the_head_of_a_line_all_go_as_slowly_as_it_does() -> None:
     """What is not solved: the first is not passed by, because nobody up the line shows how fast it could go."""
-    simulation = Simulation(7, t0=(0.25, 0.25))
+    simulation = Simulation(7, rates={"t0": (0.25, 0.25)})
     assert 4 * PIECES <= simulation.run(most=20 * PIECES) <= 5 * PIECES
