@@ -18,20 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = "muster_node"
+# What decides, by the name under which everything on nodes imports it.
+DECIDES = "ansible.module_utils.muster"
 
 
 @cache
 def pack(name: str) -> str:
     """Return a program as one text, which runs as a file as well. name: of its module, as imported here."""
     room = name.rsplit(".", 2)[0]
+    beside = f"{room.removesuffix(ROOM)}muster"  # where the decisions lie here
+    there = {room: ROOM, beside: DECIDES}
     sources: dict[str, str] = {}
     wanted = [name, program.__name__]
     while wanted:
         each = wanted.pop()
-        own = ROOM + each.removeprefix(room)
+        here = room if each.startswith(f"{room}.") else beside
+        own = there[here] + each.removeprefix(here)
         if own not in sources:
             sources[own] = source_of(each)
-            wanted += imported(each, sources[own], room)
+            wanted += imported(each, sources[own], here, beside)
     return program.text_of(ROOM + name.removeprefix(room), dict(sorted(sources.items())))
 
 
@@ -44,15 +49,23 @@ def source_of(module: str) -> str:
     return str(source)
 
 
-def imported(module: str, source: str, room: str) -> Iterator[str]:
-    """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`."""
+def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[str]:
+    """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`.
+
+    beside: the room of the decisions, which are imported by their whole name.
+    """
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+        if not isinstance(node, ast.ImportFrom):
             continue
-        package = ".".join(module.split(".")[: -node.level])
-        if not f"{package}.".startswith(f"{room}."):
-            raise ImportError(f"{module} imports from outside of {ROOM}", name=module)
-        found = f"{package}.{node.module}" if node.module else package
+        if not node.level:
+            if not beside or not f"{node.module}.".startswith(f"{DECIDES}."):
+                continue
+            found = beside + str(node.module).removeprefix(DECIDES)
+        else:
+            package = ".".join(module.split(".")[: -node.level])
+            if not f"{package}.".startswith(f"{room}."):
+                raise ImportError(f"{module} imports from outside of {room}", name=module)
+            found = f"{package}.{node.module}" if node.module else package
         spec = find_spec(found)
         if spec is None or spec.submodule_search_locations is None:
             yield found
