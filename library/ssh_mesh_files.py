@@ -20,6 +20,10 @@ options:
     description: Name of the node in the inventory, for messages.
     type: str
     required: true
+  address:
+    description: The node's own address in the training network.
+    type: str
+    required: true
   user:
     description: The training user.
     type: str
@@ -66,6 +70,10 @@ strangers:
   type: list
   elements: str
   returned: success
+ways:
+  description: A digest of all that logins from here, and of all that logins on this node go by.
+  type: dict
+  returned: success, and not in check mode
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -79,6 +87,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "node": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "cluster": {"type": "str", "required": True},
             "identity": {"type": "path", "required": True},

@@ -35,16 +35,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """name: of a file in muster_node/programs. It is packed at once, before any thread asks for it."""
+    """name: of a file in muster_node/programs, or in another room of muster_node. It is packed at once, before any
+    thread asks for it."""
 
     name: str
+    room: str = "programs"
 
     def __post_init__(self) -> None:
         framed(self.module)
 
     @property
     def module(self) -> str:
-        return f"muster_node.programs.{self.name}"
+        return f"muster_node.{self.room}.{self.name}"
 
     def call(self, connection: Way, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
         """Run it there; return the JSON object that it prints. Raises NodeError."""

@@ -107,7 +107,7 @@ def read_node(
         if name not in merged:
             continue
         try:
-            value = _plain(node_templar.template(merged[name]))
+            value = plain(node_templar.template(merged[name]))
             values[name] = read(roles.options[name], value) if name in roles.options else value
         except ValueError as error:
             errors[name] = str(error)
@@ -116,10 +116,10 @@ def read_node(
     return NodeReading(values, errors)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return lists and dicts as Python's own: Ansible hands out lazy ones, which cannot leave the plugin."""
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return value

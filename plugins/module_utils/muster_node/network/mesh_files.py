@@ -13,6 +13,7 @@ from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..tools import files
 from ..tools.result import RefusedError, diff
+from .mesh_ways import ways
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +95,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
                 if name in changed:
                     folder.write(name, after[name])
     return {
+        "ways": ways(user, params["address"], params["identity"], after) if entry and not check else {},
         "changed": bool(changed),
         "strangers": list(wanted.strangers),
         "diff": [diff(f"~{user}/.ssh/{name}", before[name], after[name]) for name in changed],

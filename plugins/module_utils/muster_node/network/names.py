@@ -92,10 +92,11 @@ def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, An
     return [file for file in found if file["before"] != file["after"]]
 
 
-def is_settled(cluster: domain.Cluster) -> bool:
-    """Whether every file is as it should be, and the resolver goes by it."""
+def differences(cluster: domain.Cluster) -> list[str]:
+    """What of the files is not as it should be; where all is, what the resolver gets wrong all the same."""
     names = domain.own_names(read(PATH), cluster)
-    return not wanted_files(cluster, names) and not wrong_answers(cluster, names)
+    reasons = [reason for file in wanted_files(cluster, names) for reason in file["reasons"]]
+    return reasons or wrong_answers(cluster, names)
 
 
 def readable(text: str) -> str:

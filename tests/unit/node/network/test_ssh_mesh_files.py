@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.muster_node.network.mesh_files import Folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_waits")
 
