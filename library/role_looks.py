@@ -9,20 +9,13 @@ description:
   - A role is excused from a node where nothing differs. Where the look came to nothing, or cannot be taken so, the role
     comes and looks by itself.
   - A node to which a role comes is looked at anew before the next step.
+  - With C(cluster_full) every role comes to every node, whatever was seen, and what was remembered is compared.
 options:
   step:
     description: Tag of the step.
     type: str
     choices: [baseline, network, pytorch]
     required: true
-  road:
-    description: Whether other steps may follow in this run, as they do in site.yml.
-    type: bool
-    default: false
-  full:
-    description: Whether every role comes to every node, whatever was seen. What was remembered is compared then.
-    type: bool
-    default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Tries no login and remembers nothing; else the same.}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible import context
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.road.looks import LOOKS, to_come
 from muster_controller.action import ControllerAction
+from muster_controller.command_line import chosen_tags
 from muster_controller.connection import connect
 from muster_controller.looks_kept import KeptLooks
 from muster_controller.role_looks import RoleLooks
@@ -23,15 +23,15 @@ from muster_controller.variables import node_variables
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         names = [name for name in self.task_vars["ansible_play_hosts"] if name in self.task_vars["groups"]["gpu_nodes"]]
-        step, full = self.options["step"], self.options["full"]
+        step = self.options["step"]
         cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
         looks = RoleLooks(self.task_vars, self._templar, self._loader, names)
+        full = cluster["cluster_full"]
         kept = KeptLooks(run_folder(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]))
-        steps = to_come(step, *self._tags(), road=self.options["road"])
+        steps = to_come(step, *chosen_tags(), road=boolean(self.task_vars.get("cluster_validated", False)))
         missing = [name for name in names if full or kept.of(step, name) is None]
         check = self._task.check_mode
-        # A login is tried from each node on one other, another time on another one; not in a check, as the role does.
-        shift = 0 if check or len(names) == 1 else 1 + secrets.randbelow(len(names) - 1)
+        shift = looks.shift(check=check)
         connections = [connect(self, name, self.task_vars) for name in missing]
         answers = looks.ask(connections, steps, {"remembers": not check, "full": full}, shift) if missing else {}
         kept.keep(steps, answers)
@@ -47,6 +47,3 @@ class ActionModule(ControllerAction):
             "looked_at": missing,
             "warnings": judged.warnings,
         }
-
-    def _tags(self) -> tuple[list[str], list[str]]:
-        return list(context.CLIARGS.get("tags") or ["all"]), list(context.CLIARGS.get("skip_tags") or [])

@@ -6,7 +6,9 @@ comes and looks by itself.
 
 from __future__ import annotations
 
+import secrets
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +61,29 @@ class RoleLooks:
         roles = load_roles(loader)
         self.values = {name: read_node(task_vars, templar, roles, name, road.OPTIONS).values for name in self.addresses}
 
+    def shift(self, *, check: bool) -> int:
+        """How far behind itself each node logs in this time; 0 for not at all. A check tries no login, as the role."""
+        return 0 if check or len(self.names) < 2 else 1 + secrets.randbelow(len(self.names) - 1)
+
     # ------------------------------------------------------------ asking
 
-    def ask(self, connections: Sequence[NodeConnection], steps: Sequence[str], request: Json, shift: int) -> Json:
-        """Return what each node answered to all of these steps at once. shift: how far behind itself a node logs in."""
-        asked = {one.name: {**request, "looks": self._requests(one.name, steps, shift)} for one in connections}
+    def ask(
+        self,
+        connections: Sequence[NodeConnection],
+        steps: Sequence[str],
+        request: Json,
+        shift: int,
+        inspects: Mapping[str, Json] | None = None,
+    ) -> Json:
+        """Return what each node answered to all of these steps at once.
+
+        shift: how far behind itself a node logs in. inspects: of each node, the options of node_inspect.
+        """
+        own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
+        asked = {
+            one.name: {**request, "looks": {**own.get(one.name, {}), **self._requests(one.name, steps, shift)}}
+            for one in connections
+        }
 
         def call(connection: NodeConnection) -> Json:
             try:
@@ -78,8 +98,10 @@ class RoleLooks:
         found = {}
         for step in steps:
             for look in road.LOOKS[step]:
-                if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
-                    found.update(self._of_role(look, name, shift))
+                # What stands against it here, such as a lock that cannot be read, the role says when it comes.
+                with suppress(Exception):
+                    if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
+                        found.update(self._of_role(look, name, shift))
         return found
 
     def is_off(self, look: RoleLook, name: str) -> bool:
@@ -125,10 +147,13 @@ class RoleLooks:
         judged = Judged()
         for look in road.LOOKS[step]:
             for name in self.names:
-                if reason := road.comes_anyhow(step, self.values[name]):
-                    judged.comes(look.role, name, [reason])
-                elif not self.is_off(look, name):
-                    self._judge(judged, look, name, seen.get(name, {}))
+                try:
+                    if reason := road.comes_anyhow(step, self.values[name]):
+                        judged.comes(look.role, name, [reason])
+                    elif not self.is_off(look, name):
+                        self._judge(judged, look, name, seen.get(name, {}))
+                except Exception as problem:  # a template or an answer can be wrong in any way: the role comes
+                    judged.comes(look.role, name, [f"{type(problem).__name__}: {problem}"])
             if look.role in road.OF_ALL:
                 self._judge_mesh(judged, look, seen)
         return judged
@@ -159,12 +184,15 @@ class RoleLooks:
 
     def _judge_mesh(self, judged: Judged, look: RoleLook, seen: Mapping[str, Json]) -> None:
         """What only the looks at several nodes show. Where one has to know of something new, all take part."""
-        there = [name for name in self.names if not self.is_off(look, name)]
         if not judged.why.get(look.role):
-            for user in dict.fromkeys(user for name in there for user in self.users(look, name)):
-                self._judge_user(judged, look, user, {name: seen[name][f"ssh_mesh {user}"] for name in there})
+            there = [name for name in self.names if not self.is_off(look, name)]
+            try:
+                for user in dict.fromkeys(user for name in there for user in self.users(look, name)):
+                    self._judge_user(judged, look, user, {name: seen[name][f"ssh_mesh {user}"] for name in there})
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of another shape
+                judged.comes(look.role, self.names[0], [f"{type(problem).__name__}: {problem}"])
         if judged.why.get(look.role):
-            for name in there:
+            for name in self.names:
                 judged.why[look.role].setdefault(name, ["something differs on a peer"])
 
     def _judge_user(self, judged: Judged, look: RoleLook, user: str, seen: Mapping[str, Json]) -> None:

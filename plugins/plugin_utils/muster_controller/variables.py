@@ -86,8 +86,14 @@ def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
 
 
 def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:
-    """Return what an earlier task registered under this name on the host; nothing where it did not run there."""
-    result: Mapping[str, Any] = task_vars["hostvars"].raw_get(host).get(name, {})
+    """Return what an earlier task registered under this name on the host; nothing where it did not run there.
+
+    A task that spoke for all nodes has the host's own under `nodes`; a host that is not among them was asked alone.
+    """
+    known = task_vars["hostvars"].raw_get(host)
+    result: Mapping[str, Any] = known.get(name, {})
+    if "nodes" in result:
+        result = result["nodes"].get(host) or known.get(f"{name}_alone", {})
     return result
 
 

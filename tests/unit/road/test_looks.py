@@ -25,6 +25,8 @@ def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
     assert to_come("baseline", ["baseline", "pytorch"], [], road=True) == ("baseline", "pytorch")
     assert to_come("network", ["all"], ["pytorch"], road=True) == ("network",)
     assert to_come("network", ["all"], [], road=False) == ("network",)
+    assert to_come("inspect", ["inspect", "network"], [], road=True) == ("network",)
+    assert to_come("inspect", ["all"], [], road=False) == ()
 
 
 @pytest.mark.parametrize(

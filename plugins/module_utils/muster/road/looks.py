@@ -34,10 +34,10 @@ OF_ALL = ("ssh_mesh",)
 def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road: bool) -> tuple[str, ...]:
     """Return the steps whose looks are taken together: this one, and what follows it on the road in the same run."""
     if not road:
-        return (step,)
-    later = list(LOOKS)[list(LOOKS).index(step) + 1 :]
+        return (step,) if step in LOOKS else ()
+    later = list(LOOKS)[list(LOOKS).index(step) + 1 :] if step in LOOKS else [*LOOKS]
     chosen = [one for one in later if ("all" in tags or one in tags) and one not in skipped]
-    return (step, *chosen)
+    return (step, *chosen) if step in LOOKS else (*chosen,)
 
 
 def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
