@@ -69,13 +69,30 @@ def of_baseline() -> list[Fault]:
         gone = f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: deinstall ok config-files/' {{path}}"
         faults.append(of_file("baseline", "node_baseline", status, gone, name, f"the package {name} is gone"))
     faults.append(of_file("baseline", "node_baseline", "/etc/passwd", "sed -i /^muster:/d {path}", "no user muster"))
-    stop = "set -e; systemctl mask --runtime --now systemd-logind; ! systemctl is-active systemd-logind"
-    start = "systemctl unmask --runtime systemd-logind; systemctl start systemd-logind"
-    faults.append(Fault("a unit is stopped", "baseline", "node_baseline", "systemd-logind", stop, start))
+    faults += of_effects()
     for path in ("/etc/apt/apt.conf.d/51muster-proxy", "/etc/ssl/certs/muster.pem"):
         on, off = f"touch {path}", f"rm {path}"
         faults.append(Fault(f"{path} was left behind", "baseline", "node_baseline", f"{path} is there", on, off))
     return faults
+
+
+def of_effects() -> list[Fault]:
+    """What is in force, while every file is as it should be."""
+    role = ("baseline", "node_baseline")
+    manager, login = (f"/etc/systemd/{name}.conf.d/90-muster.conf" for name in ("system", "logind"))
+    without = "set -e; mv {path} /root/one-fault; {then}; mv /root/one-fault {path}"
+    reexec, restart = "systemctl daemon-reexec", "systemctl restart systemd-logind"
+    never = "/run/systemd/system/systemd-logind.service.d/never.conf"
+    stop = (
+        f"set -e; mkdir -p $(dirname {never}); printf '[Unit]\\nConditionPathExists=/nowhere\\n' >{never};"
+        " systemctl daemon-reload; systemctl stop systemd-logind; ! systemctl is-active systemd-logind"
+    )
+    start = f"rm {never}; systemctl daemon-reload; systemctl start systemd-logind"
+    return [
+        Fault("systemd goes by less", *role, "DefaultLimitNOFILE", without.format(path=manager, then=reexec), reexec),
+        Fault("logind goes by less", *role, "RemoveIPC", without.format(path=login, then=restart), restart),
+        Fault("a unit is stopped", *role, "systemd-logind", stop, start),
+    ]
 
 
 def of_network() -> list[Fault]:

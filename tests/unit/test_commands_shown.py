@@ -60,6 +60,7 @@ ON_NODES = {
 # Variables of -e that no role declares, and who reads them.
 OF_PLAYBOOKS = {
     "share_to": "playbooks/share.yml",
+    "full": "roles/cluster/defaults/main.yml",
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",
