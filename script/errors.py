@@ -23,7 +23,7 @@ questions by itself and says which of the causes it was ([diagnosis.md](diagnosi
 is what to look at. Commands are as they are typed for inventory/lab, about node2 (and node1 as the head node); put your
 node's name there. Written by script/errors.py from the table that the diagnosis uses.
 
-A line that only says that a peer is gone comes from a *victim*: look at the other ranks first.
+A line that only says that a peer, or the way to it, is gone is printed by a *victim*: look at the other ranks first.
 """
 SECTIONS = {
     "store": "torch's store, its rendezvous and torchrun",
@@ -60,6 +60,35 @@ EXAMPLES = {
     "{port}": "29500",
 }
 
+# Of a line from which no cause follows by itself: where to look next, and what to type there.
+NEXT = {
+    "torchrun.endpoint": (
+        "Give every node --master-addr, --master-port and a --node-rank of its own. What they were given",
+        "ps -eo pid,user,args",
+    ),
+    "gloo.closed.timeout": ("Look further up in the log of the same rank for the first collective that timed out", ""),
+    "nccl.work": (
+        "Compare the numbers of all ranks: the one with the lowest `last enqueued` did something else; see its log",
+        "",
+    ),
+    "nccl.unique_id": (
+        "Look at the rank that the line names behind `from`: its log says why it did not come, or when it ended",
+        "",
+    ),
+    "nccl.no_interface": (
+        "Name an interface in NCCL_SOCKET_IFNAME that is there on every node. Those of a node",
+        "ip -brief address",
+    ),
+    "system.killed": (
+        "Look whether the kernel did it for want of memory; if not, somebody else's kill is recorded nowhere",
+        "journalctl --dmesg --lines=50",
+    ),
+    "system.quota": (
+        "Take files away there, write elsewhere, or ask for more: `quota -s` on the node shows the limits",
+        "",
+    ),
+}
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -88,17 +117,28 @@ def page() -> str:
 
 
 def _entry(text: Text, causes: Iterable[Cause]) -> str:
-    victim = " It comes from a victim." if text.victim else ""
+    victim = " The rank that prints it is a victim." if text.victim else ""
     line = text.example.strip()
     shown = line if len(line) <= HEADING else f"{line[:HEADING].rsplit(' ', 1)[0]} ..."
     lines = [f"### `{shown.replace('`', '')}`\n"]
     if shown != line:
         lines.append(f"```text\n{line}\n```\n")
     lines.append(f"{text.means[0].upper()}{text.means[1:]}.{victim} (`{text.id}`; seen in: {text.source})\n")
-    rows = [f"| {_cell(cause.says)} | {_proofs(cause)} | {_cell(_fix(cause))} |" for cause in causes]
+    rows = [f"| {_cell(cause.says)} | {_proofs(cause)} | {_fix(cause)} |" for cause in causes]
     if rows:
         lines += ["| it can be | what shows it | what fixes it |", "|---|---|---|", *rows, ""]
+    else:
+        lines.append(_next(text.id))
     return "\n".join(lines)
+
+
+def _next(name: str) -> str:
+    what, command = NEXT[name]
+    if not command:
+        return f"{what}.\n"
+    commands = importlib.import_module("muster.verdict.commands")
+    typed = commands.on_node("node2", command, become=command.startswith("journalctl"))
+    return f"{what}: `{_cell(typed)}`\n"
 
 
 def _proofs(cause: Cause) -> str:
@@ -107,11 +147,16 @@ def _proofs(cause: Cause) -> str:
 
 def _question(question: Question) -> str:
     asked = question.asks[0].upper() + question.asks[1:]
-    return f"{_cell(asked)} `{_cell(question.command)}`" if question.command else _cell(asked)
+    return f"{_cell(asked)} `{_typed(question.command)}`" if question.command else _cell(asked)
 
 
 def _fix(cause: Cause) -> str:
-    return f"{cause.fix}: `{cause.command}`" if cause.command else cause.fix
+    return f"{_cell(cause.fix)}: `{_typed(cause.command)}`" if cause.command else _cell(cause.fix)
+
+
+def _typed(command: str) -> str:
+    """So that it can be typed: of what a cause names, commands ask for the head node's name alone."""
+    return _cell(command.replace("{what}", "node1"))
 
 
 def _cell(text: str) -> str:

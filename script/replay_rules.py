@@ -14,10 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "plugins/module_utils"))
+sys.path[:0] = [str(ROOT / "plugins" / room) for room in ("module_utils", "plugin_utils")]
 
 if TYPE_CHECKING:
     from muster.diagnosis.decide import Decided
@@ -25,12 +23,8 @@ if TYPE_CHECKING:
 
 def main(file: str, kept: list[str]) -> int:
     site_rules = importlib.import_module("muster.diagnosis.site_rules")
-    try:
-        given = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as exc:
-        print(f"{file} cannot be read: {exc}")
-        return 1
-    rules, problems = site_rules.rules_of(given, file)
+    rule_files = importlib.import_module("muster_controller.rule_files")
+    rules, problems = rule_files.read_rules([file], commands=False, folder=Path.cwd())
     for problem in problems:
         print(problem)
     if problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.diagnosis.case import Case
-from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.plan import NodeSpec, PlanError
 from muster_controller.action import ControllerAction
+from muster_controller.afterwards import SECONDS
 from muster_controller.connection import connect
 from muster_controller.diagnosing import keep
 from muster_controller.elsewhere import opened
@@ -25,14 +26,20 @@ from muster_controller.foreign_logs import texts_of
 from muster_controller.interruption import Interruption
 from muster_controller.keeping import Keeping
 from muster_controller.known_launch import KnownLaunch, kept_case, newest
+from muster_controller.rule_files import site_rules
 from muster_controller.running_elsewhere import PROGRAM as AGENTS
 from muster_controller.running_elsewhere import RunningElsewhere
 from muster_controller.runs import read_json, run_folder
+from muster_controller.site_questions import SiteQuestions
 from muster_controller.terminal import typed
 from muster_controller.variables import node_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from muster.diagnosis.case import Case
+    from muster.diagnosis.evidence import CaseShape
+    from muster_controller.messages import Messages
 
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
@@ -43,20 +50,25 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
+        self.silent: dict[str, str] = {}
         self.nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not self.nodes:
             raise AnsibleActionFail("The inventory has no gpu_nodes.")
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
+        self.site = site_rules(self.task_vars, self._templar, self._loader, self.nodes[0])
+        for problem in self.site.problems:
+            Display().warning(f"The rules of the site are left out: {problem}")
         kept = Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
         try:
             if self.options["log"]:
                 known = [Known(name, spec.address) for name, spec in self.specs().items()]
-                return self.decided(Case(case_of_logs(texts_of(self.options["log"]), known)), run_folder(kept))
+                return self.decided(case_of_logs(texts_of(self.options["log"]), known), run_folder(kept))
             if self.options["launch"]:
                 return self.known(self.options["launch"], kept, cluster)
             found = self.running(kept, cluster)
             if found is None and self.options["live"]:
-                return self.nothing("No torchrun runs on any node that answers: there is nothing to diagnose")
+                silent = "".join(f" {name} was not looked at: {why}." for name, why in self.silent.items())
+                return self.nothing(f"No torchrun runs on any node that answers: there is nothing to diagnose.{silent}")
             return found or self.known(newest(kept), kept, cluster)
         except PlanError as exc:
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
@@ -66,10 +78,16 @@ class ActionModule(ControllerAction):
         messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes}, AGENTS)
         with (interruption := Interruption()):
             there = RunningElsewhere(messages, self.nodes)
+            self.silent = there.silent
             case = there.case(self.specs(), lambda: interruption.came)
+            seen = (
+                None
+                if case is None
+                else self.site_asked(case, messages, cluster, there.silent, lambda: interruption.came)
+            )
         messages.close()
-        if case is not None:
-            return self.decided(case, run_folder(kept))
+        if seen is not None:
+            return self.decided(seen, run_folder(kept))
         launches = there.musters()
         return self.known(launches[0], kept, cluster) if launches else None
 
@@ -85,22 +103,42 @@ class ActionModule(ControllerAction):
             return self.nothing("No launch was begun from here, and none is named: give one with -e launch=ID")
         folder = kept / launch_id
         verdict = read_json(folder / "verdict.json")
-        case = kept_case(folder)
-        if case is None and verdict.get("status") in ("healthy", "degraded"):
+        kept_one = kept_case(folder)
+        seen = kept_one.seen if kept_one else None
+        if seen is None and verdict.get("status") in ("healthy", "degraded"):
             return self.nothing(f"Launch {launch_id} ended well ({verdict['summary']}): there is nothing to diagnose")
-        if case is None:
+        if seen is None:
             messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes})
             with (interruption := Interruption()):
-                case = KnownLaunch(launch_id, folder, messages, self.nodes, cluster, lambda: interruption.came).case()
+                known = KnownLaunch(launch_id, folder, messages, self.nodes, cluster, lambda: interruption.came)
+                seen = self.site_asked(known.case(), messages, cluster, known.silent, lambda: interruption.came)
             messages.close()
-        return self.decided(case, folder)
+        return self.decided(seen, folder)
+
+    def site_asked(
+        self,
+        case: Case,
+        messages: Messages,
+        cluster: Mapping[str, Any],
+        silent: Mapping[str, str],
+        give_up: Callable[[], bool],
+    ) -> CaseShape:
+        """What is known, with what the site's own commands say, where it allows them."""
+        if not self.site.commands or not self.site.rules.commands:
+            return case.seen
+        case = self.site.rules.of(case.seen)
+        questions = asked(self.site.rules, case, open_questions(self.site.rules, case))
+        under_way = SiteQuestions(messages, self.nodes, cluster["cluster_user"], silent)
+        under_way.ask(questions)
+        return under_way.gather(time.monotonic() + SECONDS, give_up).joined_to(case.seen)
 
     def nothing(self, sentence: str) -> dict[str, Any]:
         Display().display(f"  {sentence}")
         return {"said": sentence}
 
-    def decided(self, case: Case, folder: Path) -> dict[str, Any]:
-        said = diagnosis(case, decide(case, CAUSES))
+    def decided(self, seen: CaseShape, folder: Path) -> dict[str, Any]:
+        case = self.site.rules.of(seen)
+        said = diagnosis(case, decide(case, self.site.rules.all_causes))
         for line in said["lines"]:
             Display().display(f"  {typed(line)}")
         if folder.is_dir():

@@ -12,8 +12,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.network import ssh_mesh
 from muster_controller.action import ControllerAction
-from muster_controller.members import member_of
-from muster_controller.variables import Roles, load_roles, read_node, registered
+from muster_controller.mesh_members import member_of
+from muster_controller.variables import Roles, load_roles, read_node, registered, staying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         roles = load_roles(self._loader, "cluster")
-        names = self.task_vars["groups"]["gpu_nodes"]
+        names = staying(self.task_vars, self._templar)
         members = [self._member(self.task_vars, roles, name, self.options["looks"]) for name in names]
         seen = [member for member in members if member.seen]
         result = {"members": [asdict(member) for member in members], "refusals": ssh_mesh.clashes(seen)}

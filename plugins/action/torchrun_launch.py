@@ -36,6 +36,7 @@ from muster_controller.launch_options import cluster_folder, policy_of, request_
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.project import read_project
+from muster_controller.rule_files import site_rules
 from muster_controller.runs import keep_verdict, open_run
 from muster_controller.supervisor import Supervisor
 from muster_controller.terminal import typed
@@ -78,6 +79,8 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from exc
         brought = launchers.warnings_of(self.options["command"], len(plan["nodes"]))
         left_out = self.project.warnings if self.project else ()
+        self.site = site_rules(self.task_vars, self._templar, self._loader, plan["nodes"][0]["node"])
+        brought += [f"The rules of the site for diagnoses are left out: {one}" for one in self.site.problems]
         for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
@@ -233,14 +236,18 @@ class ActionModule(ControllerAction):
         if self.last:
             self.last[0].messages.close()
         self.last = (supervisor, record) if whole else None
-        if not whole and not logs.others:  # one supervisor fetches
+        fetches = not whole and not logs.others  # one supervisor does
+        if fetches and not failed(record):
             record.fetched = supervisor.fetch(record, folder, keeping)
         verdict = redaction.shape(outcome.judge(record, str(folder / "logs")))
         diagnosed = None
         if options["diagnose"] and failed(record):
-            diagnosing = Diagnosing(supervisor, redaction, progress.say)
+            diagnosing = Diagnosing(supervisor, redaction, progress.say, self.site)
             diagnosed = diagnosing.diagnose(record, verdict, folder, None if logs.others else keeping)
         verdict = diagnosed.verdict if diagnosed else verdict
+        if fetches and failed(record):  # behind the diagnosis, since it may take minutes
+            record.fetched = supervisor.fetch(record, folder, keeping)
+            verdict = redaction.shape(outcome.with_fetched(verdict, record))
         if supervisor.messages.own and not supervisor.messages.by_root:
             verdict = Terminal(is_somebodys=True).shapes(verdict)
         logs.close()

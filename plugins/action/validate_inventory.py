@@ -15,8 +15,10 @@ from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
 from muster_controller.action import ControllerAction
+from muster_controller.command_line import sentence
 from muster_controller.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.origin import clear_secrets
+from muster_controller.rule_files import COMMANDS, FILES, read_rules
 from muster_controller.variables import controller_file, load_roles, project_root, read_node
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
 
-    from muster.inventory import Secret
+    from muster.inventory import Problem, Secret
     from muster_controller.variables import Roles
 
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
@@ -33,7 +35,9 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
 # Variables of this repository's own plays and of its sandbox, which no role declares.
 NOT_OURS = (
+    *("node", "reason"),
     "cluster_validated",
+    "cluster_leaving",
     "validate_connects",
     "validate_launches",
     "sandbox_dir",
@@ -88,10 +92,17 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], *, launches: bool)
         inventory,
         given=places_of(run),
         not_options=NOT_OURS,
-        unassigned=unassigned(run),
+        unassigned=unassigned(run, sentence(context.CLIARGS, "reason")),
         launches=launches,
         unusable=tuple(unusable_files(first)) if launches else (),
+        rules=tuple(rules_of_site(first)),
     )
+
+
+def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the site's own rules for diagnoses."""
+    _, found = read_rules(values.get(FILES) or (), commands=values.get(COMMANDS) is True)
+    return found
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:

@@ -64,6 +64,8 @@ SPEAKING_ACTIONS = (
     "rdma_rails",
     "launch_users",
     "share_inventory",
+    "quarantine_nodes",
+    "retire_nodes",
 )
 # What they say is what they were asked for: it is shown when all is well too.
 ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison")
@@ -107,6 +109,7 @@ class CallbackModule(DefaultCallback):
         self._verdict: Mapping[str, Any] | None = None
         self._artifacts = ""
         self._reminder = ""
+        self._outcome = ""
         self._failures: dict[str, str] = {}
 
     # ------------------------------------------------------------ titles
@@ -213,6 +216,7 @@ class CallbackModule(DefaultCallback):
         self._last_result = time.monotonic()
         content = result.result
         self._reminder = str(content.get("reminder") or self._reminder)
+        self._outcome = str(content.get("outcome") or self._outcome)
         if isinstance(content.get("verdict"), dict):
             self._verdict = content["verdict"]
             self._artifacts = content.get("artifacts", "")
@@ -279,6 +283,7 @@ class CallbackModule(DefaultCallback):
                 verdict=verdict and {**verdict, "summary": typed(str(verdict["summary"]), verdict)},
                 where=_short(where) if where else "",
                 reminder=self._reminder,
+                outcome=typed(self._outcome),
             )
         )
         return line, {

@@ -99,6 +99,10 @@ class Machine:
         """Have sshd read its files anew: its port is open again when this returns, which a reload does not wait for."""
         self.inside("systemctl", "restart", "ssh")
 
+    def podman_copy(self, source: Path, path: str) -> None:
+        """Bring a file of this machine into the container."""
+        subprocess.run(["podman", "cp", str(source), f"{self.container}:{path}"], check=True, capture_output=True)
+
     def podman(self, verb: str, *arguments: str) -> None:
         """Do something to the container itself, such as stop, start, pause or unpause."""
         subprocess.run(["podman", verb, *arguments, self.container], check=True, capture_output=True)

@@ -153,7 +153,9 @@ def typed_by_hand(nodes: list[Machine], tmp_path: Path) -> Iterator[Drill]:
         subprocess.run(["podman", "cp", str(PAYLOAD), f"{machine.container}:/tmp/steps.py"], check=True)
         words = [torchrun, "--nnodes=2", f"--node-rank={place}", "--nproc-per-node=1", "--master-port=29555"]
         words += [f"--master-addr={nodes[0].address}", "/tmp/steps.py", f"--until={gate}", "--fault=sleep", "--rank=1"]
-        argv = ["podman", "exec", "--user", USER, "--env", "MUSTER_BACKEND=gloo", machine.container, *words]
+        # By their host names they would meet at the loopback, and end: nobody has set up names on these machines.
+        env = ["--env", "MUSTER_BACKEND=gloo", "--env", "GLOO_SOCKET_IFNAME=eth0"]
+        argv = ["podman", "exec", "--user", USER, *env, machine.container, *words]
         begun.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     drill = Drill(tmp_path, gate=gate)
     try:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .messages import Messages
 
 SECONDS = 13.0  # for all looks together; ending them, deciding and showing have the rest of twenty
+LISTENING = (
+    5.0  # of them, until nodes that do not listen are left out: one that is silent keeps nothing from the others
+)
 LOST = "it stopped answering, and was not asked afterwards"
 
 
@@ -62,7 +65,7 @@ class Afterwards:
         if len(there) < 2 or self.give_up():
             return
         plan = {**self.plan, "nodes": [{**one, "node_rank": -1} for one in there] if live else there}
-        probe = probed(plan, self.messages, self.give_up)
+        probe = probed(plan, self.messages, self.give_up, patience=LISTENING)
         gathered.findings += [one.as_dict() for one in before_launch.concluded(plan, probe.served, probe.called)]
         for name, ids in before_launch.looked_for(plan, probe.served, probe.called).items():
             called = [f"peer:{one}" for one in probe.served if one != name]

@@ -95,3 +95,12 @@ def shown(name: str, value: Any) -> Any:
         return value
     text = re.sub(r"\s+", " ", str(value))
     return MASK if is_secret(name, text) else masked_text(text)[:200]
+
+
+def sentence(options: Mapping[str, Any], name: str) -> str:
+    """What was typed behind -e NAME= up to the next NAME=; a shell takes away the quotes without which Ansible's own
+    reading ends at the first blank. Nothing where it was given otherwise, which Ansible reads whole."""
+    for word in reversed([str(word) for word in options.get("extra_vars") or ()]):
+        if word.startswith(f"{name}=") and word[len(name) + 1 :][:1] not in {"'", '"'}:
+            return re.split(r"\s+(?=[A-Za-z_]\w*=)", word[len(name) + 1 :])[0].strip()
+    return ""

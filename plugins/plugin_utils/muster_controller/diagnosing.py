@@ -9,24 +9,28 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.diagnosis.case import Case
-from muster.diagnosis.causes import CAUSES
-from muster.diagnosis.decide import decide, plainly
+from muster.diagnosis.decide import decide
 from muster.diagnosis.findings import with_diagnosis
 from muster.diagnosis.launched import Gathered, case_shape, involved
+from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.endings import Ending
 
-from .afterwards import Afterwards
+from .afterwards import LOST, SECONDS, Afterwards
 from .interruption import Interruption
 from .json_file import write_json
+from .messages import Messages
+from .rule_files import NO_RULES, SiteRules
+from .site_questions import PROGRAM, SiteQuestions
+from .terminal import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from muster.diagnosis.case import Case
     from muster.diagnosis.evidence import CaseShape
-    from muster.diagnosis.model import Answer, Place, Question
+    from muster.diagnosis.site_rules import Asked
     from muster.diagnosis.words import Diagnosis
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
@@ -54,17 +58,24 @@ def failed(record: Record) -> bool:
 class Diagnosing:
     """One diagnosis of a launch that is over."""
 
-    def __init__(self, supervisor: Supervisor, redaction: Redaction, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        redaction: Redaction,
+        say: Callable[[str], None],
+        site: SiteRules = NO_RULES,
+    ) -> None:
         self.supervisor = supervisor
         self.redaction = redaction
         self.say = say
+        self.site = site
 
     def diagnose(self, record: Record, verdict: Verdict, folder: Path, keeping: Keeping | None) -> Diagnosed | None:
         """None where it fails, of which a sentence is said. keeping: None where another supervisor keeps the folder."""
         with (interruption := Interruption()):
             try:
                 case = self.gathered(record, lambda: interruption.came)
-                decided = decide(case, CAUSES)
+                decided = decide(case, self.site.rules.all_causes)
                 said: Diagnosis = self.redaction.shape(diagnosis(case, decided))
                 joined: Verdict = self.redaction.shape(with_diagnosis(verdict, case, decided, said))
             except Exception as exc:  # whatever it is, the launch's own verdict stands
@@ -79,13 +90,40 @@ class Diagnosing:
         gathered = recorded(self.supervisor)
         epoch = time.time() - time.monotonic()
         timeout = float(self.supervisor.settings.rendezvous_timeout)
-        case = Case(self.covered(case_shape(record, gathered, epoch, timeout, live=False)))
-        if not asks_for_looks(case):
+
+        def so_far() -> CaseShape:
+            return self.covered(case_shape(record, gathered, epoch, timeout, live=False))
+
+        case = self.site.rules.of(so_far())
+        questions = open_questions(self.site.rules, case)
+        if not questions:
             return case
-        lost = {report.node: report.lost_why for report in record.reports if report.lost}
-        looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
-        looks.look(gathered, live=False)
-        return Case(self.covered(case_shape(record, gathered, epoch, timeout, live=False)))
+        lost = {report.node: report.lost_why or LOST for report in record.reports if report.lost}
+        until = time.monotonic() + SECONDS
+        under_way = self.site_questions(asked(self.site.rules, case, questions), record, lost)
+        if any(name.startswith(PROBES) for name, _ in questions):
+            looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
+            looks.look(gathered, live=False)
+        seen = so_far()
+        if under_way:
+            seen = self.covered(under_way.gather(until, give_up).joined_to(seen))
+            under_way.messages.close()
+        return self.site.rules.of(seen)
+
+    def site_questions(
+        self, questions: Sequence[Asked], record: Record, lost: Mapping[str, str]
+    ) -> SiteQuestions | None:
+        """What the site asks by commands, under way over connections of their own, so that no other look waits for
+        them; None where there is nothing, or nothing may be run."""
+        if not questions or not self.site.commands:
+            return None
+        connections = self.supervisor.snapshots.connections
+        names = {one.node for one in questions} & set(involved(record)) & set(connections)
+        messages = Messages({name: connections[name].beside() for name in names}, PROGRAM)
+        messages.open()
+        under_way = SiteQuestions(messages, names, record.plan["user"], lost)
+        under_way.ask(questions)
+        return under_way
 
     def covered(self, shape: CaseShape) -> CaseShape:
         found: CaseShape = self.redaction.shape(shape)
@@ -98,21 +136,9 @@ def recorded(supervisor: Supervisor) -> Gathered:
     return Gathered(dict(known.start), dict(known.end), dict(known.snapshots), key=known.key)
 
 
-def asks_for_looks(case: Case) -> bool:
-    """Whether any cause that fits has a question that only a look afterwards can answer."""
-    asked: set[str] = set()
-
-    def ask(question: Question, case: Case, place: Place) -> Answer:
-        answer = plainly(question, case, place)
-        if answer.word == "not looked":
-            asked.add(question.id)
-        return answer
-
-    decide(case, CAUSES, ask)
-    return any(one.startswith(PROBES) for one in asked)
-
-
 def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
-    for name, content in (("evidence.json", evidence), ("diagnosis.json", said)):
+    # What is to be typed is the last of them.
+    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
         path = folder / name
         keeping.surely(path, partial(write_json, path, content))

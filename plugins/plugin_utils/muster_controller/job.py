@@ -48,8 +48,10 @@ def same_file(one: str, other: str) -> bool:
     return one.rpartition(" line ")[0] == other.rpartition(" line ")[0]
 
 
-def unassigned(run: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(run.get(UNASSIGNED, "")).split())
+def unassigned(run: Mapping[str, Any], sentence: str = "") -> tuple[str, ...]:
+    """sentence: what is the value of one option, though it has blanks in it."""
+    of_it = sentence.split()[1:]
+    return tuple(word for word in str(run.get(UNASSIGNED, "")).split() if word not in of_it)
 
 
 def open_secrets(run: Mapping[str, Any]) -> list[str]:

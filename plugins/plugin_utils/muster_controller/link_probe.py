@@ -37,10 +37,15 @@ def probe_links(
 
 
 def probed(
-    plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None = None
+    plan: Mapping[str, Any],
+    messages: Messages,
+    give_up: Callable[[], bool],
+    beats: int | None = None,
+    patience: float = SERVE_TIMEOUT,
 ) -> LinkProbe:
-    """The probe, when it is over or given up, and its listeners are ended."""
-    probe = LinkProbe(plan, messages, give_up, beats)
+    """The probe, when it is over or given up, and its listeners are ended. patience: seconds until nodes that do not
+    listen by then are left out."""
+    probe = LinkProbe(plan, messages, give_up, beats, patience)
     try:
         probe.serve()
         probe.call()
@@ -53,9 +58,15 @@ class LinkProbe:
     """One probe. why: of each node that could not be asked."""
 
     def __init__(
-        self, plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None
+        self,
+        plan: Mapping[str, Any],
+        messages: Messages,
+        give_up: Callable[[], bool],
+        beats: int | None,
+        patience: float = SERVE_TIMEOUT,
     ) -> None:
         self.plan = plan
+        self.patience = patience
         self.beats = beats
         self.messages = messages
         self.give_up = give_up
@@ -70,7 +81,7 @@ class LinkProbe:
             request = before_launch.serve_request(self.plan, entry, self.token, self.beats)
             self.messages.ask(name, "serve", request, program=LISTENER)
         readers = dict.fromkeys(self.entries, before_launch.read_served)
-        self.served = self.gather("serve", readers, SERVE_TIMEOUT)
+        self.served = self.gather("serve", readers, self.patience)
 
     def call(self) -> None:
         """Those that listen call each other: the others have said why they do not."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,8 @@ from muster.pytorch.choice import Ask, still_asked, updated
 from muster.pytorch.lock import LockError, Section
 from muster_node.tools import files
 
+from .one_writer import one_writer
+from .trusted import who_else_writes
 from .variables import project_root
 
 if TYPE_CHECKING:
@@ -69,18 +69,8 @@ class LockFile:
             raise LockError(f"it cannot be read ({problem}). See pytorch_lock") from None
 
     def _refuse_strangers(self) -> None:
-        """Who may change the lock chooses what runs on all nodes, as with the playbooks: their owner is trusted."""
-        trusted = {0, os.geteuid(), project_root().stat().st_uid}
-        for path in (self.path.parent, self.path):
-            with contextlib.suppress(FileNotFoundError):
-                seen = path.stat()
-                if seen.st_mode & stat.S_IWOTH:
-                    raise LockError(
-                        f"everybody may write to {path}, and so choose what runs on the nodes: chmod o-w it"
-                    )
-                if seen.st_uid not in trusted:
-                    owner = files.user_name(seen.st_uid)
-                    raise LockError(f"{path} belongs to {owner}, who may so choose what runs on the nodes: chown it")
+        if found := who_else_writes(self.path):
+            raise LockError(": ".join(found))
 
     def _parse(self, text: str) -> tuple[Section, ...]:
         try:
@@ -93,14 +83,10 @@ class LockFile:
     def _alone(self) -> Iterator[None]:
         """Nobody else writes it meanwhile: not a node with another Python, and no other run."""
         try:
-            folder = os.open(self.path.parent, os.O_RDONLY)
+            with one_writer(self.path.parent):
+                yield
         except OSError as problem:
             raise self._unwritable(problem) from None
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
 
     def _write(self, text: str) -> None:
         try:

@@ -1,35 +1,81 @@
-"""A node as its peers shall know it, by the inventory and by what was seen there."""
+"""What the playbooks that change who belongs to the cluster have in common: the nodes asked, and the inventory."""
 
 from __future__ import annotations
 
-import ipaddress
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from muster.network import ssh_mesh
+from ansible import context
+
+from muster.launch.jobs import merge, who
+from muster.members.quarantine import OPTION
+from muster.verdict.words import few
+
+from .connection import connect
+from .elsewhere import ask, opened, roots
+from .keeper import THREADS
+from .keeper import ask as ask_node
+from .program import Program
+from .variables import node_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from ansible.plugins.action import ActionBase
+
+    from .elsewhere import Heard
+    from .node_error import NodeError
+
+MEMBERS = Program("members")
 
 
-def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any]) -> ssh_mesh.Member:
-    """look: what ssh_mesh_key returned; nothing where the node was not looked at."""
-    if "host_keys" not in look:
-        return ssh_mesh.Member(name, address, seen=False)
-    return ssh_mesh.Member(
-        name=name,
-        address=address,
-        sources=(address, *other_sources(ansible_host)),
-        port=int(look["port"]),
-        key=str(look["key"]),
-        host_keys=tuple(str(key) for key in look["host_keys"]),
-        hostname=str(look["hostname"]),
-    )
+class Cluster:
+    """The nodes of the inventory with their variables, and how they are reached."""
 
+    def __init__(self, action: ActionBase, task_vars: Mapping[str, Any]) -> None:
+        self.action = action
+        self.task_vars = task_vars
+        self.sources: tuple[str, ...] = tuple(context.CLIARGS.get("inventory") or ())
+        names = task_vars["groups"].get("gpu_nodes", [])
+        self.nodes = {name: node_variables(task_vars, action._templar, action._loader, name) for name in names}
 
-def other_sources(ansible_host: str) -> list[str]:
-    """The address of the controller's way in, from which the node may log in on a peer as well."""
-    try:
-        address = ipaddress.ip_address(ansible_host)
-    except ValueError:
-        return []
-    return [] if address.is_loopback else [str(address)]
+    @property
+    def first(self) -> Mapping[str, Any]:
+        return next(iter(self.nodes.values()), {})
+
+    @property
+    def chosen(self) -> list[str]:
+        return list(self.first.get("cluster_launch_nodes") or [])
+
+    def taking_part(self, without: Sequence[str] = (), again: Sequence[str] = ()) -> list[str]:
+        """Those that take part in launches once these are left out, and those take part again."""
+        return [
+            name
+            for name, own in self.nodes.items()
+            if name not in without and (name in again or not own[OPTION]) and (not self.chosen or name in self.chosen)
+        ]
+
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any] | NodeError]:
+        """One verb of the program members as root, to all of them at once: an answer, or why there is none, by node."""
+        connections = {name: connect(self.action, name, self.task_vars) for name in requests}
+        with ThreadPoolExecutor(THREADS) as pool:
+            # Ansible keeps the current task in a context variable, which threads do not inherit.
+            asked = {
+                name: pool.submit(copy_context().run, ask_node, connections[name], verb, request, MEMBERS)
+                for name, request in requests.items()
+            }
+            return {name: one.result() for name, one in asked.items()}
+
+    def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
+        """Sentences on launches that run with one of `names`, by id, as these nodes say; and what was heard."""
+        messages = opened({name: connect(self.action, name, self.task_vars) for name in asked})
+        heard = ask(messages, list(asked), "jobs", {**roots(self.first), "ended": 0, "lines": 0})
+        messages.close()
+        found = {}
+        for job in merge(heard.said):
+            told = job.first("nodes", list) or []
+            of_ours = [name for name in names if name in told or name in job.here]
+            if of_ours and not job.over:
+                found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
+        return found, heard

@@ -17,7 +17,7 @@ from muster.road import looks as road
 
 from . import firewall_look, pytorch_look
 from .lock_file import LockFile
-from .members import member_of
+from .mesh_members import member_of
 from .node_error import NodeError, one_line
 from .program import Program
 from .role_tasks import RoleTasks

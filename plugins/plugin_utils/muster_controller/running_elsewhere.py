@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .messages import Messages
 
 PROGRAM = Program("diagnosis")
+MOST_WHY = 400  # characters
 
 
 class RunningElsewhere:
@@ -39,6 +40,10 @@ class RunningElsewhere:
         for name, answer in heard.said.items():
             found, whole = reading.read_all(Agent, answer.get("agents"))
             self.agents[name] = found
+            unseen = answer.get("unseen")
+            for part, why in unseen.items() if isinstance(unseen, dict) else ():
+                if part != "others":  # a user without root sees their own, and that is what is asked for
+                    self.silent[name] = str(why)[:MOST_WHY]
             if not whole:
                 self.silent[name] = "some of what it says of its processes is of no use"
 

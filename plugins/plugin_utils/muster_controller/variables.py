@@ -77,12 +77,19 @@ def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     """Return one cluster_* variable of every node. Reading all of them for each of many nodes takes minutes."""
     roles = load_roles(loader, "cluster")
     values = {}
-    for host in task_vars["groups"].get("gpu_nodes", []):
+    for host in staying(task_vars, templar):
         reading = read_node(task_vars, templar, roles, host, [name])
         if name in reading.errors:
             raise AnsibleError(f"{host}: {name} {reading.errors[name]}.")
         values[host] = reading.values[name]
     return values
+
+
+def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
+    """The nodes, without those that leave the cluster in this run (cluster_leaving, which playbooks/retire.yml sets):
+    the inventory that this run has read may still have them."""
+    leaving = templar.template(task_vars.get("cluster_leaving", []))
+    return [name for name in task_vars["groups"].get("gpu_nodes", []) if name not in leaving]
 
 
 def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:

@@ -7,8 +7,10 @@ its row's `undo`.
 from __future__ import annotations
 
 import json
-import resource
+import re
+import subprocess
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from net_faults import TABLE, black_hole, led_astray, rules
@@ -25,6 +27,30 @@ if TYPE_CHECKING:
 
 PORT = 29500
 EPHEMERAL = "32768-60999"  # that the kernel hands out
+
+
+# ---------------------------------------------------------------- the launch's own control group
+
+
+def freezer(scene: Scene) -> Path:
+    """Of the unit on node2, from outside: in a container of a host with the controllers of v1, systemd has no freezer,
+    and the kernel has it all the same."""
+    path = Path(f"/proc/{scene.pid(1)}/cgroup").read_text().rpartition("0::")[2].strip()
+    return next(tree for base in ("unified", "") if (tree := Path(f"/sys/fs/cgroup/{base}{path}")).is_dir())
+
+
+def freeze(scene: Scene) -> None:
+    (freezer(scene) / "cgroup.freeze").write_text("1")
+
+
+def is_frozen(scene: Scene) -> bool:
+    return "frozen 1" in (freezer(scene) / "cgroup.events").read_text()
+
+
+def thaw(scene: Scene) -> None:
+    """What has not ended goes on."""
+    if scene.runs():
+        (freezer(scene) / "cgroup.freeze").write_text("0")
 
 
 # ---------------------------------------------------------------- files and disks
@@ -71,6 +97,60 @@ def module_on(names: Sequence[str], folder: str, module: str) -> Before:
 
 def exists(machine: Machine, path: str) -> bool:
     return machine.inside("test", "-e", path, check=False).returncode == 0
+
+
+def closed_on(name: str, path: str) -> Before:
+    """A file that all nodes have, and that only root may read on one of them."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        folder = path.rpartition("/")[0]
+        for machine in scene.machines.values():
+            machine.inside("install", "-D", "--mode", "0600" if machine.name == name else "0644", "/dev/null", path)
+        try:
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def library_on(names: Sequence[str], path: str) -> Before:
+    """A shared library that only these nodes have: a copy of one that is there."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        folder = path.rpartition("/")[0]
+        for name in names:
+            scene.machines[name].inside("sh", "-c", f"install -D $(ldconfig -p | grep -om1 '/.*libm[.]so[.]6$') {path}")
+        try:
+            assert {one.name for one in scene.machines.values() if exists(one, path)} == set(names)
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", folder)
+
+    return damage
+
+
+def other_code_on(name: str, payload: Path, path: str, change: tuple[str, str]) -> Before:
+    """The script lies on all nodes, and has another line on one of them."""
+
+    @contextmanager
+    def damage(scene: Scene) -> Iterator[None]:
+        for machine in scene.machines.values():
+            machine.inside("mkdir", "--parents", path.rpartition("/")[0])
+            machine.podman_copy(payload, path)
+        scene.machines[name].inside("sed", "--in-place", f"s/{change[0]}/{change[1]}/", path)
+        try:
+            assert change[1] in scene.machines[name].inside("cat", path).stdout
+            yield
+        finally:
+            for machine in scene.machines.values():
+                machine.inside("rm", "--recursive", "--force", path.rpartition("/")[0])
+
+    return damage
 
 
 def mounted(name: str, path: str, options: str, proof: Sequence[str], shown: str) -> Before:
@@ -121,12 +201,16 @@ def small_shm(name: str, size: str) -> Before:
 
 
 def limit_open_files(scene: Scene, rank: int, most: int) -> None:
-    """The nodes share this machine's kernel: the rank is one of its processes."""
-    resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE, (most, most))
+    """The nodes share this machine's kernel: the rank is one of its processes. Its own user may lower its limits, and
+    root here may not, without CAP_SYS_RESOURCE."""
+    pid = scene.pid(rank)
+    argv = ["prlimit", f"--pid={pid}", f"--nofile={most}:{most}"]
+    whose = Path(f"/proc/{pid}").stat()
+    subprocess.run(argv, check=True, user=whose.st_uid, group=whose.st_gid)
 
 
 def open_files_of(scene: Scene, rank: int) -> int:
-    return resource.prlimit(scene.pid(rank), resource.RLIMIT_NOFILE)[0]
+    return int(Path(f"/proc/{scene.pid(rank)}/limits").read_text().partition("Max open files")[2].split()[0])
 
 
 # ---------------------------------------------------------------- the network
@@ -190,18 +274,21 @@ def slow_at(name: str, rate: str) -> Before:
     def damage(scene: Scene) -> Iterator[None]:
         machine = scene.machines[name]
         peers = [one.address for one in scene.machines.values() if one.name != name]
-        traffic = ["tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "prio"]
-        machine.inside(*traffic)
-        held = ["tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "tbf", "rate", rate, "burst", "16kb"]
-        machine.inside(*held, "latency", "400ms")
-        for peer in peers:
-            match = ["protocol", "ip", "parent", "1:0", "prio", "1", "u32", "match", "ip", "dst", f"{peer}/32"]
-            machine.inside("tc", "filter", "add", "dev", "eth0", *match, "flowid", "1:3")
+        machine.inside("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "2")
+        for name_, its in (("1:2", "10gbit"), ("1:3", rate)):
+            machine.inside("tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", name_, "htb", "rate", its)
+        # What waits is little, as in a switch: a queue of a minute would swallow whatever is tried afterwards.
+        machine.inside("tc", "qdisc", "add", "dev", "eth0", "parent", "1:3", "handle", "3:", "bfifo", "limit", "10000")
+        lines = [f"add table inet {TABLE}"]
+        lines.append(f"add chain inet {TABLE} out {{ type filter hook output priority 0; }}")
+        lines.append(f"add rule inet {TABLE} out ip daddr {{ {', '.join(peers)} }} meta priority set 1:3")
+        machine.inside("nft", "\n".join(lines))
         try:
             yield
-            shown = json.loads(machine.inside("tc", "-json", "-statistics", "qdisc", "show", "dev", "eth0").stdout)
-            assert any(one["kind"] == "tbf" and one["overlimits"] > 0 for one in shown)
+            shown = machine.inside("tc", "-statistics", "class", "show", "dev", "eth0").stdout
+            assert re.search(r"class htb 1:3 [^\0]*?overlimits [1-9]", shown), shown
         finally:
+            machine.inside("nft", f"delete table inet {TABLE}")
             machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
 
     return damage

@@ -88,9 +88,11 @@ def many_files(path: str) -> None:
 
 
 def hoard() -> None:
-    kept = []
-    while True:
+    """Up to what its node is meant to have, and not up to what the machine below has."""
+    kept: list[bytearray] = []
+    while len(kept) < 256:
         kept.append(bytearray(os.urandom(1 << 20)) * 16)
+    sys.exit("no limit of memory was there")
 
 
 def many_threads() -> None:
@@ -143,6 +145,8 @@ FAULTS: dict[str, Callable[[str], Any]] = {
     "leave": lambda _: os._exit(0),
     "broadcast": lambda _: dist.broadcast(torch.zeros(3), 0),
     "shape": lambda _: dist.all_reduce(torch.zeros(100_000)),
+    "type": lambda _: dist.all_reduce(torch.zeros(2, dtype=torch.float64)),
+    "library": ctypes.CDLL,
     "barrier": lambda _: dist.barrier(),
     "parameters": lambda _: wrapped(5 if dist.get_rank() == 1 else 4),
     "ddp": lambda _: wrapped(4),

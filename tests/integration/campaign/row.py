@@ -26,7 +26,7 @@ class Row:
     """id: of the row. fault: in words, for the table. right: causes that are right, as "id @ place" (judged.line).
     twin: of rows that print the same line. arguments: of faulty.py. variables: of the launch. own: somebody's own
     launch, without root. blind: nobody can know it, so that unknown is the right answer, with a right cause among its
-    candidates.
+    candidates. missed: why it is not found out, though it could be; then unknown is what is said, and counts as a miss.
 
     before: puts the fault in before the start, proves that it is on, and takes it out at the end. strike: does it once
     the ranks are in step, proof says that it is on, and undo takes it out at the end. gates: nodes on which what is due
@@ -42,6 +42,7 @@ class Row:
     variables: dict[str, Any] = field(default_factory=dict)
     own: bool = False
     blind: bool = False
+    missed: str = ""
     before: Callable[[Scene], AbstractContextManager[None]] = nothing
     strike: Callable[[Scene], Any] | None = None
     proof: Callable[[Scene], Any] | None = None

@@ -23,7 +23,8 @@ class Scene(Drill):
     machines: dict[str, Machine] = field(default_factory=dict)
 
     def request(self, *arguments: str) -> dict[str, Any]:
-        return {
+        """What a row sets to None is left out."""
+        given = {
             "launch_script_src": str(PAYLOAD),
             "launch_args": [f"--until={self.gate}", *arguments],
             "cluster_nproc_per_node": 1,
@@ -32,6 +33,7 @@ class Scene(Drill):
             **self.whose,
             **self.variables,
         }
+        return {name: value for name, value in given.items() if value is not None}
 
     def diagnosis(self) -> dict[str, Any] | None:
         """What was decided; None where nothing was diagnosed."""

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "artifacts/campaign"
 PAGE = ROOT / "docs/diagnosis.md"
 HEAD = "| fault | launch | printed | judged | said | first proof | s |\n|---|---|---|---|---|---|---|"
+TWINS = "| the line, or what people see | faults behind it | apart |\n|---|---|---|"
 SOUND = "| launch | ended | said of it | s |\n|---|---|---|---|"
 
 
@@ -20,6 +21,7 @@ def main() -> None:
     sound = [row for row in kept if "fault" not in row]
     page = PAGE.read_text()
     page = between(page, "campaign", "\n".join([summary(faults), "", HEAD, *map(fault_row, faults)]))
+    page = between(page, "twins", "\n".join([TWINS, *twins(faults)]))
     page = between(page, "sound launches", "\n".join([SOUND, *map(sound_row, sound)]))
     PAGE.write_text(page)
 
@@ -48,6 +50,23 @@ def fault_row(row: dict[str, Any]) -> str:
         str(row["seconds"]),
     ]
     return line(cells)
+
+
+def twins(rows: list[dict[str, Any]]) -> list[str]:
+    """The faults that show the same, side by side; whether all of them were told apart."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("twin") and not row["own"]:
+            found.setdefault(row["twin"], []).append(row)
+    return [
+        line([f"`{shown}`", "; ".join(row["fault"] for row in alike), "yes" if all(map(is_right, alike)) else "no"])
+        for shown, alike in sorted(found.items())
+        if len(alike) > 1
+    ]
+
+
+def is_right(row: dict[str, Any]) -> bool:
+    return str(row["judged"]).startswith(("right", "unknown, rightly"))
 
 
 def sound_row(row: dict[str, Any]) -> str:

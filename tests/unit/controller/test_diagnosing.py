@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from answering_nodes import AnsweringNodes
 from muster.diagnosis.launched import Gathered
+from muster.diagnosis.site_reading import File, rules_of
 from muster.launch import outcome
 from muster.launch.endings import Decided, Ending
 from muster.launch.failure import NodeReport
@@ -18,6 +19,7 @@ from muster.verdict.redaction import Redaction
 from muster_controller.afterwards import Afterwards
 from muster_controller.diagnosing import Diagnosing, failed
 from muster_controller.keeping import Keeping
+from muster_controller.rule_files import SiteRules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,3 +188,63 @@ def test_who_does_not_answer_was_not_looked_at() -> None:
     silent = looked(AnsweringNodes({}))
     assert set(silent.not_looked) == {"node1", "node2"}
     assert silent.ran == {}
+
+
+# ---------------------------------------------------------------- with a site's own rules
+
+RULES = {
+    "texts": [{"id": "site.lost", "pattern": "no hf_|no \\S+", "means": "it is lost", "example": "no x"}],
+    "questions": [{"id": "site.gone", "asks": "is it gone from {node}?", "command": ["test", "-e", "/x"], "code": 1}],
+    "causes": [
+        {
+            "id": "site.cause",
+            "group": "resources",
+            "scope": "node",
+            "says": "it is gone from {node}",
+            "fix": "Mount it",
+            "symptoms": ["site.lost"],
+            "confirm": ["site.gone"],
+            "instead_of": ["process.exception"],
+        }
+    ],
+}
+
+
+def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
+    rules, problems = rules_of([File("rules.yml", RULES)])
+    assert problems == []
+    gone = {"answers": {"site.gone": {"code": 1, "output": f"no {GIVEN}", "why": ""}}}
+    nodes = AnsweringNodes({("node2", "commands"): [gone]})
+    monkeypatch.setattr(
+        "muster_controller.diagnosing.Messages",
+        lambda *_: SimpleNamespace(ask=nodes.ask, gather=nodes.gather, open=lambda: None, close=lambda: None),
+    )
+    supervisor: Any = SimpleNamespace(
+        settings=SimpleNamespace(rendezvous_timeout=120),
+        evidence=SimpleNamespace(start={}, end={}, snapshots={}, key="00"),
+        messages=answering(),
+        snapshots=SimpleNamespace(connections={name: SimpleNamespace(beside=dict) for name in ("node1", "node2")}),
+    )
+    redaction, seen = Redaction([GIVEN]), record(VICTIM, RAISED)
+    seen.plan = {**PLAN, "user": "muster"}
+    verdict = redaction.shape(outcome.judge(seen, "logs"))
+    diagnosing = Diagnosing(supervisor, redaction, said.append, SiteRules(rules, commands))
+    found = diagnosing.diagnose(seen, verdict, folder, Keeping(said.append))
+    assert found is not None, said
+    return found, nodes.asked
+
+
+def test_a_sites_command_is_asked_of_the_node_that_showed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = by_rules(tmp_path, [], commands=True, monkeypatch=monkeypatch)
+    assert [(one["id"], one["node"]) for one in found.said["causes"]] == [("site.cause", "node2")]
+    [(node, verb, payload)] = asked
+    assert (node, verb, payload["user"]) == ("node2", "commands", "muster")
+    assert payload["commands"] == {"site.gone": {"argv": ["test", "-e", "/x"], "seconds": 5.0}}
+    kept = {name: (tmp_path / name).read_text() for name in ("diagnosis.json", "evidence.json")}
+    assert GIVEN not in "".join(kept.values())
+
+
+def test_no_command_is_asked_where_the_site_does_not_allow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = by_rules(tmp_path, [], commands=False, monkeypatch=monkeypatch)
+    assert [(one["id"], one["node"]) for one in found.said["causes"]] == [("process.exception", "node2")]
+    assert asked == []

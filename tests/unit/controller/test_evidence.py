@@ -67,6 +67,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": None,
+    "left": [],
     "unseen": {},
 }
 
@@ -78,7 +79,7 @@ def shot(rank: int, local_rank: int) -> dict[str, Any]:
 
 
 def snapshot(*ranks: dict[str, Any]) -> dict[str, Any]:
-    return {"at": 5.0, "ranks": list(ranks), "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
+    return {"at": 5.0, "ranks": list(ranks), "left": [], "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
 
 
 @pytest.fixture

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible.utils import vars as ansible_vars
 
-from muster_controller import job
+from muster_controller import command_line, job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    import pytest
 
 SECRET = [("default", VaultSecret(b"open sesame"))]
 
@@ -85,3 +84,18 @@ def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
     (tmp_path / "no.py").write_text("print()\n")
     (tmp_path / "no").mkdir()
     assert list(job.unusable_files(values)) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["reason=a fan does not turn"], "a fan does not turn"),
+        (["node=node2", "reason=a fan  node=node3"], "a fan"),
+        (["reason='a fan'"], ""),
+        (["node=node2 reason=fan"], ""),
+        (["@job.yml"], ""),
+    ],
+)
+def test_a_sentence_behind_an_option_is_whole(typed: list[str], said: str) -> None:
+    assert command_line.sentence({"extra_vars": typed}, "reason") == said
+    assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)

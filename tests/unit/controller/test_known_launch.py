@@ -71,7 +71,7 @@ def test_one_that_is_over_is_read_from_its_nodes(folder: Path) -> None:
 
 
 def test_one_that_runs_is_looked_at_as_it_is_and_no_lease_is_renewed(folder: Path) -> None:
-    shot = {"at": 1.0, "ranks": [], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
+    shot = {"at": 1.0, "ranks": [], "left": [], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
     messages = AnsweringNodes({**followed(over=False), ("node1", "snapshot"): [shot]})
     case = known(folder, messages).case()
     assert case.launch["live"]

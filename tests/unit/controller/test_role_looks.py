@@ -8,7 +8,7 @@ import pytest
 
 from muster.network import ssh_mesh
 from muster.road.looks import LOOKS
-from muster_controller.members import member_of
+from muster_controller.mesh_members import member_of
 from muster_controller.role_looks import NO_ANSWER, Judged, RoleLooks
 
 NAMES = ["node1", "node2", "node3"]

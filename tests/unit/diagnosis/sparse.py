@@ -2,8 +2,8 @@
 
 launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
 number, a node by its name. said: {node: the exception by which its launcher ended}. records: {node: {start: …, end:
-…}}, with whatever differs from RECORD. snapshots, agents, findings, ran, not_looked: as evidence.py has them, ranks of
-a snapshot with what differs from SHOT.
+…}}, with whatever differs from RECORD. snapshots, agents, findings, ran, not_looked, unanswered: as evidence.py has
+them, ranks of a snapshot with what differs from SHOT.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": None,
+    "left": [],
     "unseen": {},
 }
 PROGRAM: dict[str, Any] = {
@@ -148,6 +149,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
         shots = [filled_in({**SHOT, "rank": 0}, shot) for shot in given.get("ranks", [])]
         snapshots[name] = {
             "at": 199.0,
+            "left": [],
             "listeners": [],
             "half_open": [],
             "frozen": False,
@@ -168,6 +170,7 @@ def case_of(sparse: dict[str, Any]) -> Case:
         "findings": sparse.get("findings", []),
         "ran": sparse.get("ran", {}),
         "not_looked": sparse.get("not_looked", {}),
+        "unanswered": sparse.get("unanswered", {}),
         "key": sparse.get("key", "00"),
     }
     return Case(shape)

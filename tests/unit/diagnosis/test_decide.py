@@ -8,13 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cases import cases, load_cases
 from lines import line
 from muster.diagnosis.causes import CAUSES
-from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
-from muster.diagnosis.model import not_looked
+from muster.diagnosis.decide import CONFIRMED, LIKELY, decide
 from sparse import case_of
 
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
@@ -30,21 +27,6 @@ def test_decide(case: dict[str, Any]) -> None:
         assert {line(one) for one in decided.candidates} >= set(expect["candidates"])
     if "ruled_out" in expect:
         assert {line(one) for one in decided.ruled_out} >= set(expect["ruled_out"])
-
-
-@pytest.mark.parametrize("name", [name for name, case in ALL.items() if case["expect"]["word"] == CONFIRMED])
-def test_without_its_proof_a_cause_is_not_said_as_proved(name: str) -> None:
-    case = case_of(ALL[name]["seen"])
-    for said in decide(case, CAUSES).causes:
-        proofs = {question for question, answer in said.answers if answer.word == "yes"}
-
-        def without(question: Any, asked: Any, place: Any, proofs: Any = proofs) -> Any:
-            return not_looked("taken away") if question in proofs else plainly(question, asked, place)
-
-        left = [one for one in decide(case, CAUSES, without).causes if one.cause.id == said.cause.id]
-        assert all(one.word == LIKELY for one in left)
-        decisive = any(one.id in said.cause.decisive for one in said.by)
-        assert decisive or not left
 
 
 def test_every_cause_is_decided_in_a_case() -> None:

@@ -26,6 +26,14 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs/errors.md").read_text() == shown.stdout
 
 
+def test_no_entry_is_empty_and_every_command_can_be_typed() -> None:
+    entries = re.split(r"\n(?=#+ )", (ROOT / "docs/errors.md").read_text())
+    empty = [one for one in entries if one.startswith("### `") and len(one.strip().split("\n\n")) < 3]
+    assert empty == []
+    commands = [one for entry in entries for one in re.findall(r"`(\.venv/[^`]+)`", entry)]
+    assert [one for one in commands if "..." in one or "{" in one] == []
+
+
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)
 def test_a_text_is_found_in_its_example(text: Text) -> None:
     assert re.search(text.pattern, text.example)

@@ -37,7 +37,15 @@ SHOT: dict[str, Any] = {
     ],
     "said": None,
 }
-SNAPSHOT: dict[str, Any] = {"at": 5.0, "ranks": [SHOT], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
+SNAPSHOT: dict[str, Any] = {
+    "at": 5.0,
+    "ranks": [SHOT],
+    "left": [],
+    "listeners": [],
+    "half_open": [],
+    "frozen": False,
+    "unseen": {},
+}
 RECORD: dict[str, Any] = {
     "at": 5.0,
     "boot_id": "b",
@@ -64,6 +72,7 @@ RECORD: dict[str, Any] = {
     "kernel": None,
     "gpus": None,
     "fabric": {},
+    "left": [],
     "unseen": {"kernel": "root did not look"},
 }
 GIVEN = {"record": (Record, RECORD), "snapshot": (Snapshot, SNAPSHOT)}

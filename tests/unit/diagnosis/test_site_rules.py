@@ -13,10 +13,10 @@ import yaml
 
 from cases import cases
 from muster.diagnosis import facts, site_rules
-from muster.diagnosis.case import Case
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.model import Place
+from muster.diagnosis.site_reading import File, rules_of
 from sparse import case_of
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ LOST = {
 
 @pytest.fixture(scope="module")
 def example() -> Rules:
-    rules, problems = site_rules.rules_of(yaml.safe_load(EXAMPLE.read_text()), EXAMPLE.name)
+    rules, problems = rules_of([File(EXAMPLE.name, yaml.safe_load(EXAMPLE.read_text()))])
     assert problems == []
     return rules
 
 
 @cases(__file__, "site_rules")
 def test_problems(case: dict[str, Any]) -> None:
-    rules, problems = site_rules.rules_of(case["given"], "rules.yml")
+    rules, problems = rules_of([File("rules.yml", case["given"])])
     assert [str(one) for one in problems] == case["problems"]
     assert rules == site_rules.Rules()
 
@@ -57,27 +57,81 @@ def said(rules: Rules, seen: dict[str, Any]) -> tuple[str, list[tuple[str, str]]
     return after.word, [(one.cause.id, one.place.node) for one in after.causes]
 
 
+def command_of(rules: Rules, node: str) -> site_rules.Asked:
+    return site_rules.Asked(node, rules.commands[0])
+
+
+def asked_of(rules: Rules, seen: dict[str, Any]) -> list[site_rules.Asked]:
+    case = rules.of(case_of(seen).seen)
+    return site_rules.asked(rules, case, site_rules.open_questions(rules, case))
+
+
+def test_what_is_asked_is_what_a_cause_that_fits_still_asks(example: Rules) -> None:
+    [asked] = asked_of(example, LOST)
+    assert (asked.node, asked.command.argv) == ("node2", ("findmnt", "--noheadings", "/storage"))
+    assert asked_of(example, {}) == []
+    answers = site_rules.Answers()
+    answers.take(asked, 0, "/storage", "")
+    assert asked_of(example, {**LOST, "ran": answers.ran}) == []
+
+
+def with_answer(rules: Rules, code: int | None, output: str = "", why: str = "") -> dict[str, Any]:
+    """The case with what the command said on node2."""
+    answers = site_rules.Answers()
+    answers.take(command_of(rules, "node2"), code, output, why)
+    return {**LOST, "findings": answers.findings, "ran": answers.ran, "unanswered": answers.unanswered}
+
+
 def test_the_example_decides_by_the_answer_of_its_command(example: Rules) -> None:
-    asked = next(one for one in site_rules.asked(example, ["node2"]))
-    assert asked.command.argv == ("findmnt", "--noheadings", "/storage")
-    ran, found = site_rules.read_answer(asked, 1, "")
-    seen = {**LOST, "findings": [found], "ran": {"node2": [ran]}}
-    assert said(example, seen) == ("confirmed", [("site.storage", "node2")])
+    assert said(example, with_answer(example, 1)) == ("confirmed", [("site.storage", "node2")])
 
 
 def test_a_command_that_says_no_rules_it_out(example: Rules) -> None:
-    asked = site_rules.asked(example, ["node2"])[0]
-    ran, found = site_rules.read_answer(asked, 0, "/storage")
-    assert found is None
-    assert said(example, {**LOST, "ran": {"node2": [ran]}}) == ("confirmed", [("process.exception", "node2")])
+    seen = with_answer(example, 0, "/storage")
+    assert seen["findings"] == []
+    assert said(example, seen) == ("confirmed", [("process.exception", "node2")])
 
 
-@pytest.mark.parametrize("code", [None, 127])
-def test_a_command_that_did_not_run_is_not_looked(example: Rules, code: int | None) -> None:
-    asked = site_rules.asked(example, ["node2"])[0]
-    assert site_rules.read_answer(asked, code, "") == ("", None)
-    decided = decide(Case(case_of(LOST).seen, example.texts), (*CAUSES, *example.causes))
+@pytest.mark.parametrize(("code", "why"), [(None, "findmnt did not answer within 5 s"), (127, "it is not there")])
+def test_a_command_that_did_not_run_is_not_looked(example: Rules, code: int | None, why: str) -> None:
+    seen = with_answer(example, code, why=why)
+    assert (seen["findings"], seen["ran"]) == ([], {})
+    case = example.of(case_of(seen).seen)
+    decided = decide(case, example.all_causes)
     assert "site.storage" not in {one.cause.id for one in (*decided.causes, *decided.ruled_out)}
+    [question] = [one for cause in example.causes for one in cause.confirm]
+    answer = question.look(case, Place("node2"))
+    assert (answer.word, answer.text) == ("not looked", f"node2: {why}")
+
+
+def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(example: Rules) -> None:
+    [question] = [one for cause in example.causes for one in cause.confirm]
+    answer = question.look(example.of(case_of(LOST).seen), Place("node2"))
+    assert (answer.word, "diagnose_rules_commands" in answer.text) == ("not looked", True)
+    assert question.command.endswith("-a 'findmnt --noheadings /storage'")
+
+
+def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:
+    [question] = [one for cause in example.causes for one in cause.confirm]
+    seen = with_answer(example, 0)
+    assert question.look(example.of(case_of(seen).seen), Place()).word == "not looked"
+    ran = {name: ["site.storage_not_mounted"] for name in ("node1", "node2", "node3")}
+    assert question.look(example.of(case_of({**seen, "ran": ran}).seen), Place()).word == "no"
+    assert question.look(example.of(case_of(with_answer(example, 1)).seen), Place()).word == "yes"
+
+
+def test_ids_are_of_one_file_alone_and_lines_are_said() -> None:
+    text = {"id": "site.gone", "pattern": "gone", "means": "it is gone", "example": "gone"}
+    lines: dict[tuple[str | int, ...], int] = {("texts",): 1, ("texts", 1): 2, ("texts", 1, "id"): 3}
+    again = File("b.yml", {"texts": [text, {**text, "id": "site.more", "victm": True}]}, lines)
+    _, problems = rules_of([File("a.yml", {"texts": [text]}, lines), again])
+    unknown, twice = (str(one) for one in problems)
+    assert unknown == (
+        "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct it, or take it out."
+    )
+    assert twice.startswith(
+        "b.yml line 3, texts 1 (site.gone): its id is that of a.yml line 3, texts 1 (site.gone) too"
+    )
 
 
 def test_without_the_rules_a_case_is_decided_as_before(example: Rules) -> None:

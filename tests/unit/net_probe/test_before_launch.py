@@ -178,7 +178,7 @@ def test_only_what_was_asked_for_is_taken_from_an_answer() -> None:
     found = before_launch.read_called(answer, {"node1": [1, 23], "node2": [1]})
     assert list(found["links"]) == ["node1"]
     link = found["links"]["node1"]
-    assert link["ports"] == {"1": {"error": "", "seconds": 0.001, "greeting": None}}
+    assert link["ports"] == {"1": {"error": "", "seconds": 0.001, "greeting": None, "spoke": True}}
     assert (link["way"], link["sizes"]) == ("w" * 200, [])
     with pytest.raises(ValueError, match="calls"):
         before_launch.read_called({"links": 3}, {})

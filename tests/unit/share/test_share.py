@@ -74,3 +74,10 @@ def test_a_proxy_command_is_left_out_and_said() -> None:
     assert "corkscrew" not in str(share.inventory(nodes))
     assert share.warnings(nodes)[0].startswith("node1: reached through a ProxyCommand")
     assert share.warnings([node("node1")]) == []
+
+
+def test_who_is_left_out_and_why_is_handed_on() -> None:
+    left_out = {"cluster_quarantined": {"reason": "a fan", "since": "2026-11-24", "by": "anna"}}
+    written = share.inventory([node("node1"), node("node2", values=left_out)])["gpu_nodes"]
+    assert "cluster_quarantined" not in written["hosts"]["node1"]
+    assert written["hosts"]["node2"]["cluster_quarantined"] == left_out["cluster_quarantined"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..launch import launchers
 from ..launch.failure import NodeReport, first_failure
@@ -14,10 +14,25 @@ if TYPE_CHECKING:
 
     from ..launch.failure import Failure
     from ..verdict.finding import FindingShape
-    from .evidence import CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
+    from .evidence import CaseShape, Flight, LaunchFacts, LaunchNode, NodeEnd, RankEnd, RankShot, Record
     from .model import Text
 
 FOUND = ("fail", "warn")
+Found = TypeVar("Found")
+
+
+def once(of: Callable[[Case], Found]) -> Callable[[Case], Found]:
+    """Work out of a case once what is asked of it for every rank: with hundreds of them, all that waits takes
+    minutes."""
+
+    @wraps(of)
+    def known(case: Case) -> Found:
+        if of not in case.worked_out:
+            case.worked_out[of] = of(case)
+        found: Found = case.worked_out[of]
+        return found
+
+    return known
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,11 @@ class Case:
 
     seen: CaseShape
     texts: tuple[Text, ...] = ()
+
+    @cached_property
+    def worked_out(self) -> dict[Any, Any]:
+        """By function, see once."""
+        return {}
 
     @property
     def launch(self) -> LaunchFacts:
@@ -57,6 +77,14 @@ class Case:
         found = {shot["rank"]: (name, shot) for name, one in self.seen["snapshots"].items() for shot in one["ranks"]}
         agents = ((name, agent) for name, all_of in self.seen["agents"].items() for agent in all_of)
         return {**{shot["rank"]: (name, shot) for name, agent in agents for shot in agent["ranks"]}, **found}
+
+    @cached_property
+    def flights(self) -> dict[int, Flight]:
+        """What torch's flight recorders held, also of ranks that had ended by then."""
+        looks = [*self.seen["end"].values(), *self.seen["snapshots"].values()]
+        # Evidence that was kept before there was `left` has none.
+        left = {one["rank"]: one["flight"] for look in looks for one in look.get("left", [])}
+        return {**left, **{rank: shot["flight"] for rank, (_, shot) in self.shots.items() if shot["flight"]}}
 
     def node_of(self, rank: int) -> str:
         return next((one["node"] for one in self.launch["nodes"] if rank in one["ranks"]), "")

@@ -9,7 +9,7 @@ A confident wrong answer is worse than none:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import symptoms
@@ -30,13 +30,14 @@ ENOUGH_SUPPORT = 2  # independent pieces of evidence
 @dataclass(frozen=True)
 class Judged:
     """A cause at a place. word: one of the four. answers: what was asked, with what was answered. by: the symptoms that
-    made it a candidate."""
+    made it a candidate. everywhere: it is on every node alike, so that its place is none of them."""
 
     cause: Cause
     place: Place
     word: str
     answers: tuple[tuple[Question, Answer], ...]
     by: tuple[Symptom, ...]
+    everywhere: bool = False
 
     def answered(self, word: str, questions: Sequence[Question]) -> list[tuple[Question, Answer]]:
         return [
@@ -95,7 +96,7 @@ def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
         for place in dict.fromkeys(cause.places(case, by))
     ]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
-    confirmed = ordered(without_explained(by_word[CONFIRMED], by_word[CONFIRMED]))
+    confirmed = ordered(together(case, once_a_pair(without_explained(by_word[CONFIRMED], by_word[CONFIRMED]))))
     likely = ordered(without_explained(by_word[LIKELY], [*by_word[CONFIRMED], *by_word[LIKELY]]))
     if confirmed:
         return Decided(CONFIRMED, confirmed, [], by_word[RULED_OUT], likely, seen)
@@ -143,6 +144,30 @@ def concerns(symptom: Symptom, place: Place) -> bool:
 def without_explained(judged: Sequence[Judged], by: Sequence[Judged]) -> list[Judged]:
     """Without what another one, deeper down, explains at the same place."""
     return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
+
+
+def once_a_pair(judged: Sequence[Judged]) -> list[Judged]:
+    """What is between two nodes in both directions is one thing."""
+    return list({(one.cause.id, frozenset(one.place[:2]), one.place[2:]): one for one in reversed(judged)}.values())[
+        ::-1
+    ]
+
+
+def together(case: Case, judged: Sequence[Judged]) -> list[Judged]:
+    """What every node has alike is said once, and names no node: it was set so for all."""
+    found: dict[object, Judged] = {}
+    for one in judged:
+        alike = [
+            other
+            for other in judged
+            if other.cause is one.cause and other.place == one.place._replace(node=other.place.node)
+        ]
+        nodes = {other.place.node for other in alike}
+        if len(nodes) > 1 and nodes == set(case.nodes):
+            found[one.cause.id, one.place.what] = replace(one, place=one.place._replace(node=""), everywhere=True)
+        else:
+            found[one.cause.id, one.place] = one
+    return list(found.values())
 
 
 def explains(deeper: Judged, one: Judged) -> bool:

@@ -66,7 +66,7 @@ class Unit(TypedDict):
     cpu: dict[str, int]
     pids_current: int | None
     pids_max: int | None
-    pids_refused: int  # pids.events: max
+    pids_refused: int | None  # pids.events: max
     frozen: bool | None
 
 
@@ -105,6 +105,31 @@ class Gpu(TypedDict):
     processes: list[int]
 
 
+class Collective(TypedDict):
+    """An entry of torch's flight recorder. state: as torch says it; completion is not known for Gloo."""
+
+    sequence: int
+    operation: str
+    sizes: str
+    types: str
+    state: str
+
+
+class Flight(TypedDict):
+    """enqueued: the highest sequence number of the default group. last: the newest entries, the newest last."""
+
+    group: str
+    enqueued: int
+    last: list[Collective]
+
+
+class RankLeft(TypedDict):
+    """What a rank that had ended by then has left behind."""
+
+    rank: int
+    flight: Flight
+
+
 class Record(TypedDict):
     """A node at one moment of a launch.
 
@@ -112,9 +137,11 @@ class Record(TypedDict):
     hard (None: none) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
     counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
     ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole machine, as the kernel counts it without a log).
+    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, as it counts without a log),
+    machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that is the whole machine).
     pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: lines since the record
-    before it, or since a minute ago. fabric: state and error counters by "device/port".
+    before it, or since a minute ago. fabric: state and error counters by "device/port". left: at the end, of ranks that
+    had ended.
     """
 
     at: float
@@ -133,6 +160,7 @@ class Record(TypedDict):
     kernel: list[KernelLine] | None
     gpus: list[Gpu] | None
     fabric: dict[str, dict[str, str]] | None
+    left: list[RankLeft]
     unseen: dict[str, str]
 
 
@@ -150,24 +178,6 @@ class Socket(TypedDict):
     queued: int
     retransmits: int
     idle: float | None
-
-
-class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as torch says it; completion is not known for Gloo."""
-
-    sequence: int
-    operation: str
-    sizes: str
-    types: str
-    state: str
-
-
-class Flight(TypedDict):
-    """enqueued: the highest sequence number of the default group. last: the newest entries, the newest last."""
-
-    group: str
-    enqueued: int
-    last: list[Collective]
 
 
 class RankShot(TypedDict):
@@ -206,12 +216,13 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a launch that is still there. listeners: on the launch's ports. half_open: the addresses whose
-    calls to these listeners have come in without being completed (SYN_RECV in /proc/net/tcp, where it is 03), which
-    tells a lost answer from a lost call. frozen: of the unit."""
+    """A node's part of a launch that is still there. left: of ranks that had ended. listeners: on the launch's ports.
+    half_open: the addresses whose calls to these listeners have come in without being completed (SYN_RECV in
+    /proc/net/tcp, where it is 03), which tells a lost answer from a lost call. frozen: of the unit."""
 
     at: float
     ranks: list[RankShot]
+    left: list[RankLeft]
     listeners: list[Listener]
     half_open: list[str] | None
     frozen: bool | None
@@ -298,7 +309,13 @@ class NodeEnd(TypedDict):
     log: str
 
 
-class CaseShape(TypedDict):
+class SiteAnswers(TypedDict, total=False):
+    """unanswered: by node and question, why a command of the site did not answer; where any was asked."""
+
+    unanswered: dict[str, dict[str, str]]
+
+
+class CaseShape(SiteAnswers):
     """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
     made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
     node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked

@@ -11,6 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..launch.tracebacks import FRAME
+from .case import once
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -40,6 +43,7 @@ class Progress:
     calls: Mapping[int, Collective] = field(default_factory=dict)
 
 
+@once
 def progress(case: Case) -> list[Progress]:
     """Of each rank that is known of, by its number."""
     found: dict[int, Progress] = {}
@@ -48,16 +52,22 @@ def progress(case: Case) -> list[Progress]:
         if said:
             enqueued, completed = (int(number) for number in said[-1])
             found[end["rank"]] = Progress(end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog")
-    groups = Counter(shot["flight"]["group"] for _, shot in case.shots.values() if shot["flight"])
+    groups = Counter(flight["group"] for flight in case.flights.values())
     group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together
-    for rank, (node, shot) in case.shots.items():
-        flight = shot["flight"]
-        if flight is not None and flight["group"] == group:
+    for rank, flight in case.flights.items():
+        if flight["group"] == group:
             calls = {one["sequence"]: one for one in flight["last"] if one["sequence"] and not of_two(one)}
+            within = within_a_call(case.shots[rank][1]) if rank in case.shots else ended_within_a_call(case, rank)
             found[rank] = Progress(
-                rank, node, flight["enqueued"], within_a_call(shot), "torch's flight recorders", calls
+                rank, case.node_of(rank), flight["enqueued"], within, "torch's flight recorders", calls
             )
     return [found[rank] for rank in sorted(found)]
+
+
+def ended_within_a_call(case: Case, rank: int) -> bool | None:
+    """By the exception that ended it, the innermost frame of which is the last."""
+    frames = next((FRAME.findall(one.traceback) for one in case.all_failures if one.rank == rank), [])
+    return any(WITHIN.search(frame) for frame in frames[-INNERMOST:]) if frames else None
 
 
 def within_a_call(shot: RankShot) -> bool | None:

@@ -13,63 +13,34 @@
 A fact is a path in what evidence.py describes, which begins with record (a node's newest), start, end, snapshot or
 rank; `*` stands for every entry of a list. A command is a list of words, runs without a shell and without rights, for
 some seconds, and only where the site allows it. What it answered is kept as a finding, so that a case can be replayed.
+
+site_reading.py makes them of what is in a file.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..inventory.model import Problem
-from . import facts, symptoms
+from ..verdict.commands import on_node
+from ..verdict.printable import printable
 from .case import Case
 from .causes import CAUSES
-from .causes.process import every_node, ranks_shown
-from .decide import decide
-from .model import Cause, Group, Place, Question, Scope, Text
-from .questions import probe
-from .texts import TEXTS
+from .decide import decide, plainly
+from .model import Question, no, not_looked, yes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable
 
     from ..verdict.finding import FindingShape
     from .decide import Decided
     from .evidence import CaseShape
-    from .model import Places, Symptom
+    from .model import Answer, Cause, Place, Text
 
-OURS = re.compile(r"site(?:\.[a-z][a-z0-9_]*)+")
-PLACEHOLDER = re.compile(r"\{(\w*)\}")
-NAMES = ("node", "peer", "rank", "what", "address", "port")
-MOST_SECONDS = 10.0
-# Whoever needs these needs rights that a diagnosis does not have.
-ROOT = ("sudo", "su", "doas", "pkexec", "run0", "ansible")
-KEYS: dict[str, dict[str, Any]] = {
-    "texts": {"id": str, "pattern": str, "means": str, "example": str, "victim": bool},
-    "questions": {
-        "id": str,
-        "asks": str,
-        "fact": str,
-        "finding": str,
-        "command": list,
-        "seconds": facts.NUMBER,
-        "code": int,
-        **facts.TESTS,
-    },
-    "causes": {
-        **dict.fromkeys(("id", "group", "scope", "says", "fix", "places"), str),
-        **dict.fromkeys(("symptoms", "confirm", "support", "refute", "decisive", "instead_of"), list),
-    },
-}
-NEEDED = {
-    "texts": ("id", "pattern", "means", "example"),
-    "questions": ("id", "asks"),
-    "causes": ("id", "group", "scope", "says", "fix", "symptoms"),
-}
-REFERRING = ("confirm", "support", "refute")
-KINDS = ("fact", "finding", "command")
+NOT_RUN = "its command runs with diagnose_rules_commands: true alone, right after a failure"
+MOST_SHOWN, MOST_WHY = 200, 400  # characters of what a command said, and of why it said nothing
 
 
 class Command(NamedTuple):
@@ -89,28 +60,106 @@ class Asked(NamedTuple):
     command: Command
 
 
+@dataclass
+class Answers:
+    """What commands answered; as CaseShape has it."""
+
+    findings: list[FindingShape] = field(default_factory=list)
+    ran: dict[str, list[str]] = field(default_factory=dict)
+    unanswered: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def take(self, one: Asked, code: int | None, output: str, why: str) -> None:
+        """code: None where it did not end in time. why: it did not run."""
+        ran, found = read_answer(one, code, output)
+        if ran:
+            self.ran.setdefault(one.node, []).append(ran)
+            self.findings += [found] if found else []
+        else:
+            self.leave(one, why or f"{one.command.argv[0]} did not run")
+
+    def leave(self, one: Asked, why: str) -> None:
+        said = printable(f"{one.node}: {why}")[:MOST_WHY]
+        self.unanswered.setdefault(one.node, {})[one.command.question] = said
+
+    def joined_to(self, seen: CaseShape) -> CaseShape:
+        nodes = {**seen["ran"], **self.ran}
+        return {
+            **seen,
+            "findings": [*seen["findings"], *self.findings],
+            "ran": {name: [*seen["ran"].get(name, []), *self.ran.get(name, [])] for name in nodes},
+            "unanswered": self.unanswered,
+        }
+
+
 @dataclass(frozen=True)
 class Rules:
-    """What a file of a site says, where nothing of it is wrong."""
+    """What the files of a site say, where nothing of them is wrong."""
 
     texts: tuple[Text, ...] = ()
     causes: tuple[Cause, ...] = ()
     commands: tuple[Command, ...] = ()
 
+    def of(self, seen: CaseShape) -> Case:
+        """The case, in which the site's own lines are known."""
+        return Case(seen, self.texts)
 
-def rules_of(given: Any, file: str) -> tuple[Rules, list[Problem]]:
-    """The rules, and all that is wrong with them; with a problem there are no rules. given: what the YAML holds."""
-    reading = Reading(file)
-    rules = reading.rules(given)
-    return (Rules(), reading.problems) if reading.problems else (rules, [])
+    @property
+    def all_causes(self) -> tuple[Cause, ...]:
+        return (*CAUSES, *self.causes)
+
+
+def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
+    """What is said of a recorded case without these rules, and with them."""
+    return decide(Case(seen), CAUSES), decide(rules.of(seen), rules.all_causes)
 
 
 # ---------------------------------------------------------------- commands
 
 
-def asked(rules: Rules, nodes: Iterable[str]) -> list[Asked]:
-    """What is to be run where, for the questions of these rules. Who runs it asks first whether the site allows it."""
-    return [Asked(node, command) for node in nodes for command in rules.commands]
+def answered_by(command: Command, asks: str) -> Question:
+    """The question of a command: what it said is among the findings, or was not looked at."""
+
+    def look(case: Case, place: Place) -> Answer:
+        nodes = nodes_of(case, place)
+        for node in nodes:
+            for found in case.findings(command.question, node):
+                return yes(found["summary"], f"{command.argv[0]} on {node}")
+        silent = [node for node in nodes if command.question not in case.seen["ran"].get(node, ())]
+        if not silent:
+            return no("its command did not say so", f"{command.argv[0]} on {', '.join(nodes)}")
+        why = case.seen.get("unanswered", {}).get(silent[0], {}).get(command.question, "")
+        return not_looked(why or case.seen["not_looked"].get(silent[0], NOT_RUN))
+
+    return Question(command.question, asks, look, on_node("{node}", shlex.join(command.argv)))
+
+
+def nodes_of(case: Case, place: Place) -> list[str]:
+    """Those that a question about a place is for: all of the launch where it is about none in particular."""
+    node = place.node or (case.node_of(place.rank) if place.rank is not None else "")
+    return [node] if node else case.nodes
+
+
+def open_questions(rules: Rules, case: Case) -> list[tuple[str, Place]]:
+    """What causes that fit still ask, by the ids of questions, and where: nothing that is known so far answers it."""
+    found: dict[tuple[str, Place], None] = {}
+
+    def ask(question: Question, case: Case, place: Place) -> Answer:
+        answer = plainly(question, case, place)
+        if answer.word == "not looked":
+            found[question.id, place] = None
+        return answer
+
+    decide(case, rules.all_causes, ask)
+    return list(found)
+
+
+def asked(rules: Rules, case: Case, questions: Iterable[tuple[str, Place]]) -> list[Asked]:
+    """The commands for these open questions. Who runs them asks first whether the site allows it."""
+    commands = {command.question: command for command in rules.commands}
+    found = (
+        Asked(node, commands[name]) for name, place in questions if name in commands for node in nodes_of(case, place)
+    )
+    return list(dict.fromkeys(found))
 
 
 def read_answer(one: Asked, code: int | None, output: str) -> tuple[str, FindingShape | None]:
@@ -123,8 +172,9 @@ def read_answer(one: Asked, code: int | None, output: str) -> tuple[str, Finding
     if not (by_code and by_words):
         return command.question, None
     summary = f"{command.argv[0]} ended with the code {code}"
-    first = next((line.strip() for line in output.splitlines() if line.strip()), "")
-    said = f"{summary}: {first[:200]}" if first else summary
+    lines = (printable(line.strip()) for line in output.splitlines())
+    first = next((line for line in lines if line), "")
+    said = f"{summary}: {first[:MOST_SHOWN]}" if first else summary
     found: FindingShape = {
         "id": command.question,
         "status": "warn",
@@ -134,200 +184,11 @@ def read_answer(one: Asked, code: int | None, output: str) -> tuple[str, Finding
     return command.question, found
 
 
-# ---------------------------------------------------------------- reading
-
-
-@dataclass
-class Reading:
-    file: str
-    problems: list[Problem] = field(default_factory=list)
-    ids: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def wrong(self, place: str, what: str, fix: str) -> None:
-        self.problems.append(Problem(f"{self.file}, {place}", what, fix))
-
-    def rules(self, given: Any) -> Rules:
-        if not isinstance(given, dict):
-            self.problems.append(Problem(self.file, "it holds no mapping", f"Begin it with one of {', '.join(KEYS)}"))
-            return Rules()
-        for name in given:
-            if name not in KEYS:
-                self.wrong(str(name), f"is no part of a file of rules{near(str(name), KEYS)}", "Correct it")
-        entries = {part: list(self.entries(part, given.get(part) or [])) for part in KEYS}
-        self.twice(entries)
-        self.ids = {part: ids_in(given.get(part)) for part in KEYS}
-        texts = tuple(filter(None, (self.text(place, one) for place, one in entries["texts"])))
-        commands: list[Command] = []
-        questions = {one["id"]: self.question(place, one, commands) for place, one in entries["questions"]}
-        known = frozenset({one.id for one in TEXTS} | set(symptoms.OTHERS) | self.ids["texts"])
-        ids = frozenset({cause.id for cause in CAUSES} | self.ids["causes"])
-        causes = tuple(
-            filter(None, (self.cause(place, one, questions, known, ids) for place, one in entries["causes"]))
-        )
-        return Rules(texts, causes, tuple(commands))
-
-    def entries(self, part: str, given: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Those that have what they need, each with its place."""
-        if not isinstance(given, list):
-            self.wrong(part, "is no list", "Begin each entry with a dash")
-            return
-        for number, one in enumerate(given, 1):
-            place = f"{part} {number}"
-            if not isinstance(one, dict):
-                self.wrong(place, "is no mapping", f"Give it {', '.join(NEEDED[part])}")
-                continue
-            before = len(self.problems)
-            place = f"{part} {number} ({one['id']})" if isinstance(one.get("id"), str) else place
-            self.keys(part, place, one)
-            if len(self.problems) == before:
-                yield place, one
-
-    def keys(self, part: str, place: str, one: Mapping[Any, Any]) -> None:
-        for name, value in one.items():
-            if name not in KEYS[part]:
-                self.wrong(place, f"{name} is unknown{near(str(name), KEYS[part])}", "Correct it, or take it out")
-            elif not isinstance(value, KEYS[part][name]) or (isinstance(value, bool) and KEYS[part][name] is not bool):
-                self.wrong(place, f"{name} is of another type", f"Give it {facts.named(KEYS[part][name])}")
-            elif isinstance(value, list) and not all(isinstance(each, str) for each in value):
-                self.wrong(place, f"{name} holds something that is no text", "Put each entry into quotes")
-        for name in NEEDED[part]:
-            if name not in one:
-                self.wrong(place, f"{name} is missing", f"Add {name}")
-        if isinstance(one.get("id"), str) and not OURS.fullmatch(one["id"]):
-            self.wrong(place, "its id is not `site.` and names of small letters", "Write it like site.storage_gone")
-        for name in ("says", "fix", "asks"):
-            for word in PLACEHOLDER.findall(str(one.get(name, ""))):
-                if word not in NAMES:
-                    self.wrong(place, f"{name} has {{{word}}}, which is no name{near(word, NAMES)}", "Correct it")
-
-    def twice(self, entries: Mapping[str, list[tuple[str, dict[str, Any]]]]) -> None:
-        seen: dict[str, str] = {}
-        for all_of in entries.values():
-            for place, one in all_of:
-                if one["id"] in seen:
-                    self.wrong(place, f"its id is that of {seen[one['id']]} too", "Give each its own")
-                seen[one["id"]] = place
-
-    def text(self, place: str, one: Mapping[str, Any]) -> Text | None:
-        try:
-            pattern = re.compile(one["pattern"])
-        except re.error as exc:
-            self.wrong(place, f"its pattern is no regular expression ({exc})", "Correct it")
-            return None
-        if not pattern.search(one["example"]):
-            self.wrong(place, "its pattern does not find its example", "Correct one of them")
-        if pattern.search(""):
-            self.wrong(place, "its pattern finds every line", "Make it say more")
-        return Text(
-            one["id"], one["pattern"], one["means"], one["example"], self.file, victim=bool(one.get("victim", False))
-        )
-
-    def question(self, place: str, one: Mapping[str, Any], commands: list[Command]) -> Question:
-        kinds = [kind for kind in KINDS if kind in one]
-        answered = replace(probe(one["id"], one["asks"]), command="")  # by the answer of its command
-        if len(kinds) != 1:
-            self.wrong(place, f"it has {' and '.join(kinds) or 'nothing to look at'}", f"Give it one of {words(KINDS)}")
-        elif kinds[0] == "finding":
-            return probe(one["finding"], one["asks"])
-        elif kinds[0] == "command":
-            self.command(place, one, commands)
-        elif problem := facts.problem_of(one["fact"], one):
-            self.wrong(place, *problem)
-        else:
-            return Question(one["id"], one["asks"], facts.asks(one["fact"], one))
-        return answered
-
-    def command(self, place: str, one: Mapping[str, Any], commands: list[Command]) -> None:
-        argv, seconds = one["command"], float(one.get("seconds", MOST_SECONDS / 2))
-        if not argv:
-            self.wrong(place, "its command is empty", "Write it as a list of words, such as [findmnt, /storage]")
-            return
-        program = argv[0].rpartition("/")[2]
-        if program in ROOT:
-            self.wrong(place, f"it runs {program}", "A diagnosis has no rights: look at what everybody may see")
-        if not 0 < seconds <= MOST_SECONDS:
-            self.wrong(place, f"it may take {seconds:g} seconds", f"Give it at most {MOST_SECONDS:g}")
-        if "code" not in one and "matches" not in one:
-            self.wrong(place, "nothing says which answer is yes", "Give it code, or matches")
-        if problem := facts.pattern_problem(one):
-            self.wrong(place, *problem)
-        commands.append(Command(one["id"], tuple(argv), seconds, one.get("code"), one.get("matches", "")))
-
-    def cause(
-        self,
-        place: str,
-        one: Mapping[str, Any],
-        questions: Mapping[str, Question],
-        known: frozenset[str],
-        ids: frozenset[str],
-    ) -> Cause | None:
-        choices = {"group": get_args(Group), "scope": get_args(Scope), "places": tuple(PLACES)}
-        for name, words_of in choices.items():
-            value = one.get(name, "nodes")
-            if value not in words_of:
-                self.wrong(place, f"{name} is {value}{near(value, words_of)}", f"Give it one of {', '.join(words_of)}")
-        named = {known: ("symptoms", "decisive"), ids: ("instead_of",), self.ids["questions"]: REFERRING}
-        for there, names in named.items():
-            for name in names:
-                for each in one.get(name, []):
-                    if each not in there:
-                        self.wrong(place, f"{name} has {each}, which is nowhere{near(each, there)}", "Correct it")
-        if not one["symptoms"]:
-            self.wrong(place, "it has no symptom", "A difference alone is no cause: say what is seen of it")
-        if not any(one.get(name) for name in ("confirm", "support", "decisive")):
-            self.wrong(place, "nothing can show it", "Give it confirm, support or decisive")
-        if self.problems:  # then there are no rules at all
-            return None
-        return Cause(
-            one["id"],
-            group=one["group"],
-            scope=one["scope"],
-            says=one["says"],
-            fix=one["fix"],
-            symptoms=tuple(one["symptoms"]),
-            places=PLACES[one.get("places", "nodes")],
-            confirm=tuple(questions[each] for each in one.get("confirm", [])),
-            support=tuple(questions[each] for each in one.get("support", [])),
-            refute=tuple(questions[each] for each in one.get("refute", [])),
-            decisive=tuple(one.get("decisive", [])),
-            instead_of=tuple(one.get("instead_of", [])),
-        )
-
-
-def ids_in(entries: Any) -> frozenset[str]:
-    """Also those of entries that are wrong: whoever names them is not."""
-    known = entries if isinstance(entries, list) else []
-    return frozenset(one["id"] for one in known if isinstance(one, dict) and isinstance(one.get("id"), str))
-
-
-def near(word: str, names: Iterable[str]) -> str:
-    meant = difflib.get_close_matches(word, sorted(names), 1)
-    return f" (did you mean {meant[0]}?)" if meant else ""
-
-
-def words(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
-    """What is said of a recorded case without these rules, and with them."""
-    return decide(Case(seen), CAUSES), decide(Case(seen, rules.texts), (*CAUSES, *rules.causes))
-
-
-def nodes_that_showed(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    del case
-    return (Place(one.node, what=one.line) for one in by if one.node and not one.victim and one.final)
-
-
-def no_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    del case
-    if any(one.final for one in by):
-        yield Place()
-
-
-PLACES: dict[str, Places] = {
-    "ranks": ranks_shown,
-    "nodes": nodes_that_showed,
-    "every_node": every_node,
-    "no_node": no_node,
-}
+def together(all_of: Iterable[Rules]) -> Rules:
+    """Those of several files as one."""
+    known = list(all_of)
+    return Rules(
+        tuple(text for one in known for text in one.texts),
+        tuple(cause for one in known for cause in one.causes),
+        tuple(command for one in known for command in one.commands),
+    )

@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..launch.endings import Ending
-from ..launch.tracebacks import RANK_PREFIX, last_traceback
+from ..launch.tracebacks import RANK_PREFIX, fatal_error, last_traceback
 from .model import Symptom
 from .texts import TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..launch.failure import Failure
     from .case import Case
@@ -47,11 +47,10 @@ OF_ENDING = {
     Ending.LEASE: "launch.lease",
     Ending.PEER: "launch.peer",
 }
-PATTERNS = tuple((text, re.compile(text.pattern)) for text in TEXTS)
 LAST_LINES = 12  # of a rank that left no exception
 MOST_LINES = 400  # of each log, its last
 LONGEST = 2000  # characters of a line that are looked at
-SIGNAL = re.compile(r"was killed by (?P<signal>SIG[A-Z0-9]+|signal \d+)")
+SIGNAL = re.compile(r"was (?:killed by |told to stop \()(?P<signal>SIG[A-Z0-9]+|signal \d+)")
 START = re.compile(r"could not be started on ")
 
 
@@ -93,15 +92,18 @@ def whole_launch(case: Case) -> Iterator[Symptom]:
 
 def lines_of_ranks(case: Case) -> Iterator[Symptom]:
     for end in case.seen["ranks"]:
-        final = last_words(end)
+        final = [*last_words(end), *end["error"].splitlines()]
+        before = [RANK_PREFIX.sub("", line) for line in end["stderr"].splitlines()[-MOST_LINES:]]
         when = end["gone_at"] or 0.0
-        for line in [*final, *end["error"].splitlines()]:
-            yield from of_line(line, end["node"], end["rank"], when, case.texts, final=True)
-        for line in end["stderr"].splitlines()[-MOST_LINES:]:
-            yield from of_line(RANK_PREFIX.sub("", line), end["node"], end["rank"], when, case.texts, final=False)
+        for lines, is_final in ((final, True), (before, False)):
+            known = within(lines, case.texts)
+            for line in lines if known else ():
+                yield from of_line(line, end["node"], end["rank"], when, case.texts, known, final=is_final)
 
 
 def last_words(end: RankEnd) -> list[str]:
+    if (end["code"] or 0) < 0 and (died := fatal_error(end["stderr"])):
+        return died.splitlines()
     traceback = last_traceback(end["stderr"])
     text = traceback or RANK_PREFIX.sub("", end["stderr"]).rstrip()
     return text.splitlines()[-MOST_LINES if traceback else -LAST_LINES :]
@@ -109,27 +111,48 @@ def last_words(end: RankEnd) -> list[str]:
 
 def lines_of_launchers(case: Case) -> Iterator[Symptom]:
     for end in case.seen["nodes"]:
-        for line in end["log"].splitlines()[-MOST_LINES:]:
-            yield from of_line(RANK_PREFIX.sub("", line), end["node"], None, end["ended_at"], case.texts, final=True)
+        lines = [RANK_PREFIX.sub("", line) for line in end["log"].splitlines()[-MOST_LINES:]]
+        known = within(lines, case.texts)
+        for line in lines if known else ():
+            yield from of_line(line, end["node"], None, end["ended_at"], case.texts, known, final=True)
 
 
 def of_line(
-    line: str, node: str, rank: int | None, when: float, more: tuple[Text, ...], *, final: bool
+    line: str,
+    node: str,
+    rank: int | None,
+    when: float,
+    more: tuple[Text, ...],
+    known: tuple[int, ...],
+    *,
+    final: bool,
 ) -> Iterator[Symptom]:
-    for number, about in matches(line[:LONGEST], more):
+    """known: the numbers of the texts that it may be."""
+    for number, about in matches(line[:LONGEST], more, known):
         text = (*TEXTS, *more)[number]
         yield Symptom(text.id, node, rank, when, line.strip(), dict(about), text.victim, final)
 
 
 @lru_cache(maxsize=8)
-def compiled(texts: tuple[Text, ...]) -> tuple[tuple[Text, re.Pattern[str]], ...]:
-    return tuple((text, re.compile(text.pattern)) for text in texts)
+def compiled(more: tuple[Text, ...]) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
+    """Of all texts: for one line, and for a look at many, where each begins and ends as it does alone."""
+    return tuple((re.compile(text.pattern), re.compile(text.pattern, re.MULTILINE)) for text in (*TEXTS, *more))
+
+
+def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
+    """Which texts may be among these lines, by their numbers: of most there is nothing in any log, and to ask that line
+    by line takes seconds where there are hundreds of ranks."""
+    whole = "\n".join(line[:LONGEST] for line in lines)
+    return tuple(number for number, (_, pattern) in enumerate(compiled(more)) if pattern.search(whole))
 
 
 @lru_cache(maxsize=4096)
-def matches(line: str, more: tuple[Text, ...]) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
-    """Which texts this line is, by their numbers, with the groups that were found. Most ranks print the same lines."""
-    found = ((number, pattern.search(line)) for number, (_, pattern) in enumerate((*PATTERNS, *compiled(more))))
+def matches(
+    line: str, more: tuple[Text, ...], known: tuple[int, ...]
+) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
+    """Which of the known texts this line is, with the groups that were found. Most ranks print the same lines."""
+    patterns = compiled(more)
+    found = ((number, patterns[number][0].search(line)) for number in known)
     return tuple(
         (number, tuple((name, value.strip()) for name, value in match.groupdict().items() if value is not None))
         for number, match in found

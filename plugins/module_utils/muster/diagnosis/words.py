@@ -9,6 +9,7 @@ from ..verdict.finding import evidence, fix_with
 from ..verdict.printable import printable
 from ..verdict.words import few
 from .decide import CONFIRMED, LIKELY
+from .model import NEAREST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
+EVERY_NODE = "every node"
 NOWHERE = "no node: nothing that was seen tells one from the others"
 
 
@@ -122,11 +124,11 @@ def filled(case: Case, one: Judged, text: str) -> str:
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
     return (
-        text.replace("'{node}'", shlex.quote(node))
-        .replace("{node}", node)
+        text.replace("'{node}'", shlex.quote(case.head if one.everywhere else node))
+        .replace("{node}", EVERY_NODE if one.everywhere else node)
         .replace("{peer}", one.place.peer)
         .replace("{rank}", rank)
-        .replace("{what}", one.place.what)
+        .replace(" ({what})" if not one.place.what else "{what}", one.place.what)
         .replace("{address}", case.launch["master_addr"])
         .replace("{port}", str(case.launch["master_port"]))
     )
@@ -164,6 +166,8 @@ def where(decided: Decided) -> str:
 
 def place_of(one: Judged) -> str:
     node, peer, rank = one.place.node, one.place.peer, one.place.rank
+    if one.everywhere:
+        return f"{EVERY_NODE} alike"
     if peer:
         return f"between {node} and {peer}"
     if node:
@@ -186,7 +190,13 @@ def because(case: Case, one: Judged) -> str:
 
 
 def ruled_out(case: Case, decided: Decided) -> str:
-    named = dict.fromkeys(filled(case, one, one.cause.says) for one in decided.ruled_out)
+    """Those first that one would have taken for what is said: of its kind, and near."""
+    said = [*decided.causes, *decided.candidates][:1]
+    groups = [one.cause.group for one in said]
+    nearest = sorted(
+        decided.ruled_out, key=lambda one: (one.cause.group not in groups, NEAREST.index(one.cause.scope), -len(one.by))
+    )
+    named = dict.fromkeys(filled(case, one, one.cause.says) for one in nearest)
     return few(list(named), "; ") if named else "nothing was ruled out"
 
 

@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     sources.proxies_can_be_used,
     sources.extra_certificates_are_certificates,
     sources.offline_folders_are_paths,
+    sources.rules_of_diagnoses_can_be_used,
     gpu_parts.toolkits_are_versions,
     gpu_parts.nccl_conf_is_a_mapping,
     gpu_parts.fabric_options_can_be_had,

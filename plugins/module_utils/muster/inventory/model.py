@@ -64,7 +64,7 @@ class Node:
 
     @property
     def quarantined(self) -> bool:
-        return self.variables.get("cluster_quarantined") is True
+        return bool(self.variables.get("cluster_quarantined"))
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class Inventory:
     given: what was given to this run with -e, and where, as "job.yml line 3"; not_options: names of it that are no
     options and still right. unassigned: words behind -e that set nothing. launches: whether the play launches
     something. unusable: options of a launch whose file on the controller cannot be used, and why.
+
+    rules: what is wrong with the site's own rules for diagnoses.
     """
 
     nodes: tuple[Node, ...]
@@ -100,6 +102,7 @@ class Inventory:
     unassigned: tuple[str, ...] = ()
     launches: bool = False
     unusable: tuple[tuple[str, str], ...] = ()
+    rules: tuple[Problem, ...] = ()
 
     def participants(self) -> list[Node]:
         chosen = self.launch_nodes()

@@ -7,9 +7,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ..members import quarantine
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# Options that no single type describes (raw in their specs), and what reads them.
+OF_SEVERAL_TYPES: dict[str, Callable[[Any], Any]] = {quarantine.OPTION: quarantine.read}
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -38,6 +42,8 @@ def read(option: Option, value: Any) -> Any:
 
     Stricter than Ansible, which would take the number 2.10 for the version "2.1", and False for a mode that is not off.
     """
+    if option.name in OF_SEVERAL_TYPES:
+        return OF_SEVERAL_TYPES[option.name](value)
     if isinstance(value, bool):
         # YAML reads off, on, yes and no without quotes as booleans.
         words = [word for word in option.choices if word in (_TRUE if value else _FALSE)]

@@ -102,3 +102,7 @@ def _password(url: str) -> bool:
         return urlsplit(url).password is not None or "@" in urlsplit(url).netloc
     except ValueError:
         return "@" in url
+
+
+def rules_of_diagnoses_can_be_used(inventory: Inventory) -> Iterator[Problem]:
+    yield from inventory.rules

@@ -112,7 +112,8 @@ class OwnFacts(TypedDict):
 
 class Facts(TypedDict):
     """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
-    folders for launches that others than root may change. own: None in an administrator's launch."""
+    folders for launches that others than root may change. own: None in an administrator's launch. quarantine: the
+    node's copy of what the inventory said of it; see muster/members/quarantine.py."""
 
     hostname: str
     uid: int
@@ -135,6 +136,7 @@ class Facts(TypedDict):
     caches: dict[str, CacheFacts]
     beat_port: PortFacts | None
     data: list[DataFacts]
+    quarantine: dict[str, str] | None
 
 
 # ---------------------------------------------------------------- start

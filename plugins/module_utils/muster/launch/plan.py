@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..verdict.redaction import Redaction
     from .messages import Facts
 
+from ..members import quarantine
 from . import caches, data, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
@@ -50,6 +51,7 @@ class NodeSpec:
     gpus: int = 0
     nproc: int = 1
     quarantined: bool = False
+    quarantine: str = ""  # since when, by whom and why, as far as the inventory says
 
     @classmethod
     def read(cls, name: str, own: Mapping[str, Any]) -> NodeSpec:
@@ -61,7 +63,8 @@ class NodeSpec:
             interface=own["cluster_interface"],
             gpus=own["cluster_gpus"],
             nproc=own["cluster_nproc_per_node"],
-            quarantined=own["cluster_quarantined"],
+            quarantined=bool(own["cluster_quarantined"]),
+            quarantine=quarantine.words(own["cluster_quarantined"]),
         )
 
 
@@ -109,9 +112,9 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
     problems = [
         f"cluster_launch_nodes names {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
     ]
-    quarantined = {node.name for node in inventory if node.quarantined}
+    quarantined = {node.name: node.quarantine for node in inventory if node.quarantined}
     problems += [
-        f"cluster_launch_nodes names {name}, which is quarantined (cluster_quarantined)."
+        f"cluster_launch_nodes names {name}, which is quarantined (cluster_quarantined){quarantined[name]}."
         for name in chosen
         if name in quarantined
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..members import quarantine
 from ..verdict.check import Check
 from ..verdict.commands import again, ping, playbook
 from ..verdict.finding import evidence
@@ -175,6 +176,7 @@ def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Findi
     entry: the node's part of the plan.
     """
     found = [
+        *quarantine.refused(entry["node"], facts.get("quarantine")),
         *privilege(entry, facts),
         *system(entry, facts),
         *user(entry, facts, request),

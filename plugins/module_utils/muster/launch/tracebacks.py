@@ -43,6 +43,7 @@ AFTER_TRACEBACK = re.compile(
     r"|\S+:\d+: \w*Warning: )"
 )
 MESSAGE_LINES = 20  # of one exception's message, shown
+QUOTED_LINES = 200  # of one that quotes the traceback of another process, as that of a data loader's worker
 LINE_LENGTH = 400  # of one exception in a summary
 
 
@@ -99,11 +100,12 @@ def end_of_traceback(lines: list[str], start: int) -> int:
     end = start + 1
     while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
         end += 1
+    most = MESSAGE_LINES
     for length, line in enumerate(lines[end:]):
-        if length and (
-            not line or AFTER_TRACEBACK.match(line) or TRACEBACK_START.match(line) or length >= MESSAGE_LINES
-        ):
+        if length and (not line or AFTER_TRACEBACK.match(line) or TRACEBACK_START.match(line) or length >= most):
             return end + length
+        if line.endswith(HEADING):
+            most = QUOTED_LINES
     return len(lines)
 
 

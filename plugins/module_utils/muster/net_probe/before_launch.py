@@ -197,6 +197,7 @@ def _call(entry: dict[str, Any]) -> dict[str, Any]:
         "error": _text(entry.get("error")),
         "seconds": seconds if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else 0.0,
         "greeting": _text(greeting) if greeting is not None else None,
+        "spoke": entry.get("spoke") is not False,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.finding import evidence
 from ..verdict.words import few
 from . import links
-from .reach import PEER_DROPPED, PEER_UNREACHABLE
+from .reach import PEER_DROPPED, PEER_HANGS, PEER_UNREACHABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +36,11 @@ def ports_of(plan: Mapping[str, Any]) -> list[int]:
     return list(dict.fromkeys([SSH, plan["master_port"]]))
 
 
+def is_mute(entry: Mapping[str, Any] | None) -> bool:
+    """Whether a call was taken, which the kernel does by itself, and nothing was said: sshd speaks first."""
+    return entry is not None and not entry["error"] and not entry["spoke"]
+
+
 def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """What stands against a lost node. called: what each peer said of its link to it."""
     came: dict[str, dict[int, str]] = {}
@@ -43,6 +48,10 @@ def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         entries = seen.get("ports", {})
         came[peer] = {int(port): links.classify(entry, node, seen) for port, entry in entries.items()}
     tried = {peer: ports for peer, ports in came.items() if ports}
+    mute = [peer for peer in tried if is_mute(called[peer]["ports"].get(str(SSH)))]
+    if tried and len(mute) == len(tried):
+        said = f"{few(mute)} can call it, and nothing there says a word"
+        return [PEER_HANGS.fail(node, said, evidence=evidence("calls", f"port {SSH}: taken, and silent"))]
     if not tried or any(outcome not in SILENT for ports in tried.values() for outcome in ports.values()):
         return []
     gone = any(outcome == "no_route" for ports in tried.values() for outcome in ports.values())

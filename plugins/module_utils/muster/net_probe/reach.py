@@ -147,6 +147,13 @@ PEER_UNREACHABLE = Check(
     fires=every_port("unreachable"),
     fix=LOOK_ON_THE_WAY,
 )
+PEER_HANGS = Check(
+    "net.peer.hangs",
+    seen="stand-in",
+    reads="calls of the other nodes to the ssh port of a node that stopped answering: whether anything is said there",
+    fires="its kernel takes the calls, and nothing says a word: the node hangs, or its sshd does (fail)",
+    fix="Look at its console: it is frozen, has no memory left, or waits for a disk",
+)
 WRONG_HOST = Check(
     "net.address.wrong_host",
     seen="sandbox",

@@ -140,6 +140,11 @@ def owner(line: str) -> str:
     return label[1] if label else ""
 
 
+def forgotten(text: str, nodes: Collection[str]) -> str:
+    """The text without our lines for these nodes."""
+    return "".join(line for line in text.splitlines(keepends=True) if not (entry_of(line) and owner(line) in nodes))
+
+
 def left_behind(text: str, nodes: Collection[str]) -> dict[str, list[str]]:
     """Lines of ours for nodes that are not in the inventory any more: {node: names of the host}."""
     found: dict[str, list[str]] = {}

@@ -118,20 +118,23 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
         for shot in one.get("ranks", [])
     }
     ends = {(str(one["node"]), one["rank"]): one for one in evidence["ranks"]}
+    stop = float(evidence["launch"]["stop_began"] or 0.0)
     for node in evidence["launch"]["nodes"]:
         name = str(node["node"])
         if (name, None) in events:
             of_node = events[name, None]
             yield row(name, "node", of_node, 0.0, of_node.line)
         for rank in node["ranks"]:
-            event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}))
+            event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}), stop)
             at, shot = shots.get(rank, (0.0, {}))
             said = at - shot["said"] if shot.get("said") is not None else 0.0
             yield row(name, f"rank {rank}", event, said, did_last(event, shot), shot.get("state", ""))
 
 
-def ended_well(end: Mapping[str, Any]) -> Event | None:
-    return Event(float(end["gone_at"]), "", False) if end.get("gone_at") else None
+def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
+    """Of one that went before the launch was ended; whoever goes after that was ended with it."""
+    at = float(end.get("gone_at") or 0.0)
+    return Event(at, "", False) if at and (not stop or at < stop) else None
 
 
 def row(node: str, who: str, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:

@@ -20,7 +20,7 @@ class Ending:
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
     nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
     where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss.
+    anybody miss. outcome: what came of it, where the playbook has a sentence of its own.
     """
 
     book: str = ""
@@ -32,6 +32,7 @@ class Ending:
     verdict: Mapping[str, Any] | None = None
     where: str = ""
     reminder: str = ""
+    outcome: str = ""
 
 
 def last_line(end: Ending) -> tuple[str, str]:
@@ -56,6 +57,8 @@ def _ending(end: Ending) -> tuple[str, str]:
         return "stopped", f"STOPPED: {_stops(end.failures)}"
     if end.book and not end.contacts:
         return "healthy", f"DONE: {end.book} contacted no node and changed nothing"
+    if end.outcome:
+        return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:

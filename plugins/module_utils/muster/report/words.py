@@ -56,7 +56,9 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, An
     findings = _sorted(verdict.get("findings", []))
     if status == "healthy" or not findings:
         return head
-    worst = findings[0]
+    # Of equally bad ones that which the verdict itself says, such as the cause of what a launch showed.
+    equal = [found for found in findings if found["status"] == findings[0]["status"]]
+    worst = next((found for found in equal if found["summary"] in head["sentence"]), findings[0])
     same = [found["node"] for found in findings if (found["id"], found["summary"]) == (worst["id"], worst["summary"])]
     fix = worst.get("fix") or {}
     return {

@@ -87,7 +87,7 @@ STEPS = (
         "every node and every link examined, the nodes compared; a launch that would fail is not begun "
         "([docs/health.md](docs/health.md))",
         ("health",),
-        ("health_gate", "health_throughput", "health_rails", "health_collective", "health_code"),
+        ("health_gate", "health_quarantine", "health_throughput", "health_rails", "health_collective", "health_code"),
     ),
     Step(
         "DDP smoke",

@@ -106,7 +106,8 @@ class Terminal:
         return "".join(part if number % 2 else COMMAND.sub(self._typed, part) for number, part in enumerate(parts))
 
     def shapes(self, value: Any) -> Any:
-        """The value with the commands of all findings and verdicts in it as they are typed here, and nothing else."""
+        """The value with the commands of all findings, verdicts and causes in it as they are typed here, and nothing
+        else."""
         if isinstance(value, (list, tuple)):
             return [self.shapes(one) for one in value]
         if not isinstance(value, dict):
@@ -114,7 +115,7 @@ class Terminal:
         shape = {key: self.shapes(one) for key, one in value.items()}
         if "summary" in value and ("fix" in value or "coverage" in value):
             shape["summary"] = self.text(str(value["summary"]), quotes(value))
-        if "summary" in value and isinstance(value.get("fix"), dict):
+        if ("summary" in value or "says" in value) and isinstance(value.get("fix"), dict):
             shape["fix"] = {key: self.text(str(one)) for key, one in value["fix"].items()}
         return shape
 

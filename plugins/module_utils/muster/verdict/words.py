@@ -15,7 +15,7 @@ def plural(count: int, noun: str) -> str:
 
 def few(names: Sequence[str], between: str = ", ") -> str:
     """Return all names of a few, and of many the first three and how many more there are."""
-    return between.join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return between.join(names) if len(names) <= 4 else f"{between.join(names[:3])} and {len(names) - 3} more"
 
 
 def gigabytes(size: float) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..launch.mounts import type_of
-from ..tools import files
+from ..tools import control_group, files
 from ..tools.kernel_files import whole, word
 from ..tools.run import names, run
 from .parts import UnseenError
@@ -77,6 +77,7 @@ def counters() -> dict[str, int]:
     killed = re.search(r"^oom_kill (\d+)$", files.text(f"{PROC}/vmstat") or "", re.MULTILINE)
     if killed:
         found["vm.oom_kill"] = int(killed[1])
+    found.update({f"machine.{name}": count for name, count in control_group.of_machine().items()})
     return {**found, **dropped(files.text(f"{PROC}/net/stat/nf_conntrack") or "")}
 
 

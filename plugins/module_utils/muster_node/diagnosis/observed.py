@@ -32,6 +32,7 @@ SPIED = 4  # ranks at most
 MOST = 4_000_000  # bytes: torch keeps 2000 entries of some 500
 CHUNK = 1 << 16
 MOST_LINE = 200
+MOST_LEFT = 64  # ranks
 MOST_ENTRIES = 16
 MOST_READ = 64  # entries, of any group
 MOST_WORD = 60
@@ -42,6 +43,9 @@ NUMBER = re.compile(r"\d{1,15}")
 SPY_THREAD = re.compile(r"Thread \S+ \(.*\): \"(.*)\"")
 SPY_LINE = re.compile(r"^ {4}(\S.*) \((.+):(\d+)\)$")
 MOST_SPIED = 1 << 18  # bytes
+# What it says where the kernel refuses: EPERM and EACCES.
+REFUSED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|os error (?:1|13)\b")
+YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 NO_STACK = "its main thread runs no Python"
 SILENT = {
     "T": "it is stopped by a signal (state T)",
@@ -64,8 +68,11 @@ def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy
     found = {pid: read(said[pid]) if pid in said else silent(pid, folder) for pid in pids}
     until = time.monotonic() + SPY_SECONDS
     for pid in [pid for pid in pids if pid not in said and process.runs(pid)][: SPIED if spy else 0]:
-        if stack := spied(pid, until - time.monotonic()):
+        stack, refused = spied(pid, until - time.monotonic())
+        if stack:
             found[pid].update(stack=stack, stack_why="")
+        elif refused:
+            found[pid]["stack_why"] += f"; {refused}"
     return found
 
 
@@ -79,6 +86,14 @@ def silent(pid: int, folder: str) -> Json:
         why, left = SILENT.get(seen.state, f"it does not answer ({never})"), b""
     flight, flight_why = recorded(left) if left else (None, why)
     return {"stack": [], "stack_why": why, "flight": flight, "flight_why": flight_why}
+
+
+def left(table: list[Json], folder: str) -> list[Json]:
+    """What the flight recorders of ranks that have ended held, of those that left it; see RankLeft in evidence.py."""
+    gone = [rank for rank in table if rank["gone_at"] is not None]
+    words = ((rank["rank"], last_word(rank["pid"], folder)) for rank in gone[:MOST_LEFT])
+    flights = ((rank, recorded(word)[0]) for rank, word in words if word)
+    return [{"rank": rank, "flight": flight} for rank, flight in flights if flight]
 
 
 def last_word(pid: int, folder: str) -> bytes:
@@ -220,12 +235,12 @@ def text(value: Any, most: int) -> str:
 # ---------------------------------------------------------------- py-spy
 
 
-def spied(pid: int, seconds: float) -> list[str]:
-    """The main thread's stack as py-spy reads it from outside; [] where it is not in the rank's PATH, or may not. It
-    does not stop the rank (--nonblocking), and so cannot bring down one that is stopped already."""
+def spied(pid: int, seconds: float) -> tuple[list[str], str]:
+    """The main thread's stack as py-spy reads it from outside; [] where it is not in the rank's PATH, or may not, which
+    is said. It does not stop the rank (--nonblocking), and so cannot bring down one that is stopped already."""
     spy = shutil.which("py-spy", path=process.environment(pid).get("PATH", ""))
     if not spy or seconds <= 0:
-        return []
+        return [], ""
     asked = run(spy, "dump", "--nonblocking", "--pid", str(pid), seconds=seconds, most=MOST_SPIED)
     found: list[str] = []
     is_main = False
@@ -234,4 +249,11 @@ def spied(pid: int, seconds: float) -> list[str]:
             is_main = thread[1] == "MainThread"
         elif is_main and (frame := SPY_LINE.match(line)):
             found.append(text(f'  File "{frame[2]}", line {frame[3]} in {frame[1]}', MOST_LINE))
-    return found[: hook.FRAMES]
+    return found[: hook.FRAMES], "" if found or not REFUSED.search(asked.aside) else why_refused()
+
+
+def why_refused() -> str:
+    scope = (files.text(YAMA, most=10) or "").strip()
+    if scope in ("", "0"):
+        return "py-spy may not look into it"
+    return f"py-spy may not look into it: kernel.yama.ptrace_scope is {scope}, which leaves that to root or forbids it"

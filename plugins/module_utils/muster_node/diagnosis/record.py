@@ -17,7 +17,7 @@ from ..launch import state, written
 from ..launch.foreign import parsed
 from ..tools import control_group, files, process
 from ..tools.as_user import SilentError
-from . import kernel, machine, network, program
+from . import hook, kernel, machine, network, observed, program
 from .parts import Parts, UnseenError
 
 Json = dict[str, Any]
@@ -138,22 +138,26 @@ def kernel_lines(request: Json, moment: str) -> list[Json]:
 
 
 def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
-    """{program, disks, names, unseen}."""
+    """{program, disks, names, left, unseen}."""
+    table = written.read_table(request["launch_id"])["ranks"] if moment == ENDED else []
     try:
-        found: Json = written.in_its_name(request, lambda: _of_the_user(request, spec, moment, hostname), USERS[moment])
+        found: Json = written.in_its_name(
+            request, lambda: _of_the_user(request, spec, moment, hostname, table), USERS[moment]
+        )
     except SilentError as silent:
-        why = f"the training user's look: {silent.strerror}"
-        return {"program": None, "disks": [], "names": {}, "unseen": dict.fromkeys(("program", "disks", "names"), why)}
+        nothing: Json = {"program": None, "disks": [], "names": {}, "left": []}
+        return {**nothing, "unseen": dict.fromkeys(nothing, f"the training user's look: {silent.strerror}")}
     return found
 
 
-def _of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
+def _of_the_user(request: Json, spec: Json, moment: str, hostname: str, table: list[Json]) -> Json:
     until = time.monotonic() + NAMES[moment]
     resolving = network.Resolving([hostname, *request["names"]])
     parts = Parts()
     work = spec.get("work_dir") or working_folder(spec)
     parts.look("disks", lambda: machine.disks(request["run_dir"], work), [])
     parts.look("program", lambda: program_facts(request, spec, parts), None)
+    parts.look("left", lambda: observed.left(table, f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"), [])
     names, silent = resolving.answers(until)
     if silent:
         parts.leave("names", f"no answer within {NAMES[moment]:g} s for {', '.join(silent)}")

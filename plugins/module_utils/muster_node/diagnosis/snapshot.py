@@ -24,7 +24,8 @@ def snapshot(request: Json) -> Json:
     """request: {launch_id, run_dir, ports}. See Snapshot in muster/diagnosis/evidence.py."""
     parts = Parts()
     at = time.time()
-    parts.look("ranks", lambda: ranks(request), [])
+    parts.look("ranks", lambda: ranks(request), {"ranks": [], "left": []})
+    parts.found.update(parts.found["ranks"])
     parts.look("listeners", lambda: as_user(None, lambda: listeners(request["ports"]), seconds=LISTENERS_SECONDS), [])
     parts.look("half_open", lambda: half_open(request["ports"]), None)
     parts.look("frozen", lambda: frozen(request["launch_id"]), None)
@@ -33,20 +34,21 @@ def snapshot(request: Json) -> Json:
     return {"at": at, **parts.found, "unseen": parts.unseen}
 
 
-def ranks(request: Json) -> list[Json]:
-    """As the training user: the list of them is that user's word, and so are the logs."""
+def ranks(request: Json) -> Json:
+    """{ranks, left}, as the training user: the list of them is that user's word, and so are the logs."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
-        found: list[Json] = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
+        found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
     except SilentError as silent:
         raise UnseenError(f"the training user's look: {silent.strerror}") from None
     return found
 
 
-def _ranks(request: Json, table: list[Json]) -> list[Json]:
+def _ranks(request: Json, table: list[Json]) -> Json:
     theirs = [rank for rank in table if rank["gone_at"] is None and process.user_id(rank["pid"]) == os.getuid()]
     folder = f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"
-    return shots.shots(theirs, shots.last_words(request["run_dir"]), lambda pids: observed.all_observed(pids, folder))
+    found = shots.shots(theirs, shots.last_words(request["run_dir"]), lambda pids: observed.all_observed(pids, folder))
+    return {"ranks": found, "left": observed.left(table, folder)}
 
 
 def frozen(launch_id: str) -> bool | None:

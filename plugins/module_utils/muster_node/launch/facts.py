@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..members import quarantine
 from ..tools import trust
 from ..tools.as_user import SilentError, as_user
 from . import mounts
@@ -67,6 +68,7 @@ def prepare(request: Json) -> Json:
         "environment": mounts.real_path(request.get("environment", "")),
         "caches": {name: mounts.cache_facts(path) for name, path in request.get("caches", {}).items()},
         "data": data_facts(request.get("data", []), user_entry(request["user"])),
+        "quarantine": quarantine.kept(),
     }
 
 

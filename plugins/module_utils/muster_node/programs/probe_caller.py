@@ -129,6 +129,7 @@ class Link:
                 if connected is not None:
                     streams.append(Stream(connected, self.token))
                     entry["greeting"] = streams[-1].greeting()
+                    entry["spoke"] = streams[-1].spoke
                     if entry["greeting"] == self.node and good is None:
                         good = streams[-1]
             result["neighbour"] = routes.neighbour(self.address)
@@ -261,6 +262,7 @@ class Stream:
         self.sock = sock
         self.token = token
         self.rest = b""
+        self.spoke = False  # whoever listens has said anything; a call alone is taken by the kernel
         sock.setblocking(True)
         sock.settimeout(GREETING_TIMEOUT)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -268,6 +270,7 @@ class Stream:
     def line(self) -> str:
         while b"\n" not in self.rest:
             data = self.sock.recv(4096)
+            self.spoke = self.spoke or bool(data)
             if not data or len(self.rest) > 65536:
                 raise OSError("it was closed" if not data else "it talks without end")
             self.rest += data

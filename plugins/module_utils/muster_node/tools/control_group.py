@@ -19,6 +19,13 @@ V2, BESIDE = "", "unified"  # its tree alone, or beside those of v1
 WANTED = ("memory", "cpu", "cpuacct", "pids", "freezer")
 NO_LIMIT = 1 << 60  # what v1 says in the place of "max" is nearly 2^63, rounded to pages
 EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
+# By name: the controller, its file in v1 and in v2, and what is counted there.
+OF_MACHINE = {
+    "oom_kill": ("memory", "memory.oom_control", "memory.events", "oom_kill"),
+    "pids_refused": ("pids", "pids.events", "pids.events", "max"),
+    "nr_periods": ("cpu", "cpu.stat", "cpu.stat", "nr_periods"),
+    "nr_throttled": ("cpu", "cpu.stat", "cpu.stat", "nr_throttled"),
+}
 PERIODS = ("nr_periods", "nr_throttled", "throttled_usec", "usage_usec")
 
 
@@ -71,7 +78,7 @@ def facts_v2(folder: str) -> Json:
         "cpu": only(pairs(f"{folder}/cpu.stat"), PERIODS),
         "pids_current": whole(f"{folder}/pids.current"),
         "pids_max": whole(f"{folder}/pids.max"),
-        "pids_refused": pairs(f"{folder}/pids.events").get("max", 0),
+        "pids_refused": pairs(f"{folder}/pids.events").get("max"),
         "frozen": bool(events["frozen"]) if "frozen" in events else None,
     }
 
@@ -94,9 +101,23 @@ def facts_v1(trees: dict[str, str]) -> Json:
         "cpu": {**found, **({"usage_usec": used // 1000} if used is not None else {})},
         "pids_current": whole(f"{pids}/pids.current") if pids else None,
         "pids_max": whole(f"{pids}/pids.max") if pids else None,
-        "pids_refused": pairs(f"{pids}/pids.events").get("max", 0) if pids else 0,
+        "pids_refused": pairs(f"{pids}/pids.events").get("max") if pids else None,
         "frozen": beside["frozen"] or state in ("FROZEN", "FREEZING") if state else beside["frozen"],
     }
+
+
+def of_machine() -> dict[str, int]:
+    """{oom_kill, pids_refused, nr_periods, nr_throttled} of the group that all of this machine is in, as far as that
+    counts: a container that is the whole machine has one with limits of its own, any other machine has none."""
+    above = groups(process.read(1, "cgroup"))
+    found = {}
+    for name, (controller, v1, v2, counted) in OF_MACHINE.items():
+        tree, file = (f"{CGROUPS}/{controller}", v1) if controller in above else (CGROUPS, v2)
+        outer = above.get(controller, above.get(V2, "")).removesuffix("/init.scope").rstrip("/")
+        numbers = next((numbers for each in (outer, "") if (numbers := pairs(f"{tree}{each}/{file}"))), {})
+        if counted in numbers:
+            found[name] = numbers[counted]
+    return found
 
 
 def cores(quota: str, period: str) -> float | None:

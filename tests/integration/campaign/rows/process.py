@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from damage import missing_on, module_on
+from damage import closed_on, freeze, is_frozen, library_on, missing_on, module_on, thaw
 from drill import fields, hit, processes
 from row import Row
 
@@ -17,14 +17,6 @@ STALL = {"launch_stall_timeout": 15}
 
 def stopped(scene: Scene) -> bool:
     return fields(scene.pid(1))[:1] == ["T"]
-
-
-def freeze(scene: Scene) -> None:
-    scene.systemctl(scene.machines["node2"], "freeze", scene.unit())
-
-
-def is_frozen(scene: Scene) -> bool:
-    return "frozen" in scene.systemctl(scene.machines["node2"], "show", "--property=FreezerState", scene.unit())
 
 
 def gone(scene: Scene) -> bool:
@@ -96,12 +88,13 @@ ROWS = (
         twin="exitcode -9",
         strike=lambda scene: hit(scene.pid(1), signal.SIGKILL),
         proof=gone,
+        in_ci=True,
     ),
     Row(
         "process-term",
         "somebody sends a rank SIGTERM",
         "process",
-        right=("process.terminated @ node2",),
+        right=("process.rank_terminated @ node2",),
         strike=lambda scene: hit(scene.pid(1), signal.SIGTERM),
         proof=gone,
     ),
@@ -144,6 +137,7 @@ ROWS = (
         variables=STALL,
         strike=freeze,
         proof=is_frozen,
+        undo=thaw,
     ),
     Row(
         "process-launcher",
@@ -170,6 +164,47 @@ ROWS = (
         before=missing_on("node2", "/var/lib/muster-test-data/labels"),
         gates=("node2",),
         in_ci=True,
+    ),
+    Row(
+        "process-permission",
+        "a file of one node is closed to the launch's user",
+        "process",
+        right=("process.missing.permission @ node2",),
+        arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
+        before=closed_on("node2", "/var/lib/muster-test-data/labels"),
+        gates=("node2",),
+    ),
+    Row(
+        "process-library",
+        "a shared library is missing on one node",
+        "process",
+        right=("process.missing.library @ node2",),
+        arguments=("--fault=library=/var/lib/muster-test-libraries/libmuster_test.so", "--rank=all"),
+        before=library_on(("node1", "node3"), "/var/lib/muster-test-libraries/libmuster_test.so"),
+        gates=("node2",),
+    ),
+    Row(
+        "process-launcher-told",
+        "somebody tells the torchrun of a node to stop (SIGTERM)",
+        "process",
+        right=("process.terminated @ node2",),
+        strike=lambda scene: hit(scene.agent("node2"), signal.SIGTERM),
+        proof=gone,
+    ),
+    Row(
+        "process-hangup",
+        "the torchrun of a node gets SIGHUP, as when the login that began it ends",
+        "process",
+        right=("process.hangup @ node2",),
+        strike=lambda scene: hit(scene.agent("node2"), signal.SIGHUP),
+        proof=gone,
+    ),
+    Row(
+        "process-time-limit",
+        "the launch runs into its time limit",
+        "process",
+        right=("process.time_limit @ no node",),
+        variables={"launch_time_limit": 15},
     ),
     Row(
         "process-module",

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from damage import other_code_on
 from row import Row
 from rows.process import STALL
+
+PAYLOAD = Path(__file__).parents[1] / "faulty.py"
+OTHER_CODE = "/var/lib/muster-test-code/train.py"
 
 ROWS = (
     Row(
@@ -57,9 +63,36 @@ ROWS = (
         "program-shape",
         "a rank sums a tensor of another size",
         "program",
-        right=("program.other_sizes @ node2", "program.other_sizes @ no node"),
+        right=("program.other_sizes @ no node", "program.bytes @ no node"),
         arguments=("--fault=shape", "--timeout=15"),
         gates=("node2",),
+        in_ci=True,
+    ),
+    Row(
+        "program-type",
+        "a rank sums numbers of another type",
+        "program",
+        right=("program.other_types @ no node", "program.bytes @ no node"),
+        arguments=("--fault=type", "--timeout=15"),
+        gates=("node2",),
+    ),
+    Row(
+        "program-no-group",
+        "the script sums before there is a process group",
+        "program",
+        right=("program.no_group @ no node",),
+        arguments=("--fault=shape", "--rank=all", "--before"),
+    ),
+    Row(
+        "drift-code",
+        "the script of one node has another line",
+        "drift",
+        right=("drift.code @ no node", "drift.code @ node3"),
+        arguments=("--fault=shape", "--rank=all", "--timeout=15"),
+        variables={"launch_script_src": None, "launch_script": OTHER_CODE},
+        before=other_code_on("node3", PAYLOAD, OTHER_CODE, ("100_000", "100_001")),
+        gates=("node2",),
+        in_ci=True,
     ),
     Row(
         "program-left",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from damage import few_inodes, full_disk, limit_open_files, open_files_of, read_only, small_shm
+from limits import FEWER_TASKS, LESS_MEMORY, LITTLE_TIME
 from row import Row
 
 DATA = "/var/lib/muster-test-disk"
@@ -17,6 +18,7 @@ ROWS = (
         arguments=(f"--fault=fill={DATA}",),
         before=full_disk("node2", DATA),
         gates=("node2",),
+        in_ci=True,
     ),
     Row(
         "resources-inodes",
@@ -59,29 +61,25 @@ ROWS = (
     ),
     Row(
         "resources-tasks",
-        "a rank begins more threads than the launch may have",
+        "a rank begins more threads than its node may have",
         "resources",
         right=("resources.tasks @ node2",),
         arguments=("--fault=threads",),
-        strike=lambda scene: scene.systemctl(
-            scene.machines["node2"], "set-property", "--runtime", scene.unit(), "TasksMax=80"
-        ),
-        proof=lambda scene: "=80" in scene.systemctl(scene.machines["node2"], "show", "-pTasksMax", scene.unit()),
+        strike=FEWER_TASKS.put,
+        proof=FEWER_TASKS.is_on,
+        undo=FEWER_TASKS.take_back,
         gates=("node2",),
     ),
     Row(
-        "resources-memory-limit",
-        "a rank uses more memory than the launch may have",
+        "resources-memory",
+        "a rank uses more memory than its node has",
         "resources",
-        right=("process.memory.limit @ node2",),
+        right=("process.memory.machine @ node2",),
         twin="exitcode -9",
         arguments=("--fault=hoard",),
-        strike=lambda scene: scene.systemctl(
-            scene.machines["node2"], "set-property", "--runtime", scene.unit(), "MemoryMax=900M", "MemorySwapMax=0"
-        ),
-        proof=lambda scene: (
-            "=943718400" in scene.systemctl(scene.machines["node2"], "show", "-pMemoryMax", scene.unit())
-        ),
+        strike=LESS_MEMORY.put,
+        proof=LESS_MEMORY.is_on,
+        undo=LESS_MEMORY.take_back,
         gates=("node2",),
     ),
     Row(
@@ -94,16 +92,13 @@ ROWS = (
     ),
     Row(
         "resources-cpu",
-        "the launch may use a fiftieth of a processor on one node, and a collective times out",
+        "one node may use a hundredth of a processor for a while, and a collective times out",
         "resources",
         right=("resources.processor_time @ node2",),
         twin="Timed out waiting for recv",
-        arguments=("--size=3000000", "--timeout=4"),
-        strike=lambda scene: scene.systemctl(
-            scene.machines["node2"], "set-property", "--runtime", scene.unit(), "CPUQuota=1%"
-        ),
-        proof=lambda scene: (
-            "USec=10ms" in scene.systemctl(scene.machines["node2"], "show", "-pCPUQuotaPerSecUSec", scene.unit())
-        ),
+        arguments=("--size=12000000", "--timeout=4"),
+        strike=LITTLE_TIME.put,
+        proof=LITTLE_TIME.is_on,
+        undo=LITTLE_TIME.take_back,
     ),
 )

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 PYTHON = sys.executable
 LAUNCH = "20261123-101112-abcd"
 RANK = {"RANK": "3", "LOCAL_RANK": "1", "MUSTER_LAUNCH_ID": LAUNCH}
-# All that a script could see of the hook. What no path can hide may be loaded: that is no module of the user's.
+# All that a script could see of the hook. What no path can hide may be loaded: that is no module of the user's. Where
+# _socket is a file, Python has by then looked into that folder of its own library, too.
 SHOW = """
 import sys
 loaded = sorted(name for name in sys.modules if name not in sys.builtin_module_names)
 import os, threading
-print(sys.path, sys.path_importer_cache.keys(), [each for each in loaded if each not in ("__future__", "_socket")])
+searched = [each for each in sys.path_importer_cache if not each.startswith(os.path.dirname(os.__file__))]
+print(sys.path, searched, [each for each in loaded if each not in ("__future__", "_socket")])
 print(sorted(os.environ.items()), threading.active_count(), threading.main_thread() is threading.current_thread())
 print(sys.modules.get("sitecustomize"), sys.excepthook, sys.meta_path, sys.path_hooks)
 print(os.open("/dev/null", os.O_RDONLY))

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
 
 from muster_node.diagnosis import observed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def recorder(entries: int, group: str = "default_pg") -> bytes:
@@ -58,3 +66,45 @@ def test_what_is_no_flight_recorder_is_said_to_be_none() -> None:
     flight, _ = observed.recorded(odd)
     assert flight is not None
     assert flight["enqueued"] == 9
+
+
+# ---------------------------------------------------------------- where py-spy may not look (its place is taken here)
+
+PY_SPY_SAYS = {  # as py-spy 0.4 does, where the kernel refuses ptrace, or to read another process' memory
+    "ptrace": "Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'",
+    "memory": "Error: Failed to get process executable name. Check that the process is running.\n"
+    "Reason: Operation not permitted (os error 1)",
+}
+
+
+@pytest.fixture(params=PY_SPY_SAYS)
+def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    """A process whose PATH has a py-spy that is refused."""
+    (tmp_path / "py-spy").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{PY_SPY_SAYS[request.param]}\nEND\nexit 1\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": str(tmp_path)}) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("scope", "why"),
+    [
+        (
+            "1\n",
+            "; py-spy may not look into it: kernel.yama.ptrace_scope is 1, which leaves that to root or forbids it",
+        ),
+        ("0\n", "; py-spy may not look into it"),
+        (None, "; py-spy may not look into it"),
+    ],
+)
+def test_where_py_spy_is_refused_it_is_said_why_there_is_no_stack(
+    rank: int, scope: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "YAMA", str(tmp_path / "ptrace_scope"))
+    if scope is not None:
+        (tmp_path / "ptrace_scope").write_text(scope)
+    seen = observed.observed(rank, "")
+    assert seen["stack"] == []
+    assert seen["stack_why"].startswith("it does not answer (state ")
+    assert seen["stack_why"].endswith(why)

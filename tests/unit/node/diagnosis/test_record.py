@@ -20,7 +20,7 @@ from muster.diagnosis.evidence import Record
 from muster_node.diagnosis import kernel, machine, network, program, record
 from muster_node.diagnosis.parts import Parts, UnseenError
 from muster_node.launch import state
-from muster_node.tools import control_group
+from muster_node.tools import control_group, process
 
 LAUNCH_ID = "20260101-120000-abcd"
 KEY = "cd" * 32
@@ -230,7 +230,7 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
         "cpu": {"nr_periods": 3, "nr_throttled": 2, "throttled_usec": 5, "usage_usec": 9},
         "pids_current": None,
         "pids_max": None,
-        "pids_refused": 0,
+        "pids_refused": None,
         "frozen": True,
     }
     assert control_group.facts_v1(control_group.folders(f"{own}2:pids:/system.slice\n0::/a.service\n")) == facts
@@ -238,6 +238,35 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
     tree(tmp_path / "unified/a.service", {"cgroup.procs": "", "cgroup.events": "populated 1\nfrozen 0\n"})
     alone = control_group.facts_v1(control_group.folders("4:memory:/\n0::/a.service\n"))
     assert alone == {**facts, "memory_current": None, "memory_events": {}, "cpu": {}, "frozen": False}
+
+
+@pytest.mark.parametrize(
+    ("first", "folder"),
+    [
+        ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", ""),  # its trees begin with itself
+        ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", "/pod"),
+    ],
+)
+def test_what_a_container_as_a_whole_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str
+) -> None:
+    monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(process, "read", lambda pid, name: first if (pid, name) == (1, "cgroup") else "")
+    files = {
+        f"memory{folder}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        f"pids{folder}/pids.events": "max 5\n",
+        f"cpu{folder}/cpu.stat": "nr_periods 30\nnr_throttled 20\nthrottled_time 5000\n",
+    }
+    tree(tmp_path, files)
+    assert control_group.of_machine() == {"oom_kill": 2, "pids_refused": 5, "nr_periods": 30, "nr_throttled": 20}
+
+
+def test_what_a_container_of_v2_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(process, "read", lambda *_: "0::/init.scope\n")
+    assert control_group.of_machine() == {}  # a machine of its own: its root has no such files
+    tree(tmp_path, {"memory.events": "oom 1\noom_kill 1\n", "pids.events": "max 0\n", "cpu.stat": "usage_usec 7\n"})
+    assert control_group.of_machine() == {"oom_kill": 1, "pids_refused": 0}
 
 
 def test_no_group_is_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +280,7 @@ def test_no_group_is_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_counters_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PROC", str(tmp_path))
+    monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     tree(
         tmp_path,
         {

@@ -147,6 +147,28 @@ def test_ranks_as_they_are(
 
 
 @as_root
+def test_what_ended_ranks_have_left_behind(launch: Callable[..., dict[str, Any]], folder: Path) -> None:
+    gone = [{"rank": rank, "local_rank": rank, "pid": 70_000 + rank, "started": 1, "gone_at": 9.0} for rank in range(4)]
+    request = launch(gone)
+    observe = folder / LAUNCH_ID / "observe"
+    observe.mkdir()
+    left = {
+        0: '{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "7"}}}',
+        1: "no JSON",
+        2: '{"entries": [], "pg_status": {"0": {"last_enqueued_collective": "9"}}}',
+    }
+    for rank, text in left.items():
+        (observe / f"{70_000 + rank}.last").write_text(text)
+    for path in [observe, *observe.iterdir()]:
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    (observe / "70002.last").unlink()
+    (observe / "70002.last").symlink_to(observe / "70000.last")  # nothing is read by way of a link
+    seen = read(snapshot.snapshot(request))
+    assert seen["ranks"] == []
+    assert seen["left"] == [{"rank": 0, "flight": {"group": "default_pg", "enqueued": 7, "last": []}}]
+
+
+@as_root
 def test_who_listens_on_the_ports(launch: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     [found] = read(snapshot.snapshot(launch([], port, 1)))["listeners"]

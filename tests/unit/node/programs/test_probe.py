@@ -124,7 +124,20 @@ def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:
     closed, foreign = (seen[str(port)] for port in ports)
     assert closed["error"] == "ECONNREFUSED"
     assert foreign["error"] == ""
-    assert foreign["greeting"] is None
+    assert (foreign["greeting"], foreign["spoke"]) == (None, False)
+
+
+def test_somebody_else_who_speaks(served: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ssh:
+
+        def speak() -> None:
+            with ssh.accept()[0] as call:
+                call.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        threading.Thread(target=speak, daemon=True).start()
+        port = ssh.getsockname()[1]
+        seen = probe(peer(served, ports=[port]))["links"]["node2"]["ports"][str(port)]
+    assert (seen["error"], seen["greeting"], seen["spoke"]) == ("", None, True)
 
 
 def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:

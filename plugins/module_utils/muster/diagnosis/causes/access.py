@@ -84,6 +84,13 @@ def peers_reach(case: Case, place: Place) -> Answer:
     return yes(f"{few(peers_asked(case, place.node))} reach it", "calls of the other nodes")
 
 
+def takes_calls_without_a_word(case: Case, place: Place) -> Answer:
+    for one in of_checks(case, ("net.peer.hangs",)):
+        if place.node in ends_of(one):
+            return yes(one["summary"], "calls of the other nodes")
+    return no("what it takes is answered") if was_called(case, place.node) else why_not_asked(place.node)
+
+
 def began_anew(case: Case, place: Place) -> Answer:
     pair = case.both(place.node)
     if pair is None:
@@ -146,6 +153,7 @@ def leased(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
 
 
 LOG_IN = ping("{node}")
+HANGS = Question("probe.hangs", "does {node} take calls without a word?", takes_calls_without_a_word, LOG_IN)
 DOWN = Question("probe.peers", "do the other nodes not reach {node} either?", peers_do_not_reach, LOG_IN)
 REACHED = Question("probe.reached", "do the other nodes still reach {node}?", peers_reach, LOG_IN)
 LOGIN = Question("access.login", "was the login on {node} refused?", login_was_refused, LOG_IN)
@@ -190,6 +198,19 @@ CAUSES = (
         symptoms=LOST,
         places=nodes_lost,
         confirm=(LOGIN,),
+        instead_of=("access.ssh_down",),
+    ),
+    Cause(
+        "access.hangs",
+        group="access",
+        scope="node",
+        says="{node} hangs: its kernel takes calls of the other nodes, and no program there says a word",
+        fix="Look at its console: it is frozen, has no memory left, or waits for a disk",
+        command=LOG_IN,
+        symptoms=LOST,
+        places=nodes_lost,
+        confirm=(HANGS,),
+        refute=(BOOTED,),
         instead_of=("access.ssh_down",),
     ),
     Cause(

@@ -37,8 +37,12 @@ def named_interface(case: Case, node: str) -> tuple[str, str]:
 
 
 def with_its_interface(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-    del case
-    return (Place(one.node, what=one.about.get("name", "")) for one in by if one.node)
+    """Those that showed it, and those that were ended before they could: with the same variable."""
+    for one in by:
+        name = one.about.get("name", "")
+        for node in case.nodes:
+            if node == one.node or any(value_among(case, node, variable, (name,)) for variable in VARIABLES):
+                yield Place(node, what=name)
 
 
 def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
@@ -170,7 +174,7 @@ CAUSES = (
         "address.loopback",
         group="address",
         scope="node",
-        says="{node} tells the others its loopback as its address",
+        says="{node} gives the others its loopback address as its own",
         fix="Take the host name off the line of 127.0.1.1 in /etc/hosts, or set GLOO_SOCKET_IFNAME",
         command=playbook("site.yml", tags="network"),
         symptoms=(*CALLED_PEER, "gloo.hostname"),
@@ -178,7 +182,7 @@ CAUSES = (
         confirm=(
             Question(
                 "address.own_name",
-                "does {node} tell its loopback?",
+                "does {node} give its loopback address?",
                 tells_its_loopback,
                 on_node("{node}", "cat /etc/hosts"),
             ),
@@ -189,7 +193,7 @@ CAUSES = (
         "address.bridge",
         group="address",
         scope="config",
-        says="ranks tell each other {what}, which several nodes have, such as the bridge of a container engine",
+        says="ranks give each other {what}, which several nodes have, such as the bridge of a container engine",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         symptoms=TOLD,
         places=by_many,
@@ -199,7 +203,7 @@ CAUSES = (
         "address.other",
         group="address",
         scope="node",
-        says="{node} tells the others {what}, which is not its address in the training network",
+        says="{node} gives the others {what}, which is not its address in the training network",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         command=ADDRESSES,
         symptoms=TOLD,

@@ -23,6 +23,8 @@ HANGUP, INTERRUPT, TERMINATE = "1", "2", "15"
 NAMES = {HANGUP: "SIGHUP", INTERRUPT: "SIGINT", TERMINATE: "SIGTERM"}
 # What a launcher says when it waited in vain for others: the way to them is to be looked at, and not the launcher.
 WAITED = re.compile(r"Rendezvous|TCPStore|Store|[Tt]imed? ?out|[Cc]onnect|EADDRINUSE|clients joined")
+DEATH_SIGNAL = re.compile(r"death signal")
+SIGTERM = "SIGTERM"
 JOURNAL = on_node("{node}", "journalctl --lines=50", become=True)
 
 
@@ -78,12 +80,22 @@ def signalled_first(number: str) -> Callable[[Case, Sequence[Symptom]], Iterator
     """The node whose launcher was told to stop before all others: those may have been told because of it."""
 
     def places(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
-        told = [one for one in by if one.node and not stop_reached(case, one.when) and not ended_by_us(case, one.node)]
-        first = min(told, key=lambda one: one.when, default=None)
+        told = [
+            one
+            for one in by
+            if one.node and not stop_reached(case, told_at(case, one)) and not ended_by_us(case, one.node)
+        ]
+        first = min(told, key=lambda one: told_at(case, one), default=None)
         if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
             yield Place(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
 
     return places
+
+
+def told_at(case: Case, one: Symptom) -> float:
+    """A launcher that was told to stop ends its ranks first, and waits for them: the first of them knows when."""
+    gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
+    return min([one.when, *gone])
 
 
 def ended_by_us(case: Case, node: str) -> bool:
@@ -117,6 +129,32 @@ def nothing_before(case: Case, place: Place) -> Answer:
     if end["reason"] == STOPPED:
         return no("its unit was stopped as a whole")
     return yes(f"the launcher was told to stop by {place.what}", f"launcher's log on {place.node}", end["ended_at"])
+
+
+def ranks_told(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (
+        Place(one.node, rank=one.rank, what=SIGTERM)
+        for one in by
+        if one.rank is not None and one.about.get("signal") == SIGTERM
+    )
+
+
+def told_from_outside(case: Case, place: Place) -> Answer:
+    """The launcher tells its ranks to stop when one of them has failed, or when it was told itself; whoever told this
+    one, it was somebody else."""
+    mine = next((one for one in case.all_failures if one.rank == place.rank and one.ending is Ending.SIGNAL), None)
+    if mine is None:
+        return no("it ended otherwise")
+    for one in case.all_failures:
+        if one is not mine and one.when < mine.when and (one.node == mine.node or not one.cascade):
+            return no(f"{one.where} had ended before: {one.summary}")
+    end = case.node_ends[place.node]
+    if ended_by_us(case, place.node) or DEATH_SIGNAL.search(end["log"]):
+        return no(f"the launcher on {place.node} was told to stop, and told its ranks")
+    return yes(
+        f"exit code -15, and no rank of {place.node} had ended before", f"ends of the ranks on {place.node}", mine.when
+    )
 
 
 def limit_reached(case: Case, place: Place) -> Answer:
@@ -165,6 +203,7 @@ LAUNCHER_FAILED = Question(
 TOLD_FIRST = Question(
     "launcher.told", "was the launcher on {node} told to stop before anything had failed?", nothing_before
 )
+RANK_TOLD = Question("rank.told", "was rank {rank} told to stop by somebody else than its launcher?", told_from_outside)
 LIMIT = Question("launch.limit", "did the launch run into its time limit?", limit_reached)
 WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because of a data loader's worker?", worker_ended)
 
@@ -249,6 +288,17 @@ CAUSES = (
         places=signalled_first(""),
         confirm=(TOLD_FIRST,),
         instead_of=("process.launcher.failed",),
+    ),
+    Cause(
+        "process.rank_terminated",
+        group="process",
+        scope="process",
+        says="somebody told rank {rank} on {node} to stop (SIGTERM), and not its launcher; who did is not recorded",
+        fix="Ask who works on {node}, or what ends programs there, such as a queue or a watchdog for memory",
+        command=JOURNAL,
+        symptoms=("rank.signal",),
+        places=ranks_told,
+        confirm=(RANK_TOLD,),
     ),
     Cause(
         "process.time_limit",

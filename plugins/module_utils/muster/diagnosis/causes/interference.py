@@ -99,7 +99,7 @@ CAUSES = (
         "interference.container",
         group="interference",
         scope="config",
-        says="ranks tell each other {what}, an address inside of a container, where no other node reaches it",
+        says="ranks give each other {what}, an address inside a container, where no other node reaches it",
         fix="Run the container with the host's network (--network=host)",
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
         places=contained,

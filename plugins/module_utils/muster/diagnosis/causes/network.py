@@ -113,7 +113,7 @@ LINK_GONE = Question(
 )
 LINK_LOGGED = Question(
     "link.logged",
-    "does the kernel log of {node} tell of its link?",
+    "does the kernel log of {node} say that its link was down?",
     link_in_kernel_log,
     on_node("{node}", "journalctl --dmesg --lines=50", become=True),
 )

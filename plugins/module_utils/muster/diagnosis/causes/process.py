@@ -86,8 +86,14 @@ def ended_alike(case: Case, place: Place) -> Answer:
 def killed_for_memory(case: Case, place: Place) -> Answer:
     grown = case.grown(place.node, oom_kills)
     if grown is None:
-        if case.grown(place.node, oom_kills_of_all) == 0:
-            return no("no process at all was ended for want of memory", f"oom_kill in /proc/vmstat on {place.node}")
+        of_machine = case.grown(place.node, oom_kills_of_machine)
+        if of_machine:
+            return yes(
+                f"oom_kill of {place.node} as a whole grew by {of_machine}",
+                f"memory events of {place.node}'s container",
+            )
+        if of_machine == 0 or case.grown(place.node, oom_kills_of_all) == 0:
+            return no("no process at all was ended for want of memory", f"oom_kill on {place.node}")
         return not_looked(case.why_not(place.node, "unit"))
     if grown > 0:
         return yes(f"oom_kill of the launch's control group grew by {grown}", f"memory.events on {place.node}")
@@ -96,6 +102,11 @@ def killed_for_memory(case: Case, place: Place) -> Answer:
 
 def oom_kills(record: Record) -> int | None:
     return record["unit"]["memory_events"].get("oom_kill") if record["unit"] else None
+
+
+def oom_kills_of_machine(record: Record) -> int | None:
+    """Of a container that is the whole machine."""
+    return record["counters"].get("machine.oom_kill")
 
 
 def oom_kills_of_all(record: Record) -> int | None:
@@ -178,7 +189,7 @@ OOM_KILLS = Question(
 )
 OOM_LOGGED = Question(
     "kernel.oom",
-    "does the kernel log of {node} tell of an out-of-memory kill during the launch?",
+    "does the kernel log of {node} show an out-of-memory kill during the launch?",
     kernel_says_memory,
     on_node("{node}", "journalctl --dmesg --grep=oom --lines=20", become=True),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...launch.endings import Ending
 from ...verdict.commands import on_node
 from .. import progress
+from ..case import once
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import shots_at
 from ..said import said
@@ -33,6 +34,7 @@ def in_the_code(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     yield Place()
 
 
+@once
 def others_waited(case: Case) -> bool:
     """Whether ranks waited until somebody's patience was over, and not because a peer had gone."""
     launch = case.launch
@@ -41,6 +43,7 @@ def others_waited(case: Case) -> bool:
     return any(WAITED.search(f"{one.summary}\n{one.traceback}") for one in case.all_failures if one.cascade)
 
 
+@once
 def own_end(case: Case) -> str:
     """Which rank ended by itself, so that others wait or lose it for that reason; "" for none."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")

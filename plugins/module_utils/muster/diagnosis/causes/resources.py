@@ -43,6 +43,11 @@ def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     return (Place(one.node, what=one.about.get("path", "")) for one in by if counts(one))
 
 
+def where_bus_errors(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """Of the signals that end ranks, SIGBUS alone says that memory that was mapped has no room behind it."""
+    return where_met(case, [one for one in by if one.id != "rank.signal" or one.about.get("signal") == "SIGBUS"])
+
+
 def ranks_that_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     del case
     return (Place(one.node, rank=one.rank) for one in by if one.node and one.final and one.rank is not None)
@@ -111,10 +116,9 @@ def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
     """Whether this limit of the launch's processes is there at all: the error number says that it was reached."""
 
     def look(case: Case, place: Place) -> Answer:
-        record = case.record(place.node)
-        if record is None or name not in record["limits"]:
+        if name not in limits_of(case, place.node):
             return not_looked(case.why_not(place.node, "limits"))
-        soft = record["limits"][name][0]
+        soft = limits_of(case, place.node)[name][0]
         if soft is None:
             return no(f"there is no limit of {what} on {place.node}")
         higher = [
@@ -129,8 +133,9 @@ def limit(name: str, what: str) -> Callable[[Case, Place], Answer]:
 
 
 def limits_of(case: Case, node: str) -> dict[str, list[int | None]]:
-    record = case.record(node)
-    return record["limits"] if record else {}
+    """Those at the end; those of the start where the unit's main process was gone by then."""
+    records = (case.seen["end"].get(node), case.seen["start"].get(node))
+    return next((record["limits"] for record in records if record and record["limits"]), {})
 
 
 def differs(theirs: int | None, soft: int) -> bool:
@@ -141,11 +146,18 @@ def tasks_refused(case: Case, place: Place) -> Answer:
     grown = case.grown(place.node, pids_refused)
     if grown:
         return yes(f"{grown} tasks were refused by the launch's control group", f"pids.events on {place.node}")
+    of_all = case.grown(place.node, lambda record: record["counters"].get("machine.pids_refused"))
+    if of_all:
+        return yes(
+            f"{of_all} tasks were refused by the limit of {place.node} as a whole", f"pids.events on {place.node}"
+        )
     record = case.seen["end"].get(place.node)
     for line in (record["kernel"] if record else None) or []:
         if FORK_REJECTED in line["text"]:
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
-    return not_looked(case.why_not(place.node, "unit")) if grown is None else no("no task was refused")
+    if grown is None and of_all is None:
+        return not_looked(case.why_not(place.node, "unit"))
+    return no("no task was refused")
 
 
 def pids_refused(record: Record) -> int | None:
@@ -172,15 +184,22 @@ def held_back(case: Case, place: Place) -> Answer:
 
 
 def throttled(case: Case, node: str) -> float | None:
-    periods = case.grown(node, lambda record: cpu(record, "nr_periods"))
-    times = case.grown(node, lambda record: cpu(record, "nr_throttled"))
-    if times is None:
-        return None
-    return times / periods if periods else 0.0
+    """Of its unit, or of the container that is the whole machine: the larger share."""
+    shares = []
+    for count in (of_unit, of_machine):
+        periods = case.grown(node, count("nr_periods"))
+        times = case.grown(node, count("nr_throttled"))
+        if times is not None:
+            shares.append(times / periods if periods else 0.0)
+    return max(shares, default=None)
 
 
-def cpu(record: Record, name: str) -> int | None:
-    return record["unit"]["cpu"].get(name) if record["unit"] else None
+def of_unit(name: str) -> Callable[[Record], int | None]:
+    return lambda record: record["unit"]["cpu"].get(name) if record["unit"] else None
+
+
+def of_machine(name: str) -> Callable[[Record], int | None]:
+    return lambda record: record["counters"].get(f"machine.{name}")
 
 
 def conntrack_dropped(case: Case, place: Place) -> Answer:
@@ -307,7 +326,7 @@ CAUSES = (
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
             "rank.signal",
         ),
-        places=lambda case, by: where_met(case, [one for one in by if one.about.get("signal", "SIGBUS") == "SIGBUS"]),
+        places=where_bus_errors,
         confirm=(SHM, SHM_SMALL, SHM_UNUSABLE),
         instead_of=OWN,
     ),

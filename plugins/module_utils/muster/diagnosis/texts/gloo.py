@@ -17,7 +17,7 @@ TEXTS = (
         "gloo.connect.refused",
         rf"SO_ERROR: Connection refused, remote={BRACKETS}"
         rf"|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
-        "the machine at the address that another rank told of itself answers, and nobody listens there",
+        "the address that another rank gave as its own answers, and nothing listens on that port",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: Connection"
         " refused, remote=[127.0.0.1]:8091$0",
         f"{RECORDED}; ray-project/ray#37461, pytorch/pytorch#108732",
@@ -26,7 +26,7 @@ TEXTS = (
     Text(
         "gloo.connect.no_host",
         rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}",
-        "no way leads to the address that another rank told of itself, or a firewall forbids the call",
+        "there is no route to the address that another rank gave as its own, or a firewall forbids the call",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: No route to"
         " host, remote=[10.203.26.11]:3495$1",
         RECORDED,
@@ -36,7 +36,7 @@ TEXTS = (
         "gloo.connect.timeout",
         rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out,"
         rf" remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
-        "ranks cannot connect to each other, at the addresses that they told and on ports that the kernel chose",
+        "ranks cannot connect to each other, at the addresses that they gave and on ports that the kernel chose",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.h:311] Connect timeout [10.203.26.12]:22727",
         RECORDED,
         victim=True,
@@ -87,7 +87,7 @@ TEXTS = (
     Text(
         "gloo.hostname",
         r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
-        "the node's own host name leads to no address that it has, so that Gloo tells the others its loopback",
+        "the node's own host name leads to no address that it has, so that Gloo gives the others its loopback address",
         "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
         " loopback address"
         " as fallback. Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",

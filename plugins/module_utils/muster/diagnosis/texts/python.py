@@ -76,7 +76,7 @@ TEXTS = (
         "python.launcher_signalled",
         r"SignalException: Process (?P<pid>\d+) got signal: (?P<number>\d+)"
         r"|Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal, shutting down workers",
-        "somebody, or the end of a session, told torchrun to stop",
+        "torchrun received a signal to stop: from somebody, or because a session ended",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
         "torch 2.13, run here",
         victim=True,

@@ -154,7 +154,7 @@ TEXTS = (
     Text(
         "rendezvous.heartbeat",
         r"has failed to send a keep-alive heartbeat to the rendezvous '(?P<id>[^']*)'",
-        "this node could not tell the others that it is still there",
+        "this node's heartbeat did not reach the others in time",
         "The node 'node2_4242_0' has failed to send a keep-alive heartbeat to the rendezvous 'job7' due to an error of"
         " type RendezvousConnectionError.",
         "torch 2.13, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py",

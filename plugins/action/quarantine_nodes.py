@@ -1,0 +1,100 @@
+"""Leaves nodes out of launches, or lets them take part again; documented in library/quarantine_nodes.py."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+
+from muster.members import quarantine
+from muster.members.quarantine import OPTION, SINCE
+from muster.verdict.words import few
+from muster_controller import inventory_file
+from muster_controller.action import ControllerAction
+from muster_controller.command_line import sentence
+from muster_controller.members import Cluster
+from muster_controller.node_error import NodeError
+from muster_controller.record import operator
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        cluster = Cluster(self, self.task_vars)
+        names = list(dict.fromkeys(self.options["nodes"]))
+        self.release = self.options["release"]
+        self.reason = sentence(context.CLIARGS, "reason") or self.options["reason"]
+        reason = None if self.release else self.reason
+        if found := quarantine.problems(names, list(cluster.nodes), cluster.chosen, reason):
+            raise AnsibleActionFail("Nothing was changed. " + " ".join(found))
+        self.refuse_what_a_group_says(cluster, names)
+        wanted = {name: self.wanted(cluster.nodes[name][OPTION]) for name in names}
+        written = self.write(cluster, wanted)
+        if written.by_hand:
+            again = "Then type the same command again, so that the nodes know it too."
+            raise AnsibleActionFail("\n".join(["The inventory is not Muster's to edit.", *written.by_hand, again]))
+        running, silent, changed = self.nodes(cluster, wanted)
+        return {
+            "changed": written.changed or changed,
+            "diff": written.diffs,
+            "running": running,
+            "silent": silent,
+            "warnings": [f"{one}, and is left alone." for one in running] + self.unheard(silent),
+            "outcome": self.outcome(cluster, names, wanted),
+        }
+
+    def refuse_what_a_group_says(self, cluster: Cluster, names: list[str]) -> None:
+        """A node that is quarantined with others, by a group, is not released alone."""
+        quarantined = [name for name in names if self.release and cluster.nodes[name][OPTION]]
+        alone = {
+            name: inventory_file.unset_variables(cluster.sources, {name: [OPTION]}, check=True) for name in quarantined
+        }
+        of_groups = [name for name, one in alone.items() if not one.changed and not one.by_hand]
+        if of_groups:
+            what = f"{few(of_groups)}: {OPTION} comes from a group (group_vars, or vars in the inventory)."
+            raise AnsibleActionFail(f"Nothing was changed. {what} Take it away there.")
+
+    def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
+        """What the inventory says of a node afterwards."""
+        since = time.strftime(SINCE, time.gmtime())
+        entry = quarantine.entry(self.reason, operator(), since)
+        return dict(now) if isinstance(now, dict) and quarantine.keeps(now, entry) else entry
+
+    def write(self, cluster: Cluster, wanted: dict[str, dict[str, Any]]) -> inventory_file.Outcome:
+        check = self._task.check_mode
+        if self.release:
+            return inventory_file.unset_variables(cluster.sources, {name: [OPTION] for name in wanted}, check=check)
+        fresh = {name: {OPTION: one} for name, one in wanted.items() if one != cluster.nodes[name][OPTION]}
+        return inventory_file.set_variables(cluster.sources, fresh, check=check)
+
+    def nodes(self, cluster: Cluster, wanted: dict[str, dict[str, Any]]) -> tuple[list[str], dict[str, str], bool]:
+        """Have each node keep its copy, or forget it: launches that run there, who did not answer, whether anything
+        changed."""
+        check = bool(self._task.check_mode)
+        requests = {name: {"check": check, "quarantine": entry} for name, entry in wanted.items()}
+        answers = cluster.ask("forget" if self.release else "keep", requests)
+        silent = {name: str(answer) for name, answer in answers.items() if isinstance(answer, NodeError)}
+        answering = [name for name in wanted if name not in silent]
+        running = {} if self.release or not answering else cluster.launches(answering, answering)[0]
+        said = [answer for answer in answers.values() if not isinstance(answer, NodeError)]
+        return list(running.values()), silent, any(answer.get("changed") is True for answer in said)
+
+    def unheard(self, silent: dict[str, str]) -> list[str]:
+        if self.release:
+            late = "its own copy still refuses launches by name, until this is typed again when it answers"
+        else:
+            late = "the inventory alone says so, which is what counts"
+        return [f"{name} did not answer ({why}): {late}." for name, why in silent.items()]
+
+    def outcome(self, cluster: Cluster, names: list[str], wanted: dict[str, dict[str, Any]]) -> str:
+        if self.release:
+            ranks = quarantine.ranks_said(cluster.taking_part(again=names))
+            return f"{few(names)} {'takes' if len(names) == 1 else 'take'} part in launches again; {ranks}"
+        ranks = quarantine.ranks_said(cluster.taking_part(without=names))
+        words = quarantine.words(wanted[names[0]])
+        return f"{few(names)} {'is' if len(names) == 1 else 'are'} quarantined{words}; {ranks}"

@@ -1,0 +1,66 @@
+"""Takes nodes out of the cluster's inventory; documented in library/retire_nodes.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+
+from muster.members import leaving
+from muster.network.known_hosts import forgotten
+from muster_controller import inventory_file
+from muster_controller.action import ControllerAction
+from muster_controller.command_line import short
+from muster_controller.first_contact import read
+from muster_controller.members import Cluster
+from muster_controller.one_writer import one_writer
+from muster_node.tools import files
+
+
+class ActionModule(ControllerAction):
+    """The host keys go last: while a node is in the inventory, whoever runs this again has them to reach it."""
+
+    def work(self) -> dict[str, Any]:
+        cluster = Cluster(self, self.task_vars)
+        names = list(dict.fromkeys(self.options["nodes"]))
+        nodes = list(cluster.nodes)
+        self.refuse(leaving.problems(names, nodes, cluster.chosen))
+        # Before anybody is asked, which takes long where somebody is dead.
+        written = inventory_file.remove_nodes(cluster.sources, names, check=True)
+        if written.by_hand:
+            again = "Then type the same command again, for the other nodes to forget it."
+            self.refuse(["The inventory is not Muster's to edit.", *written.by_hand, again])
+        running, heard = cluster.launches(nodes, names)
+        peers = [name for name in nodes if name not in names]
+        self.refuse(leaving.in_the_way(running, peers, heard.silent))
+        if not self._task.check_mode:
+            written = inventory_file.remove_nodes(cluster.sources, names)
+        diffs = [*written.diffs, *self.forget_keys(names)]
+        return {
+            "changed": bool(diffs),
+            "diff": diffs,
+            "silent": heard.silent,
+            "warnings": leaving.warnings(names, nodes, heard.silent, written.left),
+            "outcome": leaving.outcome(names, nodes, cluster.taking_part(without=names)),
+        }
+
+    def refuse(self, why: list[str]) -> None:
+        if why:
+            raise AnsibleActionFail("\n".join(["Nothing was changed.", *why]))
+
+    def forget_keys(self, names: list[str]) -> list[dict[str, str]]:
+        path = Path(self.options["known_hosts"]).resolve()
+        before = read(str(path))
+        after = forgotten(before, names)
+        if after == before:
+            return []
+        if not self._task.check_mode:
+            with one_writer(path.parent):
+                after = forgotten(read(str(path)), names)
+                files.replace(str(path), after.encode("utf-8", "surrogateescape"), keep=True)
+        shown = short(str(path))
+        return [{"before": before, "after": after, "before_header": shown, "after_header": shown}]

@@ -1,0 +1,310 @@
+"""What a site's files of rules hold, made into rules; or all that is wrong with them, each with its line.
+
+A file stands for itself: what it names is in it, or built in. Only its ids are not those of another file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from ..inventory.model import Problem
+from . import facts, symptoms
+from .causes import CAUSES
+from .causes.process import every_node, ranks_shown
+from .model import Cause, Group, Place, Question, Scope, Text
+from .questions import probe
+from .site_rules import Command, Rules, answered_by, together
+from .texts import TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from .case import Case
+    from .model import Places, Symptom
+
+    # By part, number of the entry in it from 1 on, and key of the entry.
+    Lines = Mapping[tuple[str | int, ...], int]
+
+OURS = re.compile(r"site(?:\.[a-z][a-z0-9_]*)+")
+PLACEHOLDER = re.compile(r"\{(\w*)\}")
+NAMES = ("node", "peer", "rank", "what", "address", "port")
+MOST_SECONDS = 10.0
+MOST_WORDS, MOST_WORD = 64, 1000  # of a command
+# Whoever needs these needs rights that a diagnosis does not have.
+ROOT = ("sudo", "su", "doas", "pkexec", "run0", "ansible")
+KEYS: dict[str, dict[str, Any]] = {
+    "texts": {"id": str, "pattern": str, "means": str, "example": str, "victim": bool},
+    "questions": {
+        "id": str,
+        "asks": str,
+        "fact": str,
+        "finding": str,
+        "command": list,
+        "seconds": facts.NUMBER,
+        "code": int,
+        **facts.TESTS,
+    },
+    "causes": {
+        **dict.fromkeys(("id", "group", "scope", "says", "fix", "places"), str),
+        **dict.fromkeys(("symptoms", "confirm", "support", "refute", "decisive", "instead_of"), list),
+    },
+}
+NEEDED = {
+    "texts": ("id", "pattern", "means", "example"),
+    "questions": ("id", "asks"),
+    "causes": ("id", "group", "scope", "says", "fix", "symptoms"),
+}
+REFERRING = ("confirm", "support", "refute")
+KINDS = ("fact", "finding", "command")
+
+
+class File(NamedTuple):
+    """name: as it is shown. holds: what its YAML says. lines: of it, from 1 on, as far as they are known."""
+
+    name: str
+    holds: Any
+    lines: Lines = MappingProxyType({})
+
+
+class Spot(NamedTuple):
+    """Where in a file something is."""
+
+    part: str
+    number: int = 0
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.part}{f' {self.number}' if self.number else ''}{f' ({self.id})' if self.id else ''}"
+
+
+def rules_of(files: Sequence[File]) -> tuple[Rules, list[Problem]]:
+    """The rules of all files, and all that is wrong with them; with a problem there are no rules."""
+    ids: dict[str, str] = {}
+    readings = [Reading(file.name, file.lines, ids) for file in files]
+    found = [reading.rules(file.holds) for reading, file in zip(readings, files, strict=True)]
+    problems = [problem for reading in readings for problem in reading.problems]
+    return (Rules(), problems) if problems else (together(found), [])
+
+
+@dataclass
+class Reading:
+    """Of one file. taken: where each id is, of all files that are read."""
+
+    file: str
+    lines: Lines
+    taken: dict[str, str]
+    problems: list[Problem] = field(default_factory=list)
+    ids: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def wrong(self, spot: Spot, what: str, fix: str, key: str = "") -> None:
+        """key: of the entry's, the one that it is about."""
+        self.problems.append(Problem(self.at(spot, key), what, fix))
+
+    def at(self, spot: Spot, key: str = "") -> str:
+        ways = ((spot.part, spot.number, key), (spot.part, spot.number), (spot.part,))
+        line = next((self.lines[way] for way in ways if way in self.lines), 0)
+        return f"{self.file} line {line}, {spot}" if line else f"{self.file}, {spot}"
+
+    def rules(self, given: Any) -> Rules:
+        if not isinstance(given, dict):
+            self.problems.append(Problem(self.file, "it holds no mapping", f"Begin it with one of {', '.join(KEYS)}"))
+            return Rules()
+        for name in given:
+            if name not in KEYS:
+                meant = near(str(name), KEYS)
+                self.wrong(Spot(str(name)), f"is no part of a file of rules{meant}", "Correct it")
+        entries = {part: list(self.entries(part, given.get(part) or [])) for part in KEYS}
+        self.twice(entries)
+        self.ids = {part: ids_in(given.get(part)) for part in KEYS}
+        texts = tuple(filter(None, (self.text(spot, one) for spot, one in entries["texts"])))
+        commands: list[Command] = []
+        questions = {one["id"]: self.question(spot, one, commands) for spot, one in entries["questions"]}
+        known = frozenset({one.id for one in TEXTS} | set(symptoms.OTHERS) | self.ids["texts"])
+        ids = frozenset({cause.id for cause in CAUSES} | self.ids["causes"])
+        causes = tuple(filter(None, (self.cause(spot, one, questions, known, ids) for spot, one in entries["causes"])))
+        return Rules(texts, causes, tuple(commands))
+
+    def entries(self, part: str, given: Any) -> Iterator[tuple[Spot, dict[str, Any]]]:
+        """Those that have what they need, each with its place."""
+        if not isinstance(given, list):
+            self.wrong(Spot(part), "is no list", "Begin each entry with a dash")
+            return
+        for number, one in enumerate(given, 1):
+            spot = Spot(part, number)
+            if not isinstance(one, dict):
+                self.wrong(spot, "is no mapping", f"Give it {', '.join(NEEDED[part])}")
+                continue
+            before = len(self.problems)
+            spot = Spot(part, number, one["id"]) if isinstance(one.get("id"), str) else spot
+            self.keys(spot, one)
+            if len(self.problems) == before:
+                yield spot, one
+
+    def keys(self, spot: Spot, one: Mapping[Any, Any]) -> None:
+        kinds = KEYS[spot.part]
+        for name, value in one.items():
+            if name not in kinds:
+                meant = near(str(name), kinds)
+                self.wrong(spot, f"{name} is unknown{meant}", "Correct it, or take it out", name)
+            elif not is_of(value, kinds[name]):
+                self.wrong(spot, f"{name} is of another type", f"Give it {facts.named(kinds[name])}", name)
+            elif isinstance(value, list) and not all(isinstance(each, str) for each in value):
+                self.wrong(spot, f"{name} holds something that is no text", "Put each entry into quotes", name)
+        for name in NEEDED[spot.part]:
+            if name not in one:
+                self.wrong(spot, f"{name} is missing", f"Add {name}")
+        if isinstance(one.get("id"), str) and not OURS.fullmatch(one["id"]):
+            fix = "Write it like site.storage_gone"
+            self.wrong(spot, "its id is not `site.` and names of small letters", fix, "id")
+        for name in ("says", "fix", "asks"):
+            for word in PLACEHOLDER.findall(str(one.get(name, ""))):
+                if word not in NAMES:
+                    what = f"{name} has {{{word}}}, which is no name{near(word, NAMES)}"
+                    self.wrong(spot, what, f"Write one of {', '.join(NAMES)} in the braces", name)
+
+    def twice(self, entries: Mapping[str, list[tuple[Spot, dict[str, Any]]]]) -> None:
+        for all_of in entries.values():
+            for spot, one in all_of:
+                if one["id"] in self.taken:
+                    self.wrong(spot, f"its id is that of {self.taken[one['id']]} too", "Give each its own", "id")
+                self.taken[one["id"]] = self.at(spot, "id")
+
+    def text(self, spot: Spot, one: Mapping[str, Any]) -> Text | None:
+        try:
+            pattern = re.compile(one["pattern"])
+        except re.error as exc:
+            self.wrong(spot, f"its pattern is no regular expression ({exc})", "Correct it", "pattern")
+            return None
+        if not pattern.search(one["example"]):
+            self.wrong(spot, "its pattern does not find its example", "Correct one of them", "pattern")
+        if pattern.search(""):
+            self.wrong(spot, "its pattern finds every line", "Make it say more", "pattern")
+        return Text(
+            one["id"], one["pattern"], one["means"], one["example"], self.file, victim=bool(one.get("victim", False))
+        )
+
+    def question(self, spot: Spot, one: Mapping[str, Any], commands: list[Command]) -> Question:
+        kinds = [kind for kind in KINDS if kind in one]
+        if len(kinds) != 1:
+            self.wrong(spot, f"it has {' and '.join(kinds) or 'nothing to look at'}", f"Give it one of {words(KINDS)}")
+        elif kinds[0] == "command":
+            commands.append(self.command(spot, one))
+            return answered_by(commands[-1], one["asks"])
+        elif kinds[0] == "fact" and (problem := facts.problem_of(one["fact"], one)):
+            self.wrong(spot, *problem, "fact")
+        elif kinds[0] == "fact":
+            return Question(one["id"], one["asks"], facts.asks(one["fact"], one))
+        return probe(one.get("finding", one["id"]), one["asks"])
+
+    def command(self, spot: Spot, one: Mapping[str, Any]) -> Command:
+        argv, seconds = tuple(one["command"]), float(one.get("seconds", MOST_SECONDS / 2))
+        if not argv or not argv[0]:
+            fix = "Write it as a list of words, such as [findmnt, /storage]"
+            self.wrong(spot, "its command is empty", fix, "command")
+        elif (program := argv[0].rpartition("/")[2]) in ROOT:
+            fix = "A diagnosis has no rights: look at what everybody may see"
+            self.wrong(spot, f"it runs {program}", fix, "command")
+        for word in argv:
+            if len(word) > MOST_WORD or not word.isprintable() or len(argv) > MOST_WORDS:
+                fix = "Put it into a program on the nodes, and name that"
+                self.wrong(spot, "its command is too long for a question, or has control characters", fix, "command")
+                break
+            if named := next((name for name in PLACEHOLDER.findall(word) if name in NAMES), ""):
+                fix = "A command runs as it stands: let it look at the node that it runs on"
+                self.wrong(spot, f"its command has {{{named}}}", fix, "command")
+        if not 0 < seconds <= MOST_SECONDS:
+            self.wrong(spot, f"it may take {seconds:g} seconds", f"Give it at most {MOST_SECONDS:g}", "seconds")
+        if "code" not in one and "matches" not in one:
+            self.wrong(spot, "nothing says which answer is yes", "Give it code, or matches", "command")
+        if problem := facts.pattern_problem(one):
+            self.wrong(spot, *problem, "matches")
+        return Command(one["id"], argv, seconds, one.get("code"), one.get("matches", ""))
+
+    def cause(
+        self,
+        spot: Spot,
+        one: Mapping[str, Any],
+        questions: Mapping[str, Question],
+        known: frozenset[str],
+        ids: frozenset[str],
+    ) -> Cause | None:
+        choices = {"group": get_args(Group), "scope": get_args(Scope), "places": tuple(PLACES)}
+        for name, words_of in choices.items():
+            value = one.get(name, "nodes")
+            if value not in words_of:
+                fix = f"Give it one of {', '.join(words_of)}"
+                self.wrong(spot, f"{name} is {value}{near(value, words_of)}", fix, name)
+        named = {known: ("symptoms", "decisive"), ids: ("instead_of",), self.ids["questions"]: REFERRING}
+        for there, names in named.items():
+            for name in names:
+                for each in one.get(name, []):
+                    if each not in there:
+                        self.wrong(spot, f"{name} has {each}, which is nowhere{near(each, there)}", "Correct it", name)
+        if not one["symptoms"]:
+            fix = "A difference alone is no cause: say what is seen of it"
+            self.wrong(spot, "it has no symptom", fix, "symptoms")
+        if not any(one.get(name) for name in ("confirm", "support", "decisive")):
+            self.wrong(spot, "nothing can show it", "Give it confirm, support or decisive")
+        if self.problems:  # then there are no rules at all
+            return None
+        return Cause(
+            one["id"],
+            group=one["group"],
+            scope=one["scope"],
+            says=one["says"],
+            fix=one["fix"],
+            symptoms=tuple(one["symptoms"]),
+            places=PLACES[one.get("places", "nodes")],
+            confirm=tuple(questions[each] for each in one.get("confirm", [])),
+            support=tuple(questions[each] for each in one.get("support", [])),
+            refute=tuple(questions[each] for each in one.get("refute", [])),
+            decisive=tuple(one.get("decisive", [])),
+            instead_of=tuple(one.get("instead_of", [])),
+        )
+
+
+def is_of(value: Any, kind: Any) -> bool:
+    """Whether it is of this type, or of one of these; true and false are no numbers."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return type(value) in kinds
+
+
+def ids_in(entries: Any) -> frozenset[str]:
+    """Also those of entries that are wrong: whoever names them is not."""
+    known = entries if isinstance(entries, list) else []
+    return frozenset(one["id"] for one in known if isinstance(one, dict) and isinstance(one.get("id"), str))
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    meant = difflib.get_close_matches(word, sorted(names), 1)
+    return f" (did you mean {meant[0]}?)" if meant else ""
+
+
+def words(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+# ---------------------------------------------------------------- where a cause may be
+
+
+def nodes_that_showed(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node, what=one.line) for one in by if one.node and not one.victim and one.final)
+
+
+def no_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    if any(one.final for one in by):
+        yield Place()
+
+
+PLACES: dict[str, Places] = {
+    "ranks": ranks_shown,
+    "nodes": nodes_that_showed,
+    "every_node": every_node,
+    "no_node": no_node,
+}

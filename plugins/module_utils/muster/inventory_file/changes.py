@@ -1,0 +1,153 @@
+"""The text of a file with a node added, removed, or given other variables; refused where anything else would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import edits
+from .places import groups, places, places_of, said
+from .tree import MAPPING, CannotEditError, Part, plain
+from .written import flow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .places import Expand, Place
+
+
+@dataclass(frozen=True)
+class Language:
+    """What reads the text, for which nothing here has the means. parse raises CannotEditError."""
+
+    parse: Callable[[str], Part]
+    expand: Expand
+
+    def said(self, text: str) -> dict[str, Any]:
+        return said(self.parse(text), self.expand)
+
+    def value(self, value: Any) -> Any:
+        return plain(self.parse(flow(value)))
+
+
+class RangeError(CannotEditError):
+    """The node stands in an entry for many. place: that entry."""
+
+    def __init__(self, place: Place) -> None:
+        few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
+        super().__init__(f"has {place.key.value}, which stands for {few}")
+        self.place = place
+
+
+def has(text: str, name: str, language: Language) -> bool:
+    return bool(places_of(language.parse(text), name, language.expand))
+
+
+def has_group(text: str, group: str, language: Language) -> bool:
+    """Whether nodes can be listed in this group here."""
+    return any(name == group and "hosts" in _keys(value) for name, _, value in groups(language.parse(text)))
+
+
+def add(text: str, group: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
+    """A node that is there already is only given the variables."""
+    if has(text, name, language):
+        return assign(text, name, variables, language)
+    found = [value for one, _, value in groups(language.parse(text)) if one == group and "hosts" in _keys(value)]
+    if not found:
+        raise CannotEditError(f"has no hosts in {group}")
+    after = edits.with_node(text, found[0], name, variables)
+    own = {key: language.value(value) for key, value in variables.items()}
+    return _checked(language, after, {**language.said(text), f"{group}/{name}": own})
+
+
+def remove(text: str, name: str, language: Language) -> str:
+    after = text
+    while found := places_of(language.parse(after), name, language.expand):
+        others = {one for place in places(language.parse(after), language.expand) for one in place.names}
+        place = _alone(found[0])
+        after = edits.without(after, place.hosts, name, others)
+    rest = {key: value for key, value in language.said(text).items() if key.partition("/")[2] != name}
+    return _checked(language, after, rest)
+
+
+def assign(text: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
+    """Each variable where the node has it, or else where the node stands first."""
+    wanted = language.said(text)
+    for variable, value in variables.items():
+        found = places_of(language.parse(text), name, language.expand)
+        if not found:
+            raise CannotEditError(f"has no {name}")
+        group = next((one.group for one in found if variable in wanted[f"{one.group}/{name}"]), found[0].group)
+        count = sum(variable in wanted[f"{one.group}/{name}"] for one in found)
+        if count > 1:
+            raise CannotEditError(f"gives {name} {variable} in {count} places")
+        if wanted[f"{group}/{name}"].get(variable) == language.value(value):
+            continue
+        place = _alone(next(one for one in found if one.group == group))
+        text = edits.with_value(text, place.hosts, name, variable, value)
+        wanted[f"{group}/{name}"] = {**wanted[f"{group}/{name}"], variable: language.value(value)}
+    return _checked(language, text, wanted)
+
+
+def unassign(text: str, name: str, variables: Iterable[str], language: Language) -> str:
+    wanted = language.said(text)
+    for variable in variables:
+        for group in [one.group for one in places_of(language.parse(text), name, language.expand)]:
+            if variable in wanted[f"{group}/{name}"]:
+                found = places_of(language.parse(text), name, language.expand)
+                place = _alone(next(one for one in found if one.group == group))
+                text = edits.without(text, place.value, variable)
+                wanted[f"{group}/{name}"] = {
+                    key: one for key, one in wanted[f"{group}/{name}"].items() if key != variable
+                }
+    return _checked(language, text, wanted)
+
+
+def assign_alone(text: str, variables: Mapping[str, Any], language: Language) -> str:
+    """In a file of host_vars, which is of one node."""
+    for variable, value in variables.items():
+        text = _own_variables(text, language, variable, edits.in_mapping(text, _root(text, language), variable, value))
+    return text
+
+
+def unassign_alone(text: str, variables: Iterable[str], language: Language) -> str:
+    for variable in variables:
+        text = _own_variables(text, language, variable, edits.without(text, _root(text, language), variable))
+    return text
+
+
+def variables_alone(text: str, language: Language) -> frozenset[str]:
+    return frozenset(_keys(language.parse(text)))
+
+
+def _own_variables(before: str, language: Language, variable: str, after: str) -> str:
+    pairs = [plain(language.parse(text)) or {} for text in (before, after)]
+    for pair in pairs:
+        pair.pop(variable, None)
+    if pairs[0] != pairs[1]:
+        raise CannotEditError("is written in a way in which one line cannot be changed alone")
+    return after
+
+
+def _root(text: str, language: Language) -> Part:
+    root = language.parse(text)
+    if root.kind != MAPPING or not root.pairs:
+        raise CannotEditError("has no variable in it")
+    return root
+
+
+def _alone(place: Place) -> Place:
+    if place.is_range:
+        raise RangeError(place)
+    return place
+
+
+def _keys(value: Part) -> set[str]:
+    return {key.value for key, _ in value.pairs} if value.kind == MAPPING else set()
+
+
+def _checked(language: Language, after: str, wanted: Mapping[str, Any]) -> str:
+    """The text, when it says what is wanted and nothing else: an anchor or a merge may lead elsewhere."""
+    if language.said(after) != wanted:
+        raise CannotEditError("is written in a way in which one node cannot be changed alone")
+    return after

@@ -1,0 +1,196 @@
+"""The text of a YAML file with one thing changed: all other letters stay as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .tree import MAPPING, SCALAR, CannotEditError, Part
+from .written import entry, flow, pair
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+STEP = 2  # columns of a level where the file shows none
+
+
+def with_node(text: str, group: Part, name: str, variables: Mapping[str, Any]) -> str:
+    """group: what stands under the group's name, with a `hosts`, at whose end the node is put in the others' style."""
+    found = group.pair("hosts")
+    if found is None:
+        raise CannotEditError("has no hosts there")
+    key, hosts = found
+    if hosts.flow and hosts.pairs:
+        return _in_flow(text, hosts, f"{flow(name)}: {flow(dict(variables))}")
+    if hosts.empty:
+        step = _indented(text, key) or STEP
+        lines = entry(name, variables, step, on_one_line=False)
+        return _below(text, key, hosts, lines, key.column + step)
+    last_key, last = hosts.pairs[-1]
+    step = _step_within(text, hosts)
+    lines = entry(name, variables, step, on_one_line=last.flow and bool(last.pairs))
+    return _insert(text, _after_comments(text, _line_end(text, last.end), last_key.column), lines, last_key.column)
+
+
+def without(text: str, parent: Part, key: str, others: Collection[str] = ()) -> str:
+    """Take a pair out of a mapping, with the comments that are its own. others: names that a comment is about too."""
+    found = parent.pair(key)
+    if found is None:
+        return text
+    if parent.flow:
+        return _out_of_flow(text, parent, found)
+    name, value = found
+    begin, end = _line_start(text, name.start), _line_end(text, value.end)
+    if text[begin : name.start].strip() or not re.fullmatch(r"[ \t]*(#.*)?", text[value.end : end].rstrip("\r\n")):
+        raise CannotEditError(f"has something else on the lines of {key}")
+    end = _after_comments(text, end, name.column + 1)
+    begin = _before_own_comments(text, begin, name, others)
+    if _is_blank(text, begin) and (end == len(text) or not _line(text, end).strip()):
+        begin = _line_start(text, begin - 1)
+    return text[:begin] + text[end:]
+
+
+def with_value(text: str, parent: Part, key: str, name: str, value: Any) -> str:
+    """Give the entry `key` of a mapping, which is a node among hosts, a variable of its own."""
+    found = parent.pair(key)
+    if found is None:
+        raise CannotEditError(f"has no {key} there")
+    own, variables = found
+    if variables.kind == MAPPING and variables.pairs:
+        return in_mapping(text, variables, name, value, _step_within(text, parent))
+    if not variables.empty:
+        raise CannotEditError(f"has {key} with what is no list of variables of its own")
+    if variables.kind == MAPPING or variables.value or parent.flow:
+        short = flow({name: value})
+        if variables.end > variables.start:
+            return text[: variables.start] + short + text[variables.end :]
+        colon = "" if ":" in text[own.end : variables.end] else ":"
+        return f"{text[: variables.end]}{colon} {short}{text[variables.end :]}"
+    step = _step_within(text, parent)
+    return _insert(text, _line_end(text, variables.end), pair(name, value, step), own.column + step)
+
+
+def in_mapping(text: str, mapping: Part, name: str, value: Any, step: int = STEP) -> str:
+    """Set a name in a mapping that has at least one."""
+    found = mapping.pair(name)
+    if mapping.flow:
+        if found is None:
+            return _in_flow(text, mapping, f"{flow(name)}: {flow(value)}")
+        space = " " if found[1].start == found[1].end else ""
+        return text[: found[1].start] + space + flow(value) + text[found[1].end :]
+    column = mapping.pairs[0][0].column
+    if found is None:
+        end = _after_comments(text, _line_end(text, mapping.pairs[-1][1].end), column + 1)
+        return _insert(text, end, pair(name, value, step), column)
+    own, old = found
+    lines = pair(name, value, step)
+    tail = text[old.end : _line_end(text, old.end)]
+    rest = [" " * column + line for line in lines[1:]]
+    if "\n" in text[own.start : old.end]:
+        return text[: own.start] + _break(text).join([lines[0], *rest]) + tail + text[_line_end(text, old.end) :]
+    first = lines[0] + tail.rstrip("\r\n")
+    ending = tail[len(tail.rstrip("\r\n")) :]
+    return text[: own.start] + _break(text).join([first, *rest]) + ending + text[_line_end(text, old.end) :]
+
+
+def _in_flow(text: str, mapping: Part, written: str) -> str:
+    last = mapping.pairs[-1][1]
+    if last.end == last.start and ":" in text[mapping.pairs[-1][0].end : last.end]:
+        raise CannotEditError("has a name without a value there")
+    return f"{text[: last.end]}, {written}{text[last.end :]}"
+
+
+def _out_of_flow(text: str, parent: Part, found: tuple[Part, Part]) -> str:
+    place = parent.pairs.index(found)
+    begin, end = found[0].start, found[1].end
+    if place + 1 < len(parent.pairs):
+        end = parent.pairs[place + 1][0].start
+    elif place:
+        begin = text.index(",", parent.pairs[place - 1][1].end)
+    if "#" in text[begin : found[0].start] + text[found[1].end : end]:
+        raise CannotEditError(f"has a comment beside {found[0].value}")
+    return text[:begin] + text[end:]
+
+
+def _below(text: str, key: Part, empty: Part, lines: list[str], column: int) -> str:
+    """Write lines of a block under a key that has nothing, or an empty mapping."""
+    if empty.end > empty.start:
+        if "\n" in text[key.end : empty.end]:
+            raise CannotEditError(f"has an empty {key.value} over several lines")
+        colon = text.index(":", key.end) + 1
+        text = text[:colon] + text[empty.end :]
+        empty = Part(SCALAR, colon, colon, key.column)
+    return _insert(text, _after_comments(text, _line_end(text, empty.end), key.column + 1), lines, column)
+
+
+def _insert(text: str, at: int, lines: list[str], column: int) -> str:
+    newline = _break(text)
+    before = text[:at]
+    if before and not before.endswith("\n"):
+        before += newline
+    return before + "".join(" " * column + line + newline for line in lines) + text[at:]
+
+
+def _step_within(text: str, mapping: Part) -> int:
+    """How far the file indents what is below an entry of this mapping."""
+    for key, value in mapping.pairs:
+        if value.kind == MAPPING and value.pairs and not value.flow:
+            return value.pairs[0][0].column - key.column
+    return _indented(text, mapping.pairs[0][0]) or STEP
+
+
+def _indented(text: str, key: Part) -> int:
+    """How far this key is indented from what it belongs to: the line above that begins further left."""
+    at = _line_start(text, key.start)
+    while at:
+        at = _line_start(text, at - 1)
+        line = _line(text, at)
+        column = len(line) - len(line.lstrip(" "))
+        if line.strip() and not line.lstrip().startswith("#") and column < key.column:
+            return key.column - column
+    return 0
+
+
+def _after_comments(text: str, at: int, column: int) -> int:
+    """Behind the comments from here on, without a blank line between, that are indented at least so far."""
+    while at < len(text):
+        line = _line(text, at)
+        if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < column:
+            break
+        at += len(line)
+    return at
+
+
+def _before_own_comments(text: str, begin: int, key: Part, others: Collection[str]) -> int:
+    """Before the comments right above a node that name it, and none of the others."""
+    at = begin
+    while at:
+        above = _line_start(text, at - 1)
+        line = _line(text, above)
+        if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) != key.column:
+            break
+        at = above
+    words = set(re.findall(r"[\w.-]*\w", text[at:begin]))
+    return at if key.value in words and not words & (set(others) - {key.value}) else begin
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, max(at, 0)) + 1
+
+
+def _line_end(text: str, at: int) -> int:
+    found = text.find("\n", at)
+    return len(text) if found < 0 else found + 1
+
+
+def _line(text: str, at: int) -> str:
+    return text[at : _line_end(text, at)]
+
+
+def _is_blank(text: str, at: int) -> bool:
+    """Whether the line before this one is blank."""
+    return at > 0 and not _line(text, _line_start(text, at - 1)).strip()
+
+
+def _break(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

@@ -1,0 +1,47 @@
+"""The node's copy of its quarantine. The inventory decides; the copy is for launches by an inventory that is older."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ..tools import files, trust
+
+Json = dict[str, Any]
+
+FOLDER = "/var/lib/muster"
+FILE = f"{FOLDER}/quarantine.json"
+MOST = 4096  # bytes
+PARTS = ("reason", "since", "by")
+
+
+def kept() -> Json | None:
+    """{reason, since, by}; None where there is none, or what is there is not root's."""
+    try:
+        said = json.loads(files.read(FILE, most=MOST, owner=0))
+    except (OSError, ValueError):
+        return None
+    return {name: str(said[name]) for name in PARTS if name in said} if isinstance(said, dict) else None
+
+
+def look(_request: Json) -> Json:
+    return {"kept": kept()}
+
+
+def keep(request: Json) -> Json:
+    """{changed}; request: {quarantine, check}."""
+    wanted = {name: str(request["quarantine"][name]) for name in PARTS if name in request["quarantine"]}
+    changed = kept() != wanted
+    if changed and not request["check"]:
+        os.umask(0o022)
+        trust.make_folder(FOLDER)
+        files.replace(FILE, json.dumps(wanted).encode(), mode=0o644)  # whoever launches for themselves reads it
+    return {"changed": changed}
+
+
+def forget(request: Json) -> Json:
+    """{changed}; request: {check}."""
+    if request["check"]:
+        return {"changed": os.path.lexists(FILE)}
+    return {"changed": files.remove(FILE)}

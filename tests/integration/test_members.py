@@ -1,0 +1,243 @@
+"""Who takes part, and who leaves: quarantine and its end, and a node that is retired when it is dead.
+
+The third node is in an inventory file of its own, which the tests change as a user's is changed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conftest import UP_TO_NETWORK
+from killable import Run
+from machines import NODES, find_machine
+from outside import listeners, scan
+from paths import INVENTORY, ROOT, SANDBOX
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+LISTED = INVENTORY / "hosts_more.yml"
+NODE, PEERS = "node3", ("node1", "node2")
+REASON = {"node": NODE, "reason": "a fan does not turn"}
+COPY = "/var/lib/muster/quarantine.json"
+SCRIPT = {"launch_script_src": str(ROOT / "tests/integration/payloads/steps.py"), "cluster_nproc_per_node": 1}
+PINNED = SANDBOX / "known_hosts"
+
+
+@pytest.fixture(scope="module")
+def pinned() -> str:
+    return PINNED.read_text()
+
+
+@pytest.fixture(scope="module")
+def lab(networked: list[Machine], pinned: str) -> Iterator[Machine]:
+    """The third node; what the inventory said of it is said again in the end."""
+    listed = LISTED.read_text()
+    LISTED.write_text(f"# All beyond the second.\n{listed}")
+    third = next(machine for machine in networked if machine.name == NODE)
+    yield third
+    LISTED.write_text(listed)
+    PINNED.write_text(pinned)
+    third.podman("start")
+    until(third.ssh_answers, PATIENCE, f"{NODE} is back")
+    third.inside("rm", "-f", COPY)
+
+
+def ranks(play: Play) -> dict[str, list[int]]:
+    """Return which ranks each node would have in a launch of all."""
+    result = play("playbooks/plan.yml")
+    plan = result.results("Try every participant")[NODES[0]]["plan"]
+    return {entry["node"]: entry["ranks"] for entry in plan["nodes"]}
+
+
+@pytest.fixture(scope="module")
+def stale(lab: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inventory as somebody copied it before."""
+    folder = tmp_path_factory.mktemp("stale")
+    for name in ("hosts.yml", "group_vars"):
+        (folder / name).symlink_to((INVENTORY / name).resolve())
+    (folder / LISTED.name).write_text(LISTED.read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quarantined(play: Play, lab: Machine, stale: Path) -> Result:
+    before = LISTED.read_text()
+    checked = play("playbooks/quarantine.yml", extravars=REASON, check=True)
+    assert checked.rc == 0, checked.stdout
+    assert LISTED.read_text() == before
+    assert "+        reason: a fan does not turn" in checked.stdout
+    assert lab.inside("test", "-e", COPY, check=False).returncode == 1
+    done = play("playbooks/quarantine.yml", extravars=REASON)
+    assert done.rc == 0, done.stdout
+    return done
+
+
+def test_a_quarantine_without_a_reason_or_a_node_is_refused_before_anything(play: Play, lab: Machine) -> None:
+    before = LISTED.read_text()
+    refused = play("playbooks/quarantine.yml", extravars={"node": "node9"})
+    assert refused.rc != 0
+    assert "node9 is not in gpu_nodes" in refused.stdout
+    assert "No reason was given" in refused.stdout
+    assert LISTED.read_text() == before
+
+
+def test_a_node_in_quarantine_has_no_rank(play: Play, lab: Machine, quarantined: Result) -> None:
+    outcome = quarantined.results("Leave the nodes out of every launch")["node1"]["outcome"]
+    assert outcome.startswith(f"{NODE} is quarantined since ")
+    assert outcome.endswith(": a fan does not turn; 2 nodes take part, by node rank: 0 node1, 1 node2")
+    text = LISTED.read_text()
+    assert text.startswith("# All beyond the second.\n")
+    assert "        reason: a fan does not turn\n" in text
+    assert ranks(play) == {"node1": [0], "node2": [1]}
+    kept = json.loads(lab.inside("cat", COPY).stdout)
+    assert kept["reason"] == "a fan does not turn"
+    again = play("playbooks/quarantine.yml", extravars=REASON)
+    assert again.changed == []
+    assert LISTED.read_text() == text
+
+
+def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantined: Result, stale: Path) -> None:
+    launched = play("playbooks/launch.yml", extravars=SCRIPT, inventory=stale)
+    assert launched.rc != 0
+    said = launched.results("Run torchrun on every participant")["node1"]["msg"]
+    assert f"{NODE}: is quarantined since" in said
+    assert "a fan does not turn; the inventory in use says nothing of it" in said
+    assert f"ansible-playbook playbooks/release.yml -e node={NODE}" in said
+
+
+def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
+    before = (stale / LISTED.name).read_text()
+    released = play("playbooks/release.yml", extravars={"node": NODE})
+    assert released.rc == 0, released.stdout
+    outcome = released.results("Let the nodes take part in launches again")["node1"]["outcome"]
+    assert outcome.startswith(f"{NODE} takes part in launches again; 3 nodes take part")
+    assert LISTED.read_text() == before
+    assert lab.inside("test", "-e", COPY, check=False).returncode == 1
+    assert ranks(play) == {"node1": [0], "node2": [1], NODE: [2]}
+    assert play("playbooks/release.yml", extravars={"node": NODE}).changed == []
+
+
+# ---------------------------------------------------------------- by itself
+
+
+def fault(node: str, status: str = "fail") -> dict[str, str]:
+    return {"id": "gpu.lost", "status": status, "node": node, "summary": "GPU 4 does not answer"}
+
+
+def by_itself(play: Play, *findings: dict[str, str]) -> dict[str, Any]:
+    done = play(str(ROOT / "tests/integration/payloads/health_quarantine.yml"), extravars={"findings": list(findings)})
+    assert done.rc == 0, done.stdout
+    return done.results("Quarantine the node that has a hard fault of its own")["node1"]
+
+
+def test_one_node_is_quarantined_by_itself_until_a_person_confirms(
+    play: Play, lab: Machine, quarantined: Result
+) -> None:
+    assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
+    before = LISTED.read_text()
+    assert by_itself(play, fault(NODE, "unknown"), fault(NODE, "warn"))["quarantined"] == ""
+    assert LISTED.read_text() == before
+    found = by_itself(play, fault(NODE))
+    assert found["quarantined"] == NODE
+    assert "automatic: true" in LISTED.read_text()
+    assert ranks(play) == {"node1": [0], "node2": [1]}
+    assert json.loads(lab.inside("cat", COPY).stdout)["reason"].startswith("gpu.lost: GPU 4 does not answer")
+    second = by_itself(play, fault("node2"))
+    assert second["quarantined"] == ""
+    assert f"{NODE} is quarantined since" in second["warnings"][0]
+    assert play("playbooks/quarantine.yml", extravars=REASON).rc == 0
+    assert "automatic" not in LISTED.read_text()
+    assert play("playbooks/release.yml", extravars={"node": NODE}).rc == 0
+    assert LISTED.read_text() == before
+
+
+# ---------------------------------------------------------------- a dead node leaves
+
+
+def knows(machine: Machine) -> list[str]:
+    """Where this node still knows the third one."""
+    places = {
+        "/etc/hosts": NODE,
+        "/home/muster/.ssh/authorized_keys": "10.*.13",
+        "/home/muster/.ssh/muster_known_hosts": NODE,
+        "/home/muster/.ssh/config": NODE,
+        "/etc/ufw/user.rules": r"\.13 ",
+    }
+    return [path for path, name in places.items() if machine.inside("grep", name, path, check=False).returncode == 0]
+
+
+def retire(folder: Path, *more: str) -> Run:
+    return Run(
+        folder,
+        "-i",
+        str(LISTED),
+        "playbooks/retire.yml",
+        "-e",
+        f"node={NODE}",
+        "-e",
+        f"trust_known_hosts={PINNED}",
+        *more,
+    )
+
+
+@pytest.fixture(scope="module")
+def retired(
+    play: Play, lab: Machine, quarantined: Result, tmp_path_factory: pytest.TempPathFactory, pinned: str
+) -> Run:
+    """The node is dead, and the controller dies when the inventory has lost it."""
+    folder = tmp_path_factory.mktemp("retire")
+    PINNED.write_text("".join(f"{line} muster:node{line.split()[0][-1]}\n" for line in pinned.splitlines()))
+    lab.podman("stop", "--time=0")
+    checked = retire(folder, "--check", "--diff").end()
+    assert checked.rc == 0, checked.shown
+    assert NODE in LISTED.read_text()
+    for line in (f"-    {NODE}:", f"-{lab.address} {NODE}"):
+        assert line in checked.shown, checked.shown
+    cut_off = retire(folder)
+    until(lambda: NODE not in LISTED.read_text() or cut_off.over_within(0), 300, "the inventory has lost it")
+    cut_off.kill()
+    assert NODE not in LISTED.read_text()
+    assert knows(find_machine("node2")), "the run was cut off too late to show anything"
+    return retire(folder).end()
+
+
+def test_the_others_forget_it_though_the_first_run_was_cut_off(retired: Run, lab: Machine) -> None:
+    assert retired.rc == 0, retired.shown
+    for name in PEERS:
+        assert knows(find_machine(name)) == []
+        assert find_machine(name).ssh_answers()
+    assert f"muster:{NODE}" not in PINNED.read_text()
+    assert LISTED.read_text().startswith("# All beyond the second.\n")
+    assert "2 nodes take part, by node rank: 0 node1, 1 node2" in retired.shown
+
+
+def test_it_is_a_stranger_from_outside(retired: Run, lab: Machine) -> None:
+    lab.podman("start")
+    until(lambda: lab.inside("true", check=False).returncode == 0, PATIENCE, f"{NODE} is back")
+    head = find_machine("node1")
+    with listeners(head, [29500]):
+        assert scan(find_machine("node2"), head.address, 29500).open == [29500]
+        assert scan(lab, head.address, 29500).open == []
+
+
+def test_once_more_changes_nothing(retired: Run, tmp_path: Path) -> None:
+    again = retire(tmp_path).end()
+    assert again.rc == 0, again.shown
+    assert again.changed == 0
+    assert f"{NODE} is not in the inventory, and no other node knows of it" in again.shown
+
+
+def test_who_comes_back_is_known_again(retired: Run, play: Play, stale: Path, pinned: str) -> None:
+    LISTED.write_text((stale / LISTED.name).read_text())
+    PINNED.write_text(pinned)
+    back = play("site.yml", tags=UP_TO_NETWORK)
+    assert back.rc == 0, back.stdout
+    assert len(knows(find_machine("node1"))) >= 4

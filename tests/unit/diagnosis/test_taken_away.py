@@ -1,0 +1,189 @@
+"""Every cause, in every case that proves it, with its evidence taken away: then it is not said as proved any more, and
+nobody else is to blame.
+
+Taken away are the answers to what proves it, and, part by part, what was seen of the launch: a finding, a node's
+record, a snapshot, the last words of a rank.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cases import load_cases
+from muster.diagnosis.case import Case
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import CONFIRMED, LIKELY, decide, plainly
+from muster.diagnosis.model import not_looked
+from sparse import case_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.diagnosis.decide import Decided, Judged
+    from muster.diagnosis.model import Answer, Cause, Place, Question
+
+    Part = tuple[Any, ...]
+
+ALL = load_cases(Path(__file__).parent / "cases" / "decide")
+# What was looked at, as against what the launch itself showed.
+LOOKS = ("findings", "ran", "snapshots", "agents", "start", "end", "not_looked")
+# Another fault is really there, and fits what is left: what is taken away is all that says that it is not why.
+TWO_FAULTS = {"found_now_and_not_then-1"}
+# As in evidence.py: None, and no empty value, where it was not looked at.
+EMPTY = {"code": None, "gone_at": None, "unit": None, "program": None, "kernel": None, "gpus": None, "fabric": None}
+KEPT = ("node", "rank", "local_rank", "reached", "at", "boot_id", "hostname", "unseen", "last_answer")
+
+
+@cache
+def decided(name: str) -> tuple[Case, Decided]:
+    case = case_of(ALL[name]["seen"])
+    return case, decide(case, CAUSES)
+
+
+def cases_of(cause: Cause, word: str) -> list[str]:
+    """Those in which it is said so."""
+    return [
+        name for name in ALL if any(one.cause.id == cause.id and one.word == word for one in decided(name)[1].causes)
+    ]
+
+
+def where(one: Judged) -> tuple[str, str]:
+    return one.place.node, one.place.peer
+
+
+def blames(case: Case, before: Decided, after: Decided) -> list[str]:
+    """What is proved now about a node that was not named, though it was not proved by itself before either; nor the
+    same at all nodes alike, which names them now that fewer of them are known."""
+    alike = {one.cause.id for one in before.causes if not any(where(one))}
+    named = {name for one in before.causes for name in where(one)}
+    return [
+        f"{one.cause.id} at {where(one)}"
+        for one in after.causes
+        if one.word == CONFIRMED
+        and one.cause.id not in alike
+        and not set(where(one)) <= named | {""}
+        and where(one) not in {where(alone) for alone in decide(case, [one.cause]).causes}
+    ]
+
+
+@pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause.confirm], ids=lambda cause: cause.id)
+def test_without_its_proof_it_is_not_proved(cause: Cause) -> None:
+    names = cases_of(cause, CONFIRMED)
+    assert names, f"no case in cases/decide proves {cause.id}: add one"
+    for name in names:
+        case, before = decided(name)
+        proofs = {
+            question
+            for one in before.causes
+            if one.cause.id == cause.id
+            for question, _ in one.answered("yes", cause.confirm)
+        }
+        assert proofs, name
+
+        def without(question: Question, asked: Case, place: Place, proofs: Any = proofs) -> Answer:
+            return not_looked("taken away") if question in proofs else plainly(question, asked, place)
+
+        after = decide(case, CAUSES, without)
+        assert not [one for one in after.causes if one.cause.id == cause.id and one.word == CONFIRMED], name
+        assert blames(case, before, after) == [], name
+
+
+@pytest.mark.parametrize("cause", [cause for cause in CAUSES if not cause.confirm], ids=lambda cause: cause.id)
+def test_what_nothing_can_prove_is_likely_by_what_speaks_for_it(cause: Cause) -> None:
+    names = cases_of(cause, LIKELY)
+    assert names, f"no case in cases/decide makes {cause.id} likely: add one"
+    for name in names:
+        case, before = decided(name)
+        gone = [
+            (part, after)
+            for part, after in each_without(case)
+            if cause.id not in {one.cause.id for one in after.causes}
+        ]
+        assert gone, name
+        assert all(blames(case, before, after) == [] for part, after in gone if part[0] in LOOKS), name
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if decided(name)[1].word == CONFIRMED])
+def test_without_a_part_of_what_was_seen_nobody_else_is_to_blame(name: str) -> None:
+    case, before = decided(name)
+    said = {(one.cause.id, where(one)) for one in before.causes}
+    left: set[Any] = set(said)
+    for part, after in each_without(case):
+        assert after.word == CONFIRMED or not [one for one in after.causes if one.word == CONFIRMED], part
+        left &= {(one.cause.id, where(one)) for one in after.causes if one.word == CONFIRMED}
+        if part[0] in LOOKS and name not in TWO_FAULTS:
+            assert blames(case, before, after) == [], part
+    assert left == set(), "it is proved, whatever is taken away"
+
+
+def test_the_cases_with_two_faults_are_there() -> None:
+    assert set(ALL) >= TWO_FAULTS
+
+
+# ---------------------------------------------------------------- taking away
+
+
+def each_without(case: Case) -> Iterator[tuple[Part, Decided]]:
+    for part in parts(case.seen):
+        yield part, decide(Case(without_part(case.seen, part)), CAUSES)
+
+
+def parts(seen: Any) -> Iterator[Part]:
+    for number in range(len(seen["findings"])):
+        yield "findings", number
+    for name in ("ran", "snapshots", "agents", "not_looked"):
+        yield from ((name, node) for node in seen[name])
+    for name in ("start", "end"):
+        for node, record in seen[name].items():
+            yield name, node
+            yield from fields((name, node), record)
+    for name in ("ranks", "nodes"):
+        for number, entry in enumerate(seen[name]):
+            yield from fields((name, number), entry)
+        for field in dict.fromkeys(field for entry in seen[name] for field in entry if entry[field]):
+            if field not in KEPT:
+                yield name, ..., field
+    yield from (
+        ("launch", field) for field in ("ending", "ending_text", "ending_node", "live") if seen["launch"][field]
+    )
+
+
+def fields(place: Part, entry: Any) -> Iterator[Part]:
+    for field, value in entry.items():
+        if value and field not in KEPT:
+            yield (*place, field)
+            if field in ("unit", "program"):
+                yield from fields((*place, field), value)
+
+
+def without_part(seen: Any, part: Part) -> Any:
+    left = copy.deepcopy(seen)
+    if part[0] == "findings":
+        gone = left["findings"].pop(part[1])
+        for node in {gone["node"], gone.get("peer")} & set(left["ran"]):
+            ran = left["ran"][node]
+            left["ran"][node] = [one for one in ran if not f"{gone['id']}.".startswith(f"{one}.")]
+    elif part[1] is ...:
+        for entry in left[part[0]]:
+            entry[part[2]] = empty(part[2], entry[part[2]])
+    else:
+        place = left
+        for step in part[:-1]:
+            place = place[step]
+        if part[0] == "launch" or len(part) > 2:
+            place[part[-1]] = empty(part[-1], place[part[-1]])
+        else:
+            del place[part[-1]]
+    return left
+
+
+def empty(field: Any, value: Any) -> Any:
+    """As if it had not been looked at: nothing of what holds more, and of a number that it is not known."""
+    if field in EMPTY:
+        return EMPTY[field]
+    return type(value)() if isinstance(value, (str, list, dict, bool)) or field == "ended_at" else None

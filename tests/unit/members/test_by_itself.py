@@ -1,0 +1,41 @@
+"""Which node is quarantined without anybody's word, and above all when none is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.health.subjects import subjects
+from muster.members.by_itself import HARD, decide
+
+
+def finding(text: str) -> dict[str, str]:
+    """status id node[/peer]: summary"""
+    head, _, summary = text.partition(": ")
+    status, name, place = head.split()
+    node, _, peer = place.partition("/")
+    return {"status": status, "id": name, "node": node, "peer": peer, "summary": summary or "broken"}
+
+
+@cases(__file__, "by_itself")
+def test_decide(case: dict[str, Any]) -> None:
+    found = decide([finding(one) for one in case["findings"]], case["nodes"], case.get("chosen", []))
+    assert (found.node, found.reason, found.notes) == (
+        case.get("node", ""),
+        case.get("reason", ""),
+        case.get("notes", []),
+    )
+
+
+@pytest.mark.parametrize("status", ["unknown", "warn", "pass", "skipped"])
+@pytest.mark.parametrize("name", HARD)
+def test_what_is_no_fail_never_acts(name: str, status: str) -> None:
+    nodes = {"node1": False, "node2": False, "node3": False}
+    assert decide([finding(f"{status} {name} node2")], nodes).node == ""
+    assert decide([finding(f"fail {name} node2")], nodes).node == "node2"
+
+
+def test_every_fault_in_the_list_is_one_that_health_finds() -> None:
+    assert set(HARD) <= {check.id for module in subjects().values() for check in module.CHECKS}

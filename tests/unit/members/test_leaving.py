@@ -1,0 +1,34 @@
+"""What stands against a node's leaving the cluster, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import cases
+from muster.members import leaving
+from muster.network.known_hosts import forgotten
+
+
+@cases(__file__, "leaving")
+def test_leaving(case: dict[str, Any]) -> None:
+    names, nodes = case["names"], case["nodes"]
+    silent = case.get("silent", {})
+    assert leaving.problems(names, nodes, case.get("chosen", [])) == case.get("problems", [])
+    peers = [name for name in nodes if name not in names]
+    assert leaving.in_the_way(case.get("running", {}), peers, silent) == case.get("in_the_way", [])
+    assert leaving.warnings(names, nodes, silent, case.get("left", [])) == case.get("warnings", [])
+    if "outcome" in case:
+        assert leaving.outcome(names, nodes, peers) == case["outcome"]
+
+
+def test_host_keys_of_others_stay_as_they_are() -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBkV7bhlbbnRSYSaJ34ycfu2s/ZzAXD4HnsbuCLDJknu"
+    lines = [
+        "# head\n",
+        f"10.0.0.1 {key} muster:node1\n",
+        f"10.0.0.3 {key}\n",
+        f"10.0.0.33 {key} muster:node33\n",
+        "\n",
+    ]
+    ours = f"10.0.0.3,[gate]:2222 {key} muster:node3\n"
+    assert forgotten("".join([lines[0], ours, *lines[1:], ours]), ["node3"]) == "".join(lines)
