@@ -14,6 +14,7 @@ from muster.launch_users import files
 from paths import ROOT
 
 PERSON = "anna"
+LAST_RULE = "iptables -D ufw-user-input $(iptables -S ufw-user-input | grep -c ^-A)"
 MOVED = (("numpy", "version.py"), ("numpy-*.dist-info", "RECORD"))
 KEPT = "/root/one-fault"
 SSH = "/home/muster/.ssh"
@@ -115,9 +116,9 @@ def of_network() -> list[Fault]:
         of_file(*mesh, "/etc/passwd", "sed -i '/^muster:/s,/bin/bash,/usr/sbin/nologin,' {path}", "nologin"),
         of_file(*rules, "/etc/ufw/user.rules", "sed -i '0,/^-A ufw-user-input/{{//d}}' {path}", "", "a rule's line"),
         of_file(*rules, "/etc/default/ufw", "sed -i s/INPUT_POLICY=.*/INPUT_POLICY=ACCEPT/ {path}", "", "its policy"),
-        Fault("the rules in force", *rules, "", "iptables -F ufw-user-input", "ufw reload"),
-        Fault("a chain is not asked", *rules, "", "iptables -F INPUT", "ufw reload"),
-        Fault("off at boot", *rules, "", "systemctl disable ufw", "systemctl enable ufw"),
+        # The last one: ssh is among the first, and the controller has to come back.
+        Fault("a rule in force", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
+        Fault("off at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
 
 
