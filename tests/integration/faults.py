@@ -16,7 +16,7 @@ from paths import ROOT
 PERSON = "anna"
 LAST_RULE = "iptables -D ufw-user-input $(iptables -S ufw-user-input | grep -c ^-A)"
 MOVED = (("numpy", "version.py"), ("numpy-*.dist-info", "RECORD"))
-KEPT = "/root/one-fault"
+KEPT = "/var/tmp/one-fault"
 SSH = "/home/muster/.ssh"
 IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
 LIBRARY = "/opt/muster/pytorch/current/lib"
@@ -81,7 +81,7 @@ def of_effects() -> list[Fault]:
     """What is in force, while every file is as it should be."""
     role = ("baseline", "node_baseline")
     manager, login = (f"/etc/systemd/{name}.conf.d/90-muster.conf" for name in ("system", "logind"))
-    without = "set -e; mv {path} /root/one-fault; {then}; mv /root/one-fault {path}"
+    without = "set -e; mv {path} /var/tmp/one-fault; {then}; mv /var/tmp/one-fault {path}"
     reexec, restart = "systemctl daemon-reexec", "systemctl restart systemd-logind"
     never = "/run/systemd/system/systemd-logind.service.d/never.conf"
     stop = (
@@ -125,8 +125,8 @@ def of_network() -> list[Fault]:
 def of_pytorch() -> list[Fault]:
     env = ("pytorch", "pytorch")
     link = "/opt/muster/pytorch/current"
-    away = "set -e; cd {site}/{where}; mv {what} /root/one-fault"
-    back = "cd {site}/{where}; mv /root/one-fault {what}"
+    away = "set -e; cd {site}/{where}; mv {what} /var/tmp/one-fault"
+    back = "cd {site}/{where}; mv /var/tmp/one-fault {what}"
     module, record = ({"site": SITE, "where": where, "what": what} for where, what in MOVED)
     return [
         of_file(*env, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", "torch", "a file of torch is longer"),
@@ -150,6 +150,10 @@ def of_people() -> list[Fault]:
             for path in (files.TMPFILES, files.PROFILE, files.LIMITS)
         ),
         Fault(
-            "torchrun is not linked", *role, "", f"mv {files.LINK} /root/one-fault", f"mv /root/one-fault {files.LINK}"
+            "torchrun is not linked",
+            *role,
+            "",
+            f"mv {files.LINK} /var/tmp/one-fault",
+            f"mv /var/tmp/one-fault {files.LINK}",
         ),
     ]

@@ -37,7 +37,8 @@ def way(name: str, peer: str) -> str:
 @pytest.fixture
 def looks() -> RoleLooks:
     looks = RoleLooks.__new__(RoleLooks)
-    looks.names, looks.tasks = NAMES, Tasks()  # type: ignore[assignment]
+    stood_in: Any = Tasks()
+    looks.names, looks.tasks = NAMES, stood_in
     looks.addresses = {name: f"10.0.0.{name[-1]}" for name in NAMES}
     looks.values = {
         name: {"cluster_name": "rack", "cluster_address": address, "ansible_host": address}
