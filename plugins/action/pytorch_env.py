@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from muster.pytorch.choice import Ask
@@ -24,7 +23,7 @@ from muster_controller.connection import connect
 from muster_controller.distribution import PROGRAM
 from muster_controller.lock_file import REVIEWED, LockFile, reviewed
 from muster_controller.messages import Messages
-from muster_controller.sources import node_environment, pip_mirror
+from muster_controller.pytorch_look import places, sections
 from muster_controller.variables import load_roles, read_node, registered
 from muster_controller.wheels import WheelSharing
 
@@ -56,25 +55,15 @@ class ActionModule(ActionBase):
         return result
 
     def _node(self, step: str, **more: Any) -> dict[str, Any]:
-        here = (self.vars, self._templar, self._loader, self.node)
-        places = {"mirror": pip_mirror(*here), "environment": node_environment(*here)}
-        arguments = {**places, **self.arguments, "step": step, **more}
+        here = places(self.vars, self._templar, self._loader, self.node)
+        arguments = {**here, **self.arguments, "step": step, **more}
         answer: dict[str, Any] = self._execute_module("pytorch_env", arguments, task_vars=self.vars)
         if step != "look":
             answer.pop("diff", None)  # the look has shown it
         return answer
 
     def _look(self) -> dict[str, Any]:
-        if self.lock is None or self.arguments.get("mode") == "verify":
-            return self._node("look")
-        shipped = reviewed() if self._may_be_reviewed() else ()
-        locked, known = ([section.as_dict() for section in each] for each in (self.lock.read(), shipped))
-        return self._node("look", locked=locked, reviewed=known)
-
-    def _may_be_reviewed(self) -> bool:
-        """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
-        asked, index = self.arguments.get("reviewed_lock"), self.arguments.get("index_url", "auto")
-        return boolean(asked or False) and index in ("", "auto") and not self.arguments.get("offline_dir")
+        return self._node("look", **sections(self.arguments, self.lock))
 
     def _fetch(self) -> dict[str, Any]:
         """If it is this node's turn, bring the wheels to all that need the same; get them here if nobody has them."""
