@@ -125,6 +125,8 @@ def environment(collected: Path, *, check: bool) -> dict[str, str]:
         COLLECT: str(collected),
         "ANSIBLE_CALLBACKS_ENABLED": "collect" if check else "report,collect",
         "ANSIBLE_STDOUT_CALLBACK": "road",
+        # A driver's own callbacks are loaded where they lie in the path, whether they are asked for or not.
+        "ANSIBLE_CALLBACK_PLUGINS": str(project_root() / "plugins/callback"),
         "ANSIBLE_CONFIG": str(project_root() / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
     }

@@ -34,7 +34,8 @@ def save(*_signal: Any) -> None:
     sys.exit(0)
 
 
-signal.signal(signal.SIGTERM, save)
+# One that ends by itself does so whatever becomes of the others, and its results are whole.
+signal.signal(signal.SIGTERM, signal.SIG_IGN if options.code else save)
 write("first")
 if rank == "0":
     (results / "link").unlink(missing_ok=True)

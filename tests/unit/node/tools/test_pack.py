@@ -27,6 +27,8 @@ TOOLS = {
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
     "inside": {"files", "run"},
+    "at_work": {"as_user", "files", "process"},
+    "drift": {"files", "run"},
     "jobs": {"as_user", "files", "process", "run", "trees"},
     "members": {"files", "trust"},
     "mtu": {"files", "run"},
@@ -62,6 +64,8 @@ ROOMS = {
     "diagnosis": ["diagnosis", "launch"],
     "members": ["members"],
     "status": ["launch", "status"],
+    "at_work": ["upgrade"],
+    "drift": ["drift"],
     "watcher": ["launch"],
 }
 
