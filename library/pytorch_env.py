@@ -13,7 +13,8 @@ description:
   - The environment is looked at on every run. There are no marker files. What is unfinished, damaged or
     different is built anew beside it.
   - Its wheels are written down in a lock on the controller, and every node gets exactly those. One node downloads them,
-    and the others fetch them from there over the ssh mesh. A node that cannot downloads them itself.
+    and from there they go to the others over the training network, each node giving on what it gets. A node that gets
+    none downloads them itself.
   - It is used once for each O(step). The look shows what is to be done; the others do it on the nodes that need it. No
     node waits for another one within a step.
   - An older environment is removed only when no process uses it.
@@ -134,8 +135,9 @@ options:
   step:
     description:
       - V(look) says what is to be done, and changes nothing.
-      - V(fetch) gets the wheels on the first node that needs them, for all that need the same, and writes them down in
-        O(lock). On the other nodes it is skipped. Used once more, it has the next node try where the first one failed.
+      - V(fetch) gets the wheels on the first node that needs them, writes them down in O(lock), and brings them to
+        all that need the same. Where a node has kept them, nobody downloads any. On the other nodes it is skipped.
+        Used once more, it has the next node try where the first one failed.
       - V(provide) makes the environment what the look found it should be.
     type: str
     choices: [look, fetch, provide]
@@ -150,7 +152,7 @@ options:
     elements: str
     default: []
   locked:
-    description: Sections of the lock; set by the controller's part of the module, as the next three are.
+    description: Sections of the lock; set by the controller's part of the module, as the next two are.
     type: list
     elements: dict
     default: []
@@ -163,11 +165,6 @@ options:
     description: Whether the controller's part of the module hands them over.
     type: bool
     default: false
-  peers:
-    description: Nodes that may have the wheels.
-    type: list
-    elements: str
-    default: []
   keep_wheels:
     description: Whether the wheels stay here for other nodes.
     type: bool
@@ -270,11 +267,11 @@ wheels:
   type: dict
   contains:
     came_from:
-      description: Peers, V(here), V(index), or V(folder) offline.
+      description: Other nodes, V(here), V(index), or V(folder) offline.
       type: list
       elements: str
       returned: always
-    tried: {description: Peers that were asked; see M(peer_files)., type: list, elements: dict, returned: always}
+    why: {description: "Why they did not come from other nodes; empty where they did.", type: str, returned: always}
     kept: {description: Folder in which they stay for other nodes; empty for none., type: str, returned: always}
 locked:
   description: What is different in the lock, for people.
@@ -290,6 +287,23 @@ holders:
   returned: step is fetch, on the node that got them
   type: list
   elements: str
+came:
+  description: For each node that got any from others, those from which they came.
+  returned: step is fetch, on the node that got them
+  type: dict
+why:
+  description: For each node that did not get all, why not.
+  returned: step is fetch, on the node that got them
+  type: dict
+lost:
+  description: Nodes that did not answer, or have no room.
+  returned: step is fetch, on the node that got them
+  type: list
+  elements: str
+complete:
+  description: Whether any node has all of them.
+  returned: step is fetch, on the node that got them
+  type: bool
 findings:
   description: Conclusions about the environment, one for each check.
   returned: when the request can be
@@ -305,7 +319,6 @@ pip_output:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.packages.peer_files import PeerFilesError
 from ansible.module_utils.muster.pytorch.lock import LockError
 from ansible.module_utils.muster.pytorch.request import RequestError
 from ansible.module_utils.muster.pytorch.wheels import WheelError
@@ -343,7 +356,6 @@ SPEC = {
     "locked": {"type": "list", "elements": "dict", "default": []},
     "reviewed": {"type": "list", "elements": "dict", "default": []},
     "reviewed_lock": {"type": "bool", "default": False},
-    "peers": SEVERAL,
     "keep_wheels": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 900},
 }
@@ -356,7 +368,7 @@ def main() -> None:
     os.umask(0o022)
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
-    with one_sentence(module, params["root"], (RequestError, PeerFilesError, LockError, WheelError)):
+    with one_sentence(module, params["root"], (RequestError, LockError, WheelError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
         if params["mode"] == "verify":
             module.exit_json(**verify(root, params))

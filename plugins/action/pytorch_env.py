@@ -20,13 +20,18 @@ from ansible.plugins.action import ActionBase
 from muster.pytorch.choice import Ask
 from muster.pytorch.downloads import Need, downloader, holders
 from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster_controller.connection import connect
+from muster_controller.distribution import PROGRAM
 from muster_controller.lock_file import REVIEWED, LockFile, reviewed
+from muster_controller.messages import Messages
 from muster_controller.sources import node_environment, pip_mirror
 from muster_controller.variables import load_roles, read_node, registered
+from muster_controller.wheels import WheelSharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+OF_SHARING = ("cluster_address", "pytorch_offline_dir", "firewall_launch_ports")
 OF_A_NODE = ("cluster_torch_version", "cluster_gpus", "pytorch_variant", "pytorch_packages")
 MOST_LINES = 12
 
@@ -72,17 +77,64 @@ class ActionModule(ActionBase):
         return boolean(asked or False) and index in ("", "auto") and not self.arguments.get("offline_dir")
 
     def _fetch(self) -> dict[str, Any]:
-        """Get the wheels here, if it is this node's turn, and write them down."""
+        """If it is this node's turn, bring the wheels to all that need the same; get them here if nobody has them."""
         needs = self._needs()
         mine = needs[self.node]
-        if self._fetched(mine.key, needs) or downloader(mine.key, needs) != self.node:
+        _, earlier = self._fetched(mine.key, needs)
+        able = {name: need for name, need in needs.items() if name not in earlier.get("lost", ())}
+        if earlier.get("complete") or downloader(mine.key, able) != self.node:
             return {"skipped": True, "skip_reason": "another node gets the wheels, or none are needed"}
-        known = [mine.section] if mine.section else []
-        peers = holders(self.node, mine.key, needs, self.vars["groups"]["gpu_nodes"]) if known else []
-        fetched = self._node("fetch", locked=known, peers=self._askable(peers))
-        if self.lock is not None and "section" in fetched:
-            fetched.update(self._written_down(self.lock, section_of(fetched["section"])))
-        return fetched
+        takers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
+        peers = holders(self.node, mine.key, able, self.vars["groups"]["gpu_nodes"]) if mine.section else []
+        fetched: dict[str, Any] = {"changed": True}
+        sharing = self._sharing(section_of(mine.section), takers, self._askable(peers)) if mine.section else None
+        if sharing is None or not sharing.holders:
+            known = [mine.section] if mine.section else []
+            fetched.update(self._node("fetch", locked=known))
+            if fetched.get("failed") or "section" not in fetched:
+                return fetched
+            sharing = self._sharing(section_of(fetched["section"]), takers, [])
+        section = section_of(fetched.setdefault("section", mine.section or {}))
+        had = sharing.holders
+        if self.lock is not None:
+            fetched.update(self._written_down(self.lock, section))
+        failures = sharing.spread()
+        sharing.messages.close()
+        return {
+            **fetched,
+            "holders": had,
+            "came": sharing.distribution.came,
+            "why": failures,
+            "lost": [name for name in takers if name not in sharing.distribution.lacks],
+            "complete": bool(sharing.holders),
+        }
+
+    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
+        """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
+        names = list(dict.fromkeys([*takers, *peers]))
+        values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
+        port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
+        folder = str(Path(self.arguments["root"], "wheels", section.digest))
+        messages = Messages({name: connect(self, name, self.vars) for name in names}, PROGRAM)
+        messages.open()
+        addresses = {name: values[name]["cluster_address"] for name in names}
+        sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
+        sharing.look(takers)
+        return sharing
+
+    def _without_folder(self, names: list[str]) -> list[str]:
+        """This node, and of the others those that have no folder of their own with the wheels."""
+        values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
+        return [name for name in names if name == self.node or not values[name]["pytorch_offline_dir"]]
+
+    def _read(self, name: str, variables: tuple[str, ...], *roles: str) -> dict[str, Any]:
+        reading = read_node(self.vars, self._templar, load_roles(self._loader, *roles), name, variables)
+        for variable, error in reading.errors.items():
+            raise AnsibleActionFail(f"{name}: {variable} {error}.")
+        return reading.values
+
+    def _shown(self, line: str) -> None:
+        self._display.display(f"  {line}")
 
     def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
         """Have what a node has got in the lock, unless it is there; an environment that is there stays."""
@@ -102,19 +154,27 @@ class ActionModule(ActionBase):
         mine = needs[self.node]
         if not mine.build:
             return self._node("provide", locked=[mine.section] if mine.section else [])
-        fetched = self._fetched(mine.key, needs)
-        if fetched is None:
+        name, news = self._fetched(mine.key, needs)
+        if not news:
             raise AnsibleActionFail(
                 f"{self.node}: nobody downloaded the wheels, and it was not tried here. {self._failures(mine.key)}"
             )
-        name, news = fetched
-        nodes = [node for node in self.vars["groups"]["gpu_nodes"] if node in news["holders"]]
-        keep = name == self.node and name in nodes
-        peers = [node for node in nodes if node != self.node]
-        result = self._node("provide", locked=[news["section"]], peers=self._askable(peers), keep_wheels=keep)
-        if name == self.node and "wheels" in result:
-            result["wheels"].update(news["wheels"])
+        keep = name == self.node and name in news["holders"]
+        result = self._node("provide", locked=[news["section"]], keep_wheels=keep)
+        if "wheels" in result:
+            result["wheels"].update(self._came(name, news, result["wheels"]["came_from"]))
+        why = result.get("wheels", {}).get("why")
+        if why and "index" in result["wheels"]["came_from"]:
+            result["warnings"] = [f"{self.node} downloaded its wheels itself: {why}."]
         return result
+
+    def _came(self, name: str, news: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
+        """Where the wheels of this node came from. name: of the node that got them for all, with this news of it.
+        found: what the node says, which had them all beforehand or got them itself."""
+        if found != ["here"]:
+            return {"why": news["why"].get(self.node, "")}
+        got = news.get("wheels", {}).get("came_from") if name == self.node else None
+        return {"came_from": got or news["came"].get(self.node) or found, "why": ""}
 
     def _needs(self) -> dict[str, Need]:
         """What the look found that each node needs, in the order of the play."""
@@ -125,14 +185,14 @@ class ActionModule(ActionBase):
         look = registered(self.vars, name, self.looks)
         return Need(**look["needs"]) if "needs" in look and not look.get("failed") else None
 
-    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]] | None:
-        """The node that has got these wheels in this run, and what it reported."""
-        for name in (name for name, need in needs.items() if need.key == key):
-            for register in self.earlier:
+    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]]:
+        """The node that has last got these wheels in this run, and what it reported; nothing where nobody has."""
+        for register in reversed(self.earlier):
+            for name in (name for name, need in needs.items() if need.key == key):
                 news = registered(self.vars, name, register)
                 if "section" in news:
                     return name, news
-        return None
+        return "", {}
 
     def _failures(self, key: str) -> str:
         """Why each node that tried to get these wheels did not. Ansible has left it out of the play."""
@@ -152,13 +212,9 @@ class ActionModule(ActionBase):
     def _asks(self) -> list[Ask]:
         """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
         inventory has it, and what is in use until then stays in the lock."""
-        roles = load_roles(self._loader, "cluster", "pytorch")
         asks = []
         for name in self.vars["groups"]["gpu_nodes"]:
-            reading = read_node(self.vars, self._templar, roles, name, OF_A_NODE)
-            for variable, error in reading.errors.items():
-                raise AnsibleActionFail(f"{name}: {variable} {error}.")
-            values = reading.values
+            values = self._read(name, OF_A_NODE, "cluster", "pytorch")
             asks.append(
                 Ask(
                     torch_version=values["cluster_torch_version"],

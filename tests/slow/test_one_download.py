@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from counted import counted_cluster
+from counted import SHARED, counted_cluster
 from machines import find_machine, list_nodes, run_playbook
+from net_faults import rules
 from paths import INVENTORY
 
 if TYPE_CHECKING:
@@ -44,14 +46,17 @@ def test_four_nodes_download_as_much_as_one(
 ) -> None:
     with counted_cluster(play, [find_machine(name) for name in NODES], tmp_path) as cluster:
         sent = {}
-        for what, nodes, requested in (
-            ("one node", NODES[:1], {}),
-            ("four nodes without the ssh mesh", NODES, {"cluster_user": "nobody"}),
-            ("four nodes", NODES, {}),
+        for what, nodes, closed in (
+            ("one node", NODES[:1], ()),
+            ("four nodes that get nothing from each other", NODES, NODES[:3]),
+            ("four nodes", NODES, ()),
         ):
             cluster.clean()
             cluster.lock.unlink(missing_ok=True)
-            result, sent[what] = cluster.provide(*nodes, **requested)
+            with ExitStack() as shut:
+                for name in closed:
+                    shut.enter_context(rules(find_machine(name), f"tcp dport {SHARED} counter drop"))
+                result, sent[what] = cluster.provide(*nodes)
             assert result.rc == 0, result.stdout
             assert {cluster.torch(find_machine(name)) for name in nodes} == {"2.0.0+cpu 1.0"}
     one, apart, together = sent.values()

@@ -1,8 +1,8 @@
-"""Content for all nodes of a launch: sent to one node, and from there to the others over the training network.
+"""Content for many nodes: from those that have it to the others over the training network, along lines of nodes.
 
-Each node says first what it lacks, so that only differences travel. Who gives and who takes begin at the same time, for
-one transfer, with a token of their own that goes over ssh alone. What comes is compared with its sha256 on the node
-that takes it, and again each time that it is used.
+Each node says first what it lacks, so that only differences travel. All nodes of a line begin at the same time, with
+a token that goes over ssh alone. What comes is compared with its sha256 on the node that takes it, and again each time
+that it is used. What nobody has yet, of a launch's project, the controller sends to one node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from muster.distribution import answers, rounds
+from muster.distribution import answers
+from muster.distribution.lines import lines, seed
 from muster.verdict.words import few, gigabytes, plural
 
 from .program import Program
@@ -29,15 +30,16 @@ PROGRAM = Program("distribution")
 BODY = 4_000_000  # bytes of content in one message to the node that the controller sends to
 LOOK_TIMEOUT = 40.0
 SEND_TIMEOUT = 120.0
-TRANSFER = 20.0  # seconds that a transfer may take, and
+TRANSFER = 20.0  # seconds that it may take to bring it, and
 SLOWEST = 2_000_000  # bytes a second
-LONGEST = 600.0
-TRIES = 2  # nodes that one node asks
+LONGEST = 7200.0
+CALLS_FOR = 20.0  # seconds within which all nodes of a line have begun
+TRIES = 3  # lines that are tried, each time with what the one before has left
 DYNAMIC = (32768, 40959)  # ports that nodes reach on each other, whether the firewall is loose or tight (docs/ports.md)
 
 
 class Content(Protocol):
-    """What is distributed; see Project."""
+    """What is distributed; see Project, and Wheels."""
 
     @property
     def manifest(self) -> bytes: ...
@@ -52,14 +54,21 @@ class Content(Protocol):
 
 
 class Place(NamedTuple):
-    """address: on the training network. store: the folder there."""
+    """address: on the training network. store: the folder there; plain: with files under their own names."""
 
     address: str
     store: str
+    plain: bool = False
+
+    def of(self, content: Content) -> dict[str, Any]:
+        if self.plain:
+            return {"folder": self.store, "manifest": base64.b64encode(content.manifest).decode()}
+        return {"store": self.store, "digest": content.digest}
 
 
 class Distribution:
-    """privileged: whether the stores are root's. port: where a node listens whose port is free."""
+    """what: is brought, for people. privileged: whether the stores are root's. port: where a node listens whose port
+    is free. lacks: of each node that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class Distribution:
         give_up: Callable[[], bool],
         *,
         privileged: bool,
+        what: str = "project",
     ) -> None:
         self.places = places
         self.port = port
@@ -77,25 +87,30 @@ class Distribution:
         self.say = say
         self.give_up = give_up
         self.privileged = privileged
+        self.what = what
         self.failures: dict[str, str] = {}
         self.lacks: dict[str, set[str]] = {}
         self.port_free: set[str] = set()
+        self.came: dict[str, list[str]] = {}
 
     def bring(self, content: Content) -> dict[str, str]:
-        """Have all of it on every node; return why not, by node."""
+        """Have all of it on every node, also what only the controller has; return why not, by node."""
         self.look(content)
         if self.failures or not any(self.lacks.values()) or self.give_up():
             return self.failures
         if all(self.lacks.values()):
-            self.send(content, rounds.seed({name: self.bytes_of(content, lacks) for name, lacks in self.lacks.items()}))
-        tried: dict[str, set[str]] = {name: set() for name in self.places}
-        while not self.give_up():
+            self.send(content, seed({name: self.bytes_of(content, lacks) for name, lacks in self.lacks.items()}))
+        return self.spread(content)
+
+    def spread(self, content: Content) -> dict[str, str]:
+        """Have what some nodes have on all that were looked at; return why not, by node."""
+        for _ in range(TRIES):
             having = [name for name, lacks in self.lacks.items() if not lacks]
-            lacking = [name for name, lacks in self.lacks.items() if lacks and len(tried[name]) < TRIES]
-            serving = rounds.next_round(having, lacking, tried)
-            if not serving:
+            lacking = [name for name, lacks in self.lacks.items() if lacks]
+            asks = lines(having, lacking)
+            if not asks or self.give_up():
                 break
-            self.pass_on(content, serving, tried)
+            self.pass_on(content, asks)
         return {name: why for name, why in self.failures.items() if self.lacks.get(name, True)}
 
     # ------------------------------------------------------------ steps
@@ -104,13 +119,14 @@ class Distribution:
         """Learn what each node lacks."""
         known = {file.sha256 for file in content.files}
         request = {"manifest": base64.b64encode(content.manifest).decode(), "port": self.port}
-        for name, answer in self.ask("stored", dict.fromkeys(self.places, request), LOOK_TIMEOUT).items():
+        asked = {name: {"store": place.store, **request} for name, place in self.places.items()}
+        for name, answer in self.ask("stored", asked, LOOK_TIMEOUT).items():
             found = answers.stored(answer.data, known) if answer and answer.data is not None else None
             if found is None or found["error"]:
                 self.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
                 continue
             self.lacks[name] = set(found["missing"])
-            # What comes, the pack to give it on, and the launch's own copy.
+            # What comes, its place in the store, and the launch's own copy.
             needed = 3 * self.bytes_of(content, self.lacks[name]) + sum(file.size for file in content.files)
             if needed > found["room"]:
                 store = self.places[name].store
@@ -123,7 +139,7 @@ class Distribution:
         began, lacks = time.monotonic(), self.lacks[name]
         transfer = secrets.token_hex(32)
         for pieces, body in bodies(content, lacks):
-            request = {"digest": content.digest, "name": transfer, "pieces": pieces}
+            request = {**self.places[name].of(content), "name": transfer, "pieces": pieces}
             request["body"] = base64.b64encode(zlib.compress(body, 1)).decode()
             answer = self.ask("put", {name: request}, SEND_TIMEOUT)[name]
             error = answers.failure(answer.data) if answer and answer.data is not None else why(answer, SEND_TIMEOUT)
@@ -131,73 +147,95 @@ class Distribution:
                 self.failures[name] = error
                 return
         size = gigabytes(self.bytes_of(content, lacks))
-        self.say(f"project: {plural(len(lacks), 'file')}, {size}, sent to {name} in {time.monotonic() - began:.1f} s")
+        took = time.monotonic() - began
+        self.say(f"{self.what}: {plural(len(lacks), 'file')}, {size}, sent to {name} in {took:.1f} s")
         self.lacks[name] = set()
 
-    def pass_on(self, content: Content, serving: Mapping[str, Sequence[str]], tried: Mapping[str, set[str]]) -> None:
-        """One round: every node that has it gives it to some that lack it."""
+    def pass_on(self, content: Content, asks: Mapping[str, Sequence[str]]) -> None:
+        """Every node takes what it lacks from those that it asks, and gives it on meanwhile."""
         began = time.monotonic()
-        serves: dict[str, dict[str, Any]] = {}
-        fetches: dict[str, dict[str, Any]] = {}
-        source_of: dict[str, str] = {}
-        for source, names in serving.items():
-            wanted = set().union(*(self.lacks[name] for name in names))
-            seconds = min(LONGEST, TRANSFER + len(names) * self.bytes_of(content, wanted) / SLOWEST)
-            token = secrets.token_hex(32)
-            port = self.port if source in self.port_free else secrets.choice(range(*DYNAMIC))
-            common = {"digest": content.digest, "port": port, "token": token, "seconds": seconds}
-            peers = [self.places[name].address for name in names]
-            address = self.places[source].address
-            serves[source] = {**common, "wanted": sorted(wanted), "address": address, "peers": peers}
-            for name in names:
-                fetches[name] = {**common, "source": address, "address": self.places[name].address}
-                source_of[name] = source
-        limit = max(request["seconds"] for request in fetches.values()) + LOOK_TIMEOUT
-        gave, got = self.ask_both(serves, fetches, limit)
-        for name, source in source_of.items():
-            tried[name].add(source)
-            answer, given = got.get(name), gave.get(source)
-            error = answers.fetched(answer.data) if answer and answer.data is not None else why(answer, limit)
-            if not error:
+        sources = list(dict.fromkeys(name for givers in asks.values() for name in givers if name not in asks))
+        wanted = sorted(set().union(*(self.lacks[name] for name in asks)))
+        size = self.bytes_of(content, set(wanted))
+        seconds = min(LONGEST, TRANSFER + size / SLOWEST)
+        pieces = self.offered(content, sources, wanted, seconds)
+        if pieces is None:
+            return
+        names, token = [*sources, *asks], secrets.token_hex(32)
+        port = {name: self.port if name in self.port_free else secrets.choice(range(*DYNAMIC)) for name in names}
+        ways = {name: (self.places[name].address, port[name]) for name in names}
+        followed = {givers[0] for givers in asks.values()}
+        common = {"wanted": wanted, "pieces": pieces, "token": token, "seconds": seconds, "calls_for": CALLS_FOR}
+        common["peers"] = [self.places[name].address for name in asks]
+        requests = {
+            name: {
+                **self.places[name].of(content),
+                **common,
+                "address": ways[name][0],
+                "port": port[name],
+                "followed": name in followed,
+                "givers": [ways[giver] for giver in asks.get(name, ())],
+            }
+            for name in names
+        }
+        if size > BODY:
+            self.say(f"{self.what}: {gigabytes(size)}, from {few(sources)} along {few(list(asks))}")
+        limit = seconds + LOOK_TIMEOUT
+        got = self.ask("share", requests, limit)
+        name_of = {address: name for name, (address, _) in ways.items()}
+        self.settle(asks, got, name_of, port, limit)
+        done = [name for name in asks if not self.lacks.get(name, True)]
+        if done:
+            self.say(f"{self.what}: from {few(sources)} to {few(done)} in {time.monotonic() - began:.1f} s")
+
+    def settle(
+        self,
+        asks: Mapping[str, Sequence[str]],
+        got: Mapping[str, Answer | None],
+        name_of: Mapping[str, str],
+        port: Mapping[str, int],
+        limit: float,
+    ) -> None:
+        """Learn what came of it. Whoever did not answer takes no further part."""
+        for name, givers in asks.items():
+            answer = got[name]
+            found = answers.shared(answer.data, name_of) if answer and answer.data is not None else None
+            self.came[name] = list(dict.fromkeys([*self.came.get(name, ()), *(found["came"] if found else ())]))
+            if found and not found["error"]:
                 self.lacks[name] = set()
                 continue
-            there = answers.failure(given.data) if given and given.data is not None else why(given, limit)
-            place = f"{self.places[source].address} port {fetches[name]['port']}"
-            self.failures[name] = f"it got nothing from {source} ({place}): {there or error}"
-        done = [name for name in source_of if not self.lacks[name]]
-        if done:
-            self.say(f"project: from {few(list(serving))} to {few(done)} in {time.monotonic() - began:.1f} s")
+            source = givers[0]
+            there = got[source]
+            failed = answers.failure(there.data) if there and there.data is not None else why(there, limit)
+            amount = "only a part" if found and found["came"] else "nothing"
+            error = failed or found["error"] if found else why(answer, limit)
+            place = f"{self.places[source].address} port {port[source]}"
+            self.failures[name] = f"it got {amount} from {source} ({place}): {error}" if found else error
+        for name, answer in got.items():
+            if answer is None or answer.data is None:
+                self.failures.setdefault(name, why(answer, limit))
+                del self.lacks[name]
+
+    def offered(self, content: Content, sources: Sequence[str], wanted: list[str], seconds: float) -> list[str] | None:
+        """Return the sha256 of each piece; None where one has not what it is to give, which is no source then."""
+        found: list[list[str]] = []
+        requests = {name: {**self.places[name].of(content), "wanted": wanted} for name in sources}
+        for name, answer in self.ask("offer", requests, seconds + LOOK_TIMEOUT).items():
+            one = answers.offered(answer.data) if answer and answer.data is not None else why(answer, seconds)
+            if isinstance(one, str) or one not in (found or [one]):
+                self.failures[name] = one if isinstance(one, str) else answers.SHAPELESS
+                del self.lacks[name]
+            else:
+                found.append(one)
+        return found[0] if len(found) == len(sources) else None
 
     # ------------------------------------------------------------ messages
 
     def ask(self, verb: str, requests: Mapping[str, dict[str, Any]], timeout: float) -> dict[str, Answer | None]:
-        self.put_out(verb, requests)
+        for name, request in requests.items():
+            self.messages.ask(name, verb, request, privileged=self.privileged, program=PROGRAM)
         found = self.messages.gather(verb, requests, timeout, too_late, self.give_up)
         return {name: found.get(name) for name in requests}
-
-    def ask_both(
-        self, serves: Mapping[str, dict[str, Any]], fetches: Mapping[str, dict[str, Any]], timeout: float
-    ) -> tuple[dict[str, Answer], dict[str, Answer]]:
-        """Both at once: who serves answers when it is done."""
-        gave: dict[str, Answer] = {}
-        self.put_out("serve", serves)
-        self.put_out("fetch", fetches)
-
-        def other(answer: Answer) -> None:
-            if answer.verb == "serve":
-                gave[answer.node] = answer
-
-        until = time.monotonic() + timeout
-        got = self.messages.gather("fetch", fetches, timeout, other, self.give_up)
-        rest = [name for name in serves if name not in gave]
-        left = max(0.0, until - time.monotonic())
-        gave.update(self.messages.gather("serve", rest, left, too_late, self.give_up))
-        return gave, got
-
-    def put_out(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> None:
-        for name, request in requests.items():
-            payload = {"store": self.places[name].store, **request}
-            self.messages.ask(name, verb, payload, privileged=self.privileged, program=PROGRAM)
 
     def bytes_of(self, content: Content, digests: set[str]) -> int:
         return sum({file.sha256: file.size for file in content.files if file.sha256 in digests}.values())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muster_controller import distribution
 from muster_controller.distribution import BODY, PROGRAM, Distribution, Place, bodies
 from muster_controller.messages import Messages
 from muster_controller.node_error import NodeError
@@ -71,10 +72,8 @@ class Cluster:
         self.messages.open()
 
     def bring(self, project: Project) -> dict[str, str]:
-        distribution = Distribution(
-            self.places, self.port, self.messages, self.said.append, lambda: False, privileged=True
-        )
-        return distribution.bring(project)
+        task = Distribution(self.places, self.port, self.messages, self.said.append, lambda: False, privileged=True)
+        return task.bring(project)
 
     def objects(self, name: str) -> set[str]:
         return {path.name for path in Path(self.places[name].store, "objects").iterdir()}
@@ -97,10 +96,11 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_
     assert nodes.bring(project) == {}
     everything = {file.sha256 for file in project.files}
     assert all(nodes.objects(name) == everything for name in nodes.places)
-    assert nodes.verbs("node1") == ["stored", "put", "put", "put", "serve", "serve"]
-    assert [nodes.verbs(name)[:2] for name in list(nodes.places)[1:]] == [["stored", "fetch"]] * 5
+    assert nodes.verbs("node1") == ["stored", "put", "put", "put", "offer", "share"]
+    assert [nodes.verbs(name) for name in list(nodes.places)[1:]] == [["stored", "share"]] * 5
     assert nodes.said[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
-    assert nodes.said[1].startswith("project: from node1 to node2, node3, node4, node5 in ")
+    assert nodes.said[1] == "project: 8 MB, from node1 along node2, node3, node4 and 2 more"
+    assert nodes.said[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
     assert len(nodes.said) == 3
 
     Path(project.source, "a.py").write_bytes(b"3")
@@ -134,13 +134,35 @@ def test_whoever_cannot_be_asked_is_named_and_the_others_get_it(
     assert nodes.bring(project).keys() == {"node2"}
 
 
-def test_who_gets_nothing_from_one_node_asks_another(cluster: Callable[..., Cluster], project: Project) -> None:
+def test_who_gets_nothing_from_one_node_asks_another(
+    cluster: Callable[..., Cluster], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "CALLS_FOR", 1.0)
     nodes = cluster(2)
     assert nodes.bring(project) == {}
-    more = cluster(3, node1=("serve",))
-    # node1 does not answer and node3 asks it in vain: then node2.
+    more = cluster(3, node1=("share",))
+    # node1 does not answer, and is what node3 asks first: then node2.
     more.places["node3"] = Place(more.places["node3"].address, more.places["node3"].store + "b")
-    assert more.bring(project) == {}
+    assert more.bring(project) == {"node1": "Connection timed out"}
+    assert more.objects("node3") == nodes.objects("node2")
+
+
+def test_a_node_in_the_line_that_does_not_answer_is_passed_by(
+    cluster: Callable[..., Cluster], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "CALLS_FOR", 2.0)
+    nodes = cluster(4, node3=("share",))
+    found = nodes.bring(project)
+    assert found == {"node3": "Connection timed out"}
+    assert nodes.objects("node4") == nodes.objects("node1")
+
+
+def test_a_node_whose_content_is_damaged_gives_nothing(cluster: Callable[..., Cluster], project: Project) -> None:
+    """It said that it has it; before it gives anything, it compares."""
+    nodes = cluster(3, node1=("offer",))
+    found = nodes.bring(project)
+    assert found["node1"] == "Connection timed out"
+    assert not any(nodes.objects(name) for name in ("node2", "node3"))
 
 
 def test_a_file_that_is_changed_while_it_is_sent_is_named(cluster: Callable[..., Cluster], project: Project) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 MOST_WORD = 500
 MOST_BYTES = 2**62
+MOST_PIECES = 20_000
 SHAPELESS = "its answer is of no use"
 
 
@@ -46,9 +50,47 @@ def failure(data: Any) -> str:
     return error[:MOST_WORD] if isinstance(error, str) else SHAPELESS
 
 
-def fetched(data: Any) -> str:
-    """Return why a node does not have all that it was to fetch, or nothing."""
-    why = failure(data)
-    if why or data.get("missing") == 0:
-        return why
-    return SHAPELESS
+class Shared(TypedDict):
+    """came: the nodes from which anything came, that from which most came first. error: why not all is there."""
+
+    came: list[str]
+    error: str
+
+
+def shared(data: Any, name_of: Mapping[str, str]) -> Shared:
+    """name_of: the node of each address."""
+    came, error = data.get("came") if isinstance(data, dict) else None, failure(data)
+    counts = came if isinstance(came, dict) and len(came) <= len(name_of) else {}
+    known = {one: count for one, count in counts.items() if one in name_of and isinstance(count, int)}
+    names = [name_of[one] for one in sorted(known, key=lambda one: -known[one])]
+    return {"came": names, "error": error or ("" if data.get("missing") == 0 else SHAPELESS)}
+
+
+def offered(data: Any) -> list[str] | str:
+    """Return the sha256 of each piece, or why there are none."""
+    pieces = data.get("pieces") if isinstance(data, dict) else None
+    usable = isinstance(pieces, list) and len(pieces) <= MOST_PIECES and not failure(data)
+    if not usable or not all(isinstance(one, str) and DIGEST.match(one) for one in pieces or []):
+        return failure(data) or SHAPELESS
+    found: list[str] = pieces or []
+    return found
+
+
+class Kept(TypedDict):
+    """sizes: of the files that are there and right, by name."""
+
+    sizes: dict[str, int]
+    room: int
+    port_free: bool
+    error: str
+
+
+def kept(data: Any, names: set[str]) -> Kept:
+    """names: of the files that were asked for."""
+    sizes, room = (data.get(name) if isinstance(data, dict) else None for name in ("sizes", "room"))
+    error = failure(data)
+    if error or not isinstance(sizes, dict) or not set(sizes) <= names or not isinstance(room, int):
+        return {"sizes": {}, "room": 0, "port_free": False, "error": error or SHAPELESS}
+    if not all(isinstance(one, int) and 0 <= one < MOST_BYTES for one in sizes.values()):
+        return {"sizes": {}, "room": 0, "port_free": False, "error": SHAPELESS}
+    return {"sizes": sizes, "room": room, "port_free": data.get("port_free") is True, "error": ""}

@@ -1,114 +1,185 @@
-"""Getting content from another node: what comes is foreign until its sha256 is what was asked for.
+"""Taking pieces from other nodes: what comes is foreign until its sha256 is what was announced.
 
-A child process, which is nobody (where this is root), speaks with the network and fills a file without a name. This
-process reads that file, and keeps of it what is right.
+Done by a process that is nobody (where this is root). A piece that is right is kept at once, and given on by others
+of its processes. When a giver dies, says nothing, is slow or sends what is wrong, the next one is asked for the rest.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import hashlib
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tools.as_user import SilentError, as_user
-from . import greeting, store
-from .serving import NUMBER, PATIENCE, SPARE, unprivileged
+from . import greeting
+from .pace import Pace
+from .serving import ENOUGH, HEAD, NOTHING, NUMBER, PATIENCE, nobody_listens
 
 if TYPE_CHECKING:
-    from .manifest import File
+    from collections.abc import Iterator
+
+    from .pieces import Whole
 
 Json = dict[str, Any]
 
 ONE_TRY = 3.0  # seconds for a connection
-CALLS_FOR = 15.0  # seconds for the other node to listen
 BETWEEN = 0.1
+SILENT = 5.0  # seconds without a sign of life: a giver that waits itself gives one each second
+TRIES = 2  # of one giver
+ASKED_AT_ONCE = 8  # pieces
 
 
-def fetch(request: Json) -> Json:
-    """request: {store, digest, source: address, port, address: ours, token, seconds}; return {missing, error}."""
-    with store.opened(request["store"]) as there:
-        wanted = store.missing(there, store.read_manifest(there, request["digest"]))
-        if not wanted:
-            return {"missing": 0, "error": ""}
-        size = sum(file.size for file in wanted)
-        # Twice: as it comes, and in its place.
-        if 2 * size > store.room(there):
-            return {"missing": len(wanted), "error": f"there is no room for {2 * size} bytes in {request['store']}"}
-        with store.scratch(there) as handle:
-            error = _called(request, wanted, handle, size)
-            wrong, at = [], 0
-            for file in wanted if not error else []:
-                if not store.take(there, file, handle, at):
-                    wrong.append(file.path)
-                at += file.size
-        if wrong:
-            error = f"what came as {wrong[0]} is not what was asked for (sha256)"
-        return {"missing": len(store.missing(there, wanted)), "error": error}
+class WrongError(Exception):
+    """What came is not what was announced."""
 
 
-def _called(request: Json, wanted: list[File], handle: int, size: int) -> str:
-    """Fill the file with what is wanted, one behind the other. Return why that failed."""
-    try:
-        error: str = as_user(
-            unprivileged(),
-            lambda: _call(request, wanted, handle),
-            seconds=request["seconds"] + SPARE,
-            writes=size,
-        )
-    except SilentError as silent:
-        return str(silent.strerror)
-    return error
+class Giver(NamedTuple):
+    address: str
+    port: int
 
 
-# ---------------------------------------------------------------- without any rights
+class Taker:
+    """request: {givers: [[address, port], ...], the first first; address: ours; token; calls_for}. until: when it gives
+    up."""
 
+    def __init__(self, request: Json, whole: Whole, until: float) -> None:
+        self.givers = [Giver(*each) for each in request["givers"]]
+        self.address: str = request["address"]
+        self.token: str = request["token"]
+        self.calls_for: float = request["calls_for"]  # seconds for a giver to begin to listen
+        self.whole = whole
+        self.until = until
+        self.pace = Pace(whole.layout.count)
+        self.tries = dict.fromkeys(self.givers, 0)
+        self.came: dict[str, int] = {}
+        self.why = "there is nobody to ask"
+        self.peer: socket.socket | None = None
+        self.at = Giver("", 0)
+        self.asked = ""  # the address of the last one that was called
 
-def _call(request: Json, wanted: list[File], handle: int) -> str:
-    until = time.monotonic() + request["seconds"]
-    try:
-        with _connected(request, min(until, time.monotonic() + CALLS_FOR)) as peer:
-            peer.settimeout(PATIENCE)
-            greeting.introduce(peer, request["token"])
-            names = json.dumps([file.sha256 for file in wanted]).encode()
-            peer.sendall(NUMBER.pack(len(names)) + names)
-            for file in wanted:
-                if NUMBER.unpack(greeting.received(peer, NUMBER.size))[0] != file.size:
-                    return f"{file.path} has another size there"
-                _receive(peer, handle, file.size, until)
-    except OSError as problem:
-        return problem.strerror or str(problem)
-    return ""
+    def run(self) -> None:
+        """Take until all of it is there, or nobody is left to ask; `why` says what was wrong last."""
+        if self.givers and not self.whole.missing():  # its giver waits for it all the same
+            with suppress(OSError):
+                self.change(self.givers[0], self.called(self.givers[0], self.calls_for))
+        while self.whole.missing():
+            left = [each for each in self.givers if self.tries[each] < TRIES]
+            if not left or nobody_listens():
+                return
+            least = min(left, key=lambda each: self.tries[each])
+            try:
+                patience = ONE_TRY if self.tries[least] else self.calls_for
+                self.tries[least] += 1
+                self.change(least, self.called(least, patience))
+                while self.peer is not None and self.take(self.peer):
+                    pass
+            except WrongError as problem:
+                self.why = str(problem)
+                self.tries[self.at] = TRIES
+                self.change(self.at, None)
+            except OSError as problem:
+                self.why = f"{self.asked}: {problem.strerror or problem}"
+                self.change(self.at, None)
 
+    def change(self, giver: Giver, peer: socket.socket | None) -> None:
+        """Go on with this one; the one before hears that no more is wanted."""
+        before, self.at, self.peer = self.peer, giver, peer
+        if before is not None:
+            with before, suppress(OSError):
+                before.sendall(NUMBER.pack(ENOUGH))
 
-def _connected(request: Json, until: float) -> socket.socket:
-    """Call until somebody listens: both ends begin at the same time."""
-    while True:
-        # By itself: create_connection looks addresses up as if they were names, with files that nobody may not read.
-        peer = socket.socket(socket.AF_INET6 if ":" in request["source"] else socket.AF_INET)
+    def sign(self) -> None:
+        """Let the giver know that this node is still there, and may have others behind it."""
+        if self.peer is not None:
+            try:
+                self.peer.sendall(NUMBER.pack(NOTHING))
+            except OSError:
+                self.change(self.at, None)
+
+    # ------------------------------------------------------------ one giver
+
+    def called(self, giver: Giver, patience: float) -> socket.socket:
+        """Call until somebody listens: all begin at the same time."""
+        until = min(self.until, time.monotonic() + patience)
+        self.asked = giver.address
+        while True:
+            # By itself: create_connection looks addresses up as if they were names, in files that nobody may not read.
+            peer = socket.socket(socket.AF_INET6 if ":" in giver.address else socket.AF_INET)
+            try:
+                peer.settimeout(ONE_TRY)
+                peer.bind((self.address, 0))
+                peer.connect(giver)
+                break
+            except OSError:
+                peer.close()
+                if time.monotonic() > until:
+                    raise
+            time.sleep(BETWEEN)
         try:
-            peer.settimeout(ONE_TRY)
-            peer.bind((request["address"], 0))
-            peer.connect((request["source"], request["port"]))
+            peer.settimeout(SILENT)
+            greeting.introduce(peer, self.token)
         except OSError:
             peer.close()
-            if time.monotonic() > until:
-                raise
-        else:
-            return peer
-        time.sleep(BETWEEN)
+            raise
+        return peer
+
+    def take(self, peer: socket.socket) -> bool:
+        """Take what is missing from the giver of now, in its order, some pieces asked for ahead. Return whether it
+        goes on with another giver."""
+        whole, count = self.whole, self.whole.layout.count
+        queue = iter(whole.missing())
+        asked: list[int] = []
+        buffer = memoryview(bytearray(whole.layout.piece))
+        own = whole.have
+        self.pace.begin()
+        whole.turn += 1
+        ask(peer, queue, asked, ASKED_AT_ONCE)
+        while asked:
+            if time.monotonic() > self.until or nobody_listens():
+                raise TimeoutError(0, "it did not come in time")
+            index, have, above, turn = HEAD.unpack(greeting.received(peer, HEAD.size))
+            whole.above = min(have, count)
+            if index != NOTHING:
+                if index != asked[0]:
+                    raise WrongError(f"{self.at.address} sends what nobody has asked for")
+                content = buffer[: whole.layout.place(index)[1]]
+                receive(peer, content)
+                if hashlib.sha256(content).hexdigest() != whole.digests[index]:
+                    raise WrongError(f"what came from {self.at.address} is not what was asked for (sha256)")
+                whole.put(index, content)
+                own += 1
+                self.came[self.at.address] = self.came.get(self.at.address, 0) + 1
+                del asked[0]
+                ask(peer, queue, asked, 1)
+            if self.pace.too_slow(own, have, above, turn) and self.go_past():
+                return True
+        return False
+
+    def go_past(self) -> bool:
+        """Take from the one before this giver, if it lets: whoever is slow does not make all behind it slow."""
+        before = self.givers[self.givers.index(self.at) + 1 :]
+        for giver in before:
+            if self.tries[giver] < TRIES:
+                self.tries[giver] += 1
+                with suppress(OSError):
+                    self.change(giver, self.called(giver, 0.0))
+                    return True
+        return False
 
 
-def _receive(peer: socket.socket, handle: int, size: int, until: float) -> None:
-    buffer = memoryview(bytearray(min(1 << 20, max(1, size))))
-    while size:
-        if time.monotonic() > until:
-            raise TimeoutError(0, "it did not come in time")
-        count = peer.recv_into(buffer, min(size, len(buffer)))
+def ask(peer: socket.socket, queue: Iterator[int], asked: list[int], count: int) -> None:
+    for index in islice(queue, count):
+        peer.sendall(NUMBER.pack(index))
+        asked.append(index)
+
+
+def receive(peer: socket.socket, content: memoryview) -> None:
+    peer.settimeout(PATIENCE)
+    while content:
+        count = peer.recv_into(content)
         if not count:
             raise greeting.StrangerError(0, "it hung up before all of it had come")
-        rest = buffer[:count]
-        while rest:
-            rest = rest[os.write(handle, rest) :]
-        size -= count
+        content = content[count:]
+    peer.settimeout(SILENT)

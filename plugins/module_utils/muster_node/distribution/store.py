@@ -1,8 +1,11 @@
-"""Where a node keeps content: under the sha256 of each file, in a folder that is this user's alone.
+"""Where a node keeps content. A store has it under the sha256 of each file, and is this user's alone:
 
     STORE/manifests/DIGEST   the list of files that somebody brought; read again by whoever needs one of them
     STORE/objects/SHA256     a file's content
     STORE/parts              what is still coming
+
+A plain folder has files under their own names, for programs that want them so, such as wheels for pip; only this user
+may write there, and everybody may read it.
 
 Nothing in it is believed: whatever is used is read, and compared with its name, each time.
 """
@@ -15,7 +18,7 @@ import os
 import stat
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..tools import files, trust
 from . import manifest
@@ -32,9 +35,21 @@ UNUSED = 86400.0  # seconds for which whatever may still be on its way stays
 TIDY_SECONDS = 2.0
 
 
+class Shelf(NamedTuple):
+    """An open store, or an open plain folder. folder: the whole. content: where files lie. parts: where they come."""
+
+    folder: int
+    content: int
+    parts: int
+    plain: bool
+
+    def name(self, file: File) -> str:
+        return file.path if self.plain else file.sha256
+
+
 @contextmanager
-def opened(path: str) -> Iterator[int]:
-    """Yield the store's folder, made where it is missing. Raises ForeignError where others may change it."""
+def opened(path: str) -> Iterator[Shelf]:
+    """Yield the store, made where it is missing. Raises ForeignError where others may change it."""
     trust.make_folder(path.rpartition("/")[0])
     with suppress(FileExistsError):
         files.make_folder(path, mode=0o700)
@@ -44,20 +59,33 @@ def opened(path: str) -> Iterator[int]:
         for name in FOLDERS:
             with suppress(FileExistsError):
                 files.make_folder(name, mode=0o700, within=store)
-        yield store
+        with files.folder("objects", within=store) as content, files.folder("parts", within=store) as parts:
+            yield Shelf(store, content, parts, plain=False)
 
 
-def keep_manifest(store: int, text: bytes) -> list[File]:
+@contextmanager
+def opened_plain(path: str) -> Iterator[Shelf]:
+    """Yield a plain folder, made where it is missing. Raises ForeignError where others may change it."""
+    trust.make_folder(path)
+    with files.folder(path, owner=os.geteuid()) as folder:
+        old = time.time() - UNUSED
+        for name in _listed(folder):
+            if name.startswith(".") and name.endswith(files.NEW) and _changed(folder, name) < old:
+                files.remove(name, within=folder)
+        yield Shelf(folder, folder, folder, plain=True)
+
+
+def keep_manifest(there: Shelf, text: bytes) -> list[File]:
     """Keep a manifest under its digest; it is the newest from now on. Raises ValueError."""
     found = manifest.parse(text)
-    files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=store)
+    files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=there.folder)
     return found
 
 
-def read_manifest(store: int, digest: str) -> list[File]:
+def read_manifest(there: Shelf, digest: str) -> list[File]:
     """Return the files of a manifest that was kept. Raises OSError."""
     path = f"manifests/{_name(digest)}"
-    text = files.read(path, most=manifest.MOST_TEXT, within=store, owner=os.geteuid())
+    text = files.read(path, most=manifest.MOST_TEXT, within=there.folder, owner=os.geteuid())
     if manifest.digest_of(text) != digest:
         raise files.RefusedError(errno.EBADMSG, "is not what was sent", path)
     try:
@@ -66,98 +94,115 @@ def read_manifest(store: int, digest: str) -> list[File]:
         raise files.RefusedError(errno.EBADMSG, str(problem), path) from None
 
 
-def missing(store: int, wanted: Iterable[File]) -> list[File]:
+def missing(there: Shelf, wanted: Iterable[File]) -> list[File]:
     """Return the files whose content is not there, or is another, each content once."""
     once = {each.sha256: each for each in wanted}
-    return [each for each in once.values() if not is_there(store, each)]
+    return [each for each in once.values() if not is_there(there, each)]
 
 
-def is_there(store: int, file: File) -> bool:
+def is_there(there: Shelf, file: File) -> bool:
     try:
-        copy(store, file, lambda _chunk: None)
+        copy(there, file, lambda _chunk: None)
     except OSError:
         return False
     return True
 
 
-def copy(store: int, file: File, write: Callable[[bytes], object]) -> None:
+def copy(there: Shelf, file: File, write: Callable[[bytes], object]) -> None:
     """Hand on the content, piece by piece. Raises RefusedError behind it where it is not what its name says."""
-    path = f"objects/{_name(file.sha256)}"
+    with open_content(there, file) as handle:
+        compare(file, handle, write)
+
+
+@contextmanager
+def open_content(there: Shelf, file: File) -> Iterator[int]:
+    with files.opened(there.name(file), within=there.content, owner=os.geteuid()) as handle:
+        yield handle
+
+
+def compare(file: File, handle: int, write: Callable[[bytes], object]) -> None:
     digest, left = hashlib.sha256(), file.size
-    with files.opened(path, within=store, owner=os.geteuid()) as handle:
-        while left > 0 and (chunk := os.read(handle, min(left, files.CHUNK))):
-            digest.update(chunk)
-            write(chunk)
-            left -= len(chunk)
-        longer = os.read(handle, 1)
+    while left > 0 and (chunk := os.read(handle, min(left, files.CHUNK))):
+        digest.update(chunk)
+        write(chunk)
+        left -= len(chunk)
+    longer = os.read(handle, 1)
     if left or longer or digest.hexdigest() != file.sha256:
         raise files.RefusedError(errno.EBADMSG, "is not what was sent: its content was changed on this node", file.path)
 
 
-def take(store: int, file: File, source: int, begin: int) -> bool:
+def take(there: Shelf, file: File, source: int, begin: int) -> bool:
     """Keep the content that an open file has from `begin` on; return whether it is what it should be."""
     name = f".{file.sha256}.{os.urandom(6).hex()}{files.NEW}"
     digest, at, end = hashlib.sha256(), begin, begin + file.size
-    with files.folder("objects", within=store) as objects:
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE, 0o600, dir_fd=objects)
-        try:
-            while at < end and (chunk := os.pread(source, min(files.CHUNK, end - at), at)):
-                digest.update(chunk)
-                write_all(handle, chunk)
-                at += len(chunk)
-            right = at == end and digest.hexdigest() == file.sha256
-            if right:
-                os.rename(name, file.sha256, src_dir_fd=objects, dst_dir_fd=objects)
-        except BaseException:
-            os.unlink(name, dir_fd=objects)
-            raise
-        finally:
-            os.close(handle)
-        if not right:
-            os.unlink(name, dir_fd=objects)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
+    handle = os.open(name, flags, 0o600, dir_fd=there.content)
+    try:
+        while at < end and (chunk := os.pread(source, min(files.CHUNK, end - at), at)):
+            digest.update(chunk)
+            write_all(handle, chunk)
+            at += len(chunk)
+        right = at == end and digest.hexdigest() == file.sha256
+        if right:
+            os.fchmod(handle, 0o644 if there.plain else 0o600)
+            os.rename(name, there.name(file), src_dir_fd=there.content, dst_dir_fd=there.content)
+    except BaseException:
+        os.unlink(name, dir_fd=there.content)
+        raise
+    finally:
+        os.close(handle)
+    if not right:
+        os.unlink(name, dir_fd=there.content)
     return right
 
 
-def add_part(store: int, name: str, file: File, begin: int, data: bytes) -> str:
+def add_part(there: Shelf, name: str, file: File, begin: int, data: bytes) -> str:
     """Keep a part of a file that comes in several; once all of it is there, as its content. Return what is wrong."""
-    with files.folder("parts", within=store) as parts:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
-        handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=parts)
-        try:
-            if os.fstat(handle).st_size != begin or begin + len(data) > file.size:
-                return f"{file.path} came in parts that do not fit together"
-            write_all(handle, data)
-            if begin + len(data) < file.size:
-                return ""
-            right = take(store, file, handle, 0)
-        finally:
-            os.close(handle)
-        os.unlink(f"{name}-{file.sha256}", dir_fd=parts)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
+    handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=there.parts)
+    try:
+        if os.fstat(handle).st_size != begin or begin + len(data) > file.size:
+            return f"{file.path} came in parts that do not fit together"
+        write_all(handle, data)
+        if begin + len(data) < file.size:
+            return ""
+        right = take(there, file, handle, 0)
+    finally:
+        os.close(handle)
+    os.unlink(f"{name}-{file.sha256}", dir_fd=there.parts)
     return "" if right else f"{file.path} was changed while it was read"
 
 
 @contextmanager
-def scratch(store: int) -> Iterator[int]:
+def scratch(there: Shelf) -> Iterator[int]:
     """Yield a file without a name, which is gone with whoever has it open."""
-    name = os.urandom(16).hex()
-    with files.folder("parts", within=store) as parts:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
-        handle = os.open(name, flags, 0o600, dir_fd=parts)
-        os.unlink(name, dir_fd=parts)
+    name = f".{os.urandom(16).hex()}{files.NEW}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
+    handle = os.open(name, flags, 0o600, dir_fd=there.parts)
+    os.unlink(name, dir_fd=there.parts)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def room(store: int) -> int:
+def room(there: Shelf) -> int:
     """Return the bytes that may still be written."""
-    disk = os.fstatvfs(store)
-    return max(0, disk.f_bavail * disk.f_frsize - LEFT_FREE)
+    return _room(os.fstatvfs(there.folder))
 
 
-def tidy(store: int) -> None:
+def room_at(path: str) -> int:
+    """The same for a folder that may still have to be made."""
+    while True:
+        try:
+            return _room(os.statvfs(path or "/"))
+        except (FileNotFoundError, NotADirectoryError):
+            path = path.rpartition("/")[0]
+
+
+def tidy(there: Shelf) -> None:
     """Remove what none of the newest manifests lists, unless it was used within a day."""
+    store = there.folder
     deadline, old = time.monotonic() + TIDY_SECONDS, time.time() - UNUSED
     ages = {name: _changed(store, f"manifests/{name}") for name in files.names("manifests", within=store)}
     newest = sorted(ages, key=lambda name: ages[name], reverse=True)
@@ -165,7 +210,7 @@ def tidy(store: int) -> None:
     used: set[str] = set()
     for name in kept:
         with suppress(OSError):
-            used |= {each.sha256 for each in read_manifest(store, name)}
+            used |= {each.sha256 for each in read_manifest(there, name)}
     gone = [f"manifests/{name}" for name in newest if name not in kept]
     for folder in ("objects", "parts"):
         for name in files.names(folder, within=store):
@@ -183,6 +228,15 @@ def write_all(handle: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
+
+
+def _listed(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def _room(disk: os.statvfs_result) -> int:
+    return max(0, disk.f_bavail * disk.f_frsize - LEFT_FREE)
 
 
 def _changed(store: int, path: str) -> float:

@@ -84,7 +84,7 @@ def is_alone(user: pwd.struct_passwd) -> bool:
     return all(each.pw_gid != user.pw_gid or each.pw_uid == user.pw_uid for each in pwd.getpwall())
 
 
-def _copy(there: int, file: File, top: int, *, own: bool) -> None:
+def _copy(there: store.Shelf, file: File, top: int, *, own: bool) -> None:
     above, _, name = file.path.rpartition("/")
     with files.folder(above, within=top) if above else nullcontext(top) as folder:
         handle = os.open(name, CREATE, 0o600, dir_fd=folder)

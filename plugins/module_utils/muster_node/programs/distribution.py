@@ -4,20 +4,20 @@ Run by Program (plugin_utils), with a verb as argument and a JSON payload on sta
 whose store it is.
 
     stored    keeps a manifest, and says what of it is missing here
+    kept      says which files are in a plain folder
     put       keeps what the controller sends
-    serve     gives to other nodes what they lack, until they have it or the time is up
-    fetch     takes what is missing from such a node
+    offer     compares what is here and is to be given, and says what each piece of it is
+    share     gives what is here to other nodes, takes what is missing, and gives that on
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from typing import Any
 
-from ..distribution import store
-from ..distribution.fetching import fetch
-from ..distribution.serving import serve
+from ..distribution import manifest, sharing, store
 from ..tools.program import answer
 from ..tools.sockets import can_listen
 
@@ -27,7 +27,7 @@ MOST_SENT = 64_000_000  # bytes of one message, once it is decompressed
 
 
 def main() -> None:
-    answer({"stored": stored, "put": put, "serve": serve, "fetch": fetch})
+    answer({"stored": stored, "kept": kept, "put": put, "offer": offer, "share": share})
 
 
 def stored(request: Json) -> Json:
@@ -45,6 +45,42 @@ def stored(request: Json) -> Json:
             }
     except (OSError, ValueError) as problem:
         return {"missing": [], "room": 0, "port_free": False, "error": _said(problem, request)}
+
+
+def kept(request: Json) -> Json:
+    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error}: of
+    those that are there and are what they should be."""
+    sizes: dict[str, int] = {}
+    free = {"room": store.room_at(request["folder"]), "port_free": can_listen(request["port"])}
+    if not os.path.lexists(request["folder"]):
+        return {"sizes": {}, **free, "error": ""}
+    try:
+        with store.opened_plain(request["folder"]) as there:
+            for name, sha256 in request["files"]:
+                try:
+                    size = os.stat(name, dir_fd=there.content, follow_symlinks=False).st_size
+                except OSError:
+                    continue
+                file = manifest.File(name, executable=False, size=size, sha256=sha256)
+                if store.is_there(there, file):
+                    sizes[name] = size
+    except OSError as problem:
+        return {"sizes": {}, **free, "error": _said(problem, request)}
+    return {"sizes": sizes, **free, "error": ""}
+
+
+def offer(request: Json) -> Json:
+    try:
+        return sharing.offer(request)
+    except (OSError, ValueError) as problem:
+        return {"pieces": [], "error": _said(problem, request)}
+
+
+def share(request: Json) -> Json:
+    try:
+        return sharing.share(request)
+    except (OSError, ValueError) as problem:
+        return {"missing": 1, "came": {}, "error": _said(problem, request)}
 
 
 def put(request: Json) -> Json:
@@ -66,7 +102,7 @@ def put(request: Json) -> Json:
 
 def _said(problem: Exception, request: Json) -> str:
     if isinstance(problem, OSError):
-        return f"{problem.filename or request['store']}: {problem.strerror or problem}"
+        return f"{problem.filename or request.get('store') or request['folder']}: {problem.strerror or problem}"
     return f"{type(problem).__name__}: {problem}"
 
 

@@ -86,25 +86,17 @@ class Manager:
 
     def fetch(self) -> dict[str, Any]:
         """Get the wheels here, for this node and for others; find out which ones they are."""
-        section, tried = self.choice.section, list[Any]()
-        holders, came_from = [self.params["node"]], ["here"]
+        section, came_from = self.choice.section, [self._upstream]
         with self._alone() as lock:
             if section is None:
-                section, came_from = self.house.resolve(lock), [self._upstream]
+                section = self.house.resolve(lock)
             else:
-                missing, tried = self.house.fetch(section, self.params["peers"])
-                peers = [attempt.peer for attempt in tried if attempt.fetched]
+                missing = self.house.missing(section)
                 if missing:
                     self.house.download(section, missing, lock)
-                    came_from = [*peers, self._upstream]
-                elif peers:
-                    holders = came_from = peers
-        return {
-            "changed": True,
-            "section": section.as_dict(),
-            "holders": holders,
-            "wheels": {"came_from": came_from, "tried": [asdict(attempt) for attempt in tried]},
-        }
+                else:
+                    came_from = ["here"]
+        return {"changed": True, "section": section.as_dict(), "wheels": {"came_from": came_from}}
 
     def provide(self) -> dict[str, Any]:
         wheels: dict[str, Any] = {}
@@ -123,11 +115,6 @@ class Manager:
         result = self._result(before, plan, look)
         if wheels:
             result["wheels"] = wheels
-            why = [f"{attempt['peer']}: {attempt['why']}" for attempt in wheels["tried"] if attempt["why"]]
-            if why and "index" in wheels["came_from"]:
-                result["warnings"] = [
-                    f"{self.params['node']} downloaded its wheels itself. From peers it got none ({'; '.join(why)})."
-                ]
         return result
 
     @contextlib.contextmanager
@@ -144,17 +131,15 @@ class Manager:
         section = self.choice.section
         if section is None:
             raise RefusedError("its request is another one than before", "Run again")
-        missing, tried = self.house.fetch(section, self.params["peers"])
+        missing = self.house.missing(section)
         self.root.build(
             plan.target,
             self.params["python"],
             lambda path: self.house.install(path, section, lock, complete=not missing),
             lock,
         )
-        peers = [attempt.peer for attempt in tried if attempt.fetched]
         return {
-            "came_from": [self._upstream] if missing else peers or ["here"],
-            "tried": [asdict(attempt) for attempt in tried],
+            "came_from": [self._upstream if missing else "here"],
             "kept": str(self.house.path(section)) if self.params["keep_wheels"] else "",
         }
 

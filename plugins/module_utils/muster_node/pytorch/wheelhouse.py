@@ -1,8 +1,10 @@
-"""The wheels of a locked environment on a node: resolved, downloaded, fetched from a peer, kept, and installed."""
+"""The wheels of a locked environment on a node: resolved, downloaded, kept, and installed."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import shutil
 import tempfile
 import zipfile
@@ -10,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from ansible.module_utils.muster.packages import peer_files as peer_domain
 from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import pip as pip_words
 
-from ..packages import peer_files
+from ..tools import files
 from ..tools.result import RefusedError
 from ..tools.run import names
 from .resolving import Resolver, own_settings, take_over
@@ -90,11 +91,11 @@ class Wheelhouse:
         if said:
             self._fail(said)
 
-    def fetch(self, section: pytorch_lock.Section, peers: Sequence[str]) -> tuple[list[str], list[Any]]:
-        """Fetch from the peers what is not there. Return the names still missing, and what was tried."""
-        files = [peer_domain.Wanted(wheel.file, wheel.sha256) for wheel in section.wheels]
-        path = str(self.path(section))
-        return peer_files.fetch(self.params["user"], peers, path, path, files)
+    def missing(self, section: pytorch_lock.Section) -> list[str]:
+        """Return the names of the wheels that are not there, or are others than the lock has."""
+        path = self.path(section)
+        refuse_foreign(str(path), "pytorch_root")
+        return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
     def download(self, section: pytorch_lock.Section, missing: Sequence[str], lock: int) -> None:
         """Download exactly these wheels of the section."""
@@ -189,6 +190,18 @@ class Wheelhouse:
                 shutil.rmtree(path)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file's content; nothing where there is no such file."""
+    digest = hashlib.sha256()
+    try:
+        with files.opened(str(path)) as handle:
+            while chunk := os.read(handle, files.CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 def local_path(link: str) -> str:

@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-def put(there: int, content: bytes) -> File:
+def put(there: store.Shelf, content: bytes) -> File:
     file = file_of(content)
     assert store.add_part(there, "0" * 64, file, 0, content) == ""
     return file
@@ -112,9 +112,9 @@ def test_what_only_old_manifests_list_is_removed_when_it_is_old(place: str) -> N
                 os.utime(path, (old + number, old + number))
         fresh = put(there, b"on its way")
         store.tidy(there)
-        assert len(files.names("manifests", within=there)) == store.KEPT
+        assert len(files.names("manifests", within=there.folder)) == store.KEPT
         kept = {file_of(content).sha256 for content in contents[2:]} | {fresh.sha256}
-        assert set(files.names("objects", within=there)) == kept
+        assert set(files.names("objects", within=there.folder)) == kept
 
 
 @pytest.mark.parametrize(

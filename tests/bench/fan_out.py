@@ -1,0 +1,148 @@
+"""How long it takes until N nodes have what one has, over links of a limited rate: one copy, all from the one that has
+it (a star), and along a line, as wheels and projects go.
+
+PYTHONPATH=tests/integration:plugins/module_utils .venv/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
+
+As root, on a machine with the sandbox's image and network (script/demo, or script/test, makes them). Makes containers
+of its own, without an init, and removes them. Each way in and out of one is limited by tbf; one copy shows that it is.
+The program on the nodes is the real one, begun by podman and not by ssh; in the star it is told otherwise whom to ask.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import Any
+
+from muster.distribution.lines import lines
+from muster_node.distribution import manifest
+from muster_node.distribution.manifest import File
+from muster_node.tools.pack import sent
+from muster_node.tools.program import BOOTSTRAP, answer_in
+from paths import NAME
+
+PROGRAM = "muster_node.programs.distribution"
+FOLDER = "/var/tmp/muster-fan-out"
+FILES = 3
+PORT = 29599
+
+
+def podman(*argv: str) -> str:
+    return subprocess.run(["podman", *argv], check=True, capture_output=True, text=True).stdout.strip()
+
+
+class Node:
+    """A container whose link is limited both ways."""
+
+    def __init__(self, number: int, mbit: int) -> None:
+        self.name = f"{NAME}-bench{number}"
+        image, network = podman(
+            *("inspect", "--format", "{{.ImageName}} {{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}"),
+            f"{NAME}-node1",
+        ).split()
+        limits = ("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=10000:10000")
+        options = ("--runtime", "runc", "run", "--detach", *limits, "--network", network, "--cap-add", "NET_ADMIN")
+        podman(*options, "--name", self.name, "--entrypoint", "/bin/sleep", image, "7200")
+        template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        self.address = podman("inspect", "--format", template, self.name)
+        limit = ("root", "tbf", "rate", f"{mbit}mbit", "burst", "128kb", "latency", "100ms")
+        self.inside("tc", "qdisc", "add", "dev", "eth0", *limit)
+        index = self.inside("cat", "/sys/class/net/eth0/iflink").strip()
+        links = subprocess.run(["ip", "-o", "link"], check=True, capture_output=True, text=True).stdout
+        other_end = next(line.split()[1] for line in links.splitlines() if line.startswith(f"{index}: "))
+        subprocess.run(["tc", "qdisc", "add", "dev", other_end.partition("@")[0], *limit], check=True)
+
+    def inside(self, *command: str) -> str:
+        return podman("exec", self.name, *command)
+
+    def begin(self, verb: str, request: dict[str, Any]) -> subprocess.Popen[bytes]:
+        argv = ["podman", "exec", "-i", self.name, "python3", "-I", "-S", "-c", BOOTSTRAP, verb]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if process.stdin:
+            process.stdin.write(sent(PROGRAM, request))
+            process.stdin.close()
+        return process
+
+
+def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    said = answer_in(process.stdout.read().decode() if process.stdout else "") or {}
+    process.wait()
+    if said.get("error", "nothing came") or said.get("missing"):
+        raise SystemExit(f"it failed: {said}")
+    return said
+
+
+def fill(node: Node, size: int) -> tuple[str, list[str]]:
+    """Make the files on one node; return their manifest, and their digests."""
+    made = f"for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
+    node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
+    sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()
+    listed = [
+        File(name, executable=False, size=size, sha256=sha256)
+        for sha256, name in zip(sums[::2], sums[1::2], strict=True)
+    ]
+    return base64.b64encode(manifest.render(listed)).decode(), sorted(sums[::2])
+
+
+def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) -> float:
+    """Return the seconds until all have all of it, from when it is announced."""
+    for node in takers:
+        node.inside("rm", "-rf", FOLDER)
+    pieces = end(holder.begin("offer", place))["pieces"]
+    nodes = {node.name: node for node in [holder, *takers]}
+    asks = lines([holder.name], [node.name for node in takers])
+    asks = {name: [holder.name] for name in asks} if star else asks
+    common = {"token": secrets.token_hex(32), "seconds": 300, "calls_for": 60.0, "pieces": pieces, "port": PORT}
+    common["peers"] = [node.address for node in takers]
+    followed = {givers[0] for givers in asks.values()}
+    began = time.monotonic()
+    begun = [
+        node.begin(
+            "share",
+            {
+                **place,
+                **common,
+                "address": node.address,
+                "followed": name in followed,
+                "givers": [[nodes[giver].address, PORT] for giver in asks.get(name, ())],
+            },
+        )
+        for name, node in reversed(nodes.items())
+    ]
+    said = [end(process) for process in begun]
+    seconds = time.monotonic() - began
+    most = max(sum(node.address in one["came"] for one in said) for node in nodes.values())
+    print(f"  {seconds:.1f} s; nobody gave to more than {most}", flush=True)
+    return seconds
+
+
+def main(count: int, megabytes: int, mbit: int, runs: int) -> None:
+    try:
+        holder, *takers = (Node(number, mbit) for number in range(1, count + 1))
+        listed, wanted = fill(holder, megabytes * 1_000_000 // FILES)
+        place = {"folder": FOLDER, "manifest": listed, "wanted": wanted}
+        print(f"{megabytes} MB, {mbit} Mbit/s each way: {megabytes * 8 / mbit:.1f} s at the least", flush=True)
+        ways: dict[str, list[float]] = {"one copy": [], "star": [], "line": []}
+        for _ in range(runs):
+            ways["one copy"].append(run(holder, takers[:1], place, star=False))
+            ways["line"].append(run(holder, takers, place, star=False))
+            ways["star"].append(run(holder, takers, place, star=True))
+            print({way: f"{seconds[-1]:.1f}" for way, seconds in ways.items()}, flush=True)
+        one = median(ways["one copy"])
+        print("way", "nodes", "seconds (least to most)", "of one copy", sep="\t")
+        for way, seconds in ways.items():
+            spread = f"{median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+            print(way, 2 if way == "one copy" else count, spread, f"{median(seconds) / one:.2f}", sep="\t")
+    finally:
+        for number in range(1, count + 1):
+            argv = ["podman", "rm", "--force", "--time=0", f"{NAME}-bench{number}"]
+            subprocess.run(argv, check=False, capture_output=True)
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    main(*(given + [8, 60, 80, 3][len(given) :]))

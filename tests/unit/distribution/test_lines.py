@@ -1,0 +1,80 @@
+"""Who takes from whom when content goes to many nodes, and what nodes say of it.
+
+cases/lines: who has it, and who lacks it -> whom each node asks, the first first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.distribution import answers
+from muster.distribution.lines import HOLDERS, NEAREST, lines, seed
+
+
+@cases(__file__, "lines")
+def test_lines(case: dict[str, Any]) -> None:
+    assert lines(case["having"], case["lacking"]) == case["asks"]
+
+
+@pytest.mark.parametrize("having", [1, 2, 5])
+@pytest.mark.parametrize("lacking", [1, 2, 7, 63, 255])
+def test_nobody_is_asked_first_by_two_and_nobody_asks_in_a_circle(having: int, lacking: int) -> None:
+    holders, takers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
+    asks = lines(holders, takers)
+    assert list(asks) == takers
+    first = [givers[0] for givers in asks.values()]
+    assert len(set(first)) == len(first)
+    for name, givers in asks.items():
+        assert len(set(givers)) == len(givers) <= NEAREST + HOLDERS
+        assert set(givers) & set(holders), "somebody who has all of it can be asked in the end"
+        assert all(giver in holders or takers.index(giver) < takers.index(name) for giver in givers)
+
+
+def test_the_controller_sends_to_the_node_that_lacks_least() -> None:
+    assert seed({"a": 10, "b": 3, "c": 3}) == "b"
+
+
+def test_an_answer_of_a_node_is_read_for_its_shape() -> None:
+    one = "a" * 64
+    good = {"missing": [one], "room": 10, "port_free": True, "error": ""}
+    assert answers.stored(good, {one}) == good
+    for spoilt in (
+        None,
+        7,
+        {**good, "missing": [one, one]},
+        {**good, "missing": ["b" * 64]},
+        {**good, "missing": "a"},
+        {**good, "room": -1},
+        {**good, "room": None},
+        {**good, "error": 1},
+    ):
+        assert answers.stored(spoilt, {one})["error"] == answers.SHAPELESS
+
+
+def test_what_a_node_says_of_its_part_is_read_for_its_shape() -> None:
+    names = {"192.0.2.1": "node1", "192.0.2.2": "node2"}
+    good = {"missing": 0, "came": {"192.0.2.1": 3, "192.0.2.2": 9}, "error": ""}
+    assert answers.shared(good, names) == {"came": ["node2", "node1"], "error": ""}
+    assert answers.shared({**good, "missing": 2, "error": "late"}, names)["error"] == "late"
+    shapeless: tuple[Any, ...] = (None, 7, [], {}, {**good, "missing": 1}, {**good, "error": None})
+    for spoilt in shapeless:
+        assert answers.shared(spoilt, names)["error"] == answers.SHAPELESS
+    strange: tuple[Any, ...] = ({"192.0.2.9": 1}, {"192.0.2.1": "x"}, {str(number): 1 for number in range(9)}, 7)
+    for spoilt in strange:
+        assert answers.shared({**good, "came": spoilt}, names)["came"] == []
+
+
+def test_what_a_node_offers_and_keeps_is_read_for_its_shape() -> None:
+    digest = "a" * 64
+    assert answers.offered({"pieces": [digest], "error": ""}) == [digest]
+    assert answers.offered({"pieces": [], "error": "gone"}) == "gone"
+    for spoilt in (None, {}, {"pieces": ["x"], "error": ""}, {"pieces": [digest] * 20_001, "error": ""}):
+        assert answers.offered(spoilt) == answers.SHAPELESS
+    good: dict[str, Any] = {"sizes": {"x.whl": 5}, "room": 9, "port_free": True, "error": ""}
+    assert answers.kept(good, {"x.whl"}) == good
+    for lacking in (None, {}, {**good, "sizes": {"y": 1}}, {**good, "sizes": {"x.whl": -1}}, {**good, "room": "1"}):
+        found = answers.kept(lacking, {"x.whl"})
+        assert (found["sizes"], found["error"]) == ({}, answers.SHAPELESS)
