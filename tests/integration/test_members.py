@@ -111,6 +111,9 @@ def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantin
     assert f"{NODE}: is quarantined since" in said
     assert "a fan does not turn; the inventory in use says nothing of it" in said
     assert f"ansible-playbook playbooks/release.yml -e node={NODE}" in said
+    assert "launch.quarantined" in {
+        one["id"] for one in launched.results("Run torchrun on every participant")["node1"]["verdict"]["findings"]
+    }
 
 
 def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
