@@ -9,7 +9,8 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.members import by_itself, quarantine
+from muster.health import by_itself
+from muster.members import quarantine
 from muster.members.quarantine import OPTION, SINCE
 from muster.verdict.commands import playbook
 from muster_controller import inventory_file

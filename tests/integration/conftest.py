@@ -111,9 +111,10 @@ def networked(as_they_are: list[str], request: pytest.FixtureRequest) -> list[Ma
 
 
 @pytest.fixture(scope="session")
-def with_pytorch(play: Play) -> None:
-    """The nodes have the training user and the environment."""
-    result = play("site.yml", tags="baseline,pytorch")
+def with_pytorch(networked: list[Machine], play: Play) -> None:
+    """The nodes have the training user, a firewall that knows all of them, and the environment."""
+    del networked
+    result = play("site.yml", tags="pytorch")
     assert result.rc == 0, result.stdout
 
 

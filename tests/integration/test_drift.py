@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
+pytestmark = pytest.mark.slow
 PLAYBOOK = "playbooks/drift.yml"
 PUT_BACK = "sudo gpasswd --delete muster sudo"
 # A name's time is that of the command; a clock that is read twice may differ by a rounding.

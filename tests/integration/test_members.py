@@ -111,6 +111,9 @@ def test_a_launch_by_an_older_inventory_is_refused_by_name(play: Play, quarantin
     assert f"{NODE}: is quarantined since" in said
     assert "a fan does not turn; the inventory in use says nothing of it" in said
     assert f"ansible-playbook playbooks/release.yml -e node={NODE}" in said
+    assert "launch.quarantined" in {
+        one["id"] for one in launched.results("Run torchrun on every participant")["node1"]["verdict"]["findings"]
+    }
 
 
 def test_a_released_node_takes_part_again(play: Play, lab: Machine, quarantined: Result, stale: Path) -> None:
@@ -207,6 +210,7 @@ def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str)
     return retire(folder).end()
 
 
+@pytest.mark.slow
 def test_the_others_forget_it_though_the_first_run_was_cut_off(retired: Run, lab: Machine) -> None:
     assert retired.rc == 0, retired.shown
     for name in PEERS:
@@ -217,6 +221,7 @@ def test_the_others_forget_it_though_the_first_run_was_cut_off(retired: Run, lab
     assert "2 nodes take part, by node rank: 0 node1, 1 node2" in retired.shown
 
 
+@pytest.mark.slow
 def test_it_is_a_stranger_from_outside(retired: Run, lab: Machine) -> None:
     lab.podman("start")
     until(lambda: lab.inside("true", check=False).returncode == 0, PATIENCE, f"{NODE} is back")
@@ -226,6 +231,7 @@ def test_it_is_a_stranger_from_outside(retired: Run, lab: Machine) -> None:
         assert scan(lab, head.address, 29500).open == []
 
 
+@pytest.mark.slow
 def test_once_more_changes_nothing(retired: Run, tmp_path: Path) -> None:
     again = retire(tmp_path).end()
     assert again.rc == 0, again.shown
@@ -233,6 +239,7 @@ def test_once_more_changes_nothing(retired: Run, tmp_path: Path) -> None:
     assert f"{NODE} is not in the inventory, and no other node knows of it" in again.shown
 
 
+@pytest.mark.slow
 def test_who_comes_back_is_known_again(retired: Run, play: Play, stale: Path, pinned: str) -> None:
     LISTED.write_text((stale / LISTED.name).read_text())
     PINNED.write_text(pinned)

@@ -229,6 +229,7 @@ def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]
         head.inside("rm", drill.gate)
 
 
+@pytest.mark.slow
 @pytest.mark.moment
 def test_check_touches_nothing(lab: Lab, story: Story) -> None:
     assert story.checked.rc == 0, story.checked.stdout
@@ -237,6 +238,7 @@ def test_check_touches_nothing(lab: Lab, story: Story) -> None:
     assert verdict(story.checked) == f"CHECKED: nothing was changed, and a run without --check onboards {NEW}"
 
 
+@pytest.mark.slow
 @pytest.mark.moment
 def test_it_is_a_member(lab: Lab, story: Story) -> None:
     assert story.onboarded.rc == 0, story.onboarded.stdout
@@ -249,6 +251,7 @@ def test_it_is_a_member(lab: Lab, story: Story) -> None:
         assert log_in(lab.machines[name], NEW) == NEW
 
 
+@pytest.mark.slow
 @pytest.mark.moment
 def test_the_members_change_in_names_keys_and_firewall_only(story: Story) -> None:
     for name in MEMBERS:
@@ -258,6 +261,7 @@ def test_the_members_change_in_names_keys_and_firewall_only(story: Story) -> Non
         assert differences(*({subject: state.get(subject, "") for subject in same} for state in (before, after))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.moment
 def test_the_launch_goes_on_and_nothing_is_launched_beside_it(story: Story) -> None:
     assert story.still_at_work == story.at_work
@@ -266,6 +270,7 @@ def test_the_launch_goes_on_and_nothing_is_launched_beside_it(story: Story) -> N
     assert f"{NEW}: it was not tried with a member, {why}" in story.onboarded.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.moment
 def test_again_it_is_a_member_already(lab: Lab, story: Story) -> None:
     again = lab.onboard()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Result
 
+pytestmark = pytest.mark.slow
 ROOT = "/opt/muster-test-upgrade"
 BOOK = "playbooks/upgrade.yml"
 PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
@@ -203,7 +204,6 @@ def test_again_it_changes_nothing(cluster: Cluster) -> None:
     assert (cluster.inventory / "hosts.yml").read_bytes() == before
 
 
-@pytest.mark.slow
 def test_a_batch_that_is_not_good_ends_it(cluster: Cluster) -> None:
     result = cluster.play(torch_version=BROKEN, canary="node1", batch=2, upgrade_smoke="none")
     assert result.rc != 0

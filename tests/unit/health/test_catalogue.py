@@ -57,10 +57,13 @@ def used_in(path: Path) -> Iterator[tuple[str, str]]:
         if isinstance(one, ast.ImportFrom):
             package = named(path).split(".")[: -one.level] if one.level else []
             home.update({name.asname or name.name: ".".join([*package, one.module or ""]) for name in one.names})
+    modules = {name: f"{above.rstrip('.')}.{name}" for name, above in home.items()}
     idle = {id(name) for one in ast.walk(tree) for name in _idle(one)}
     for one in ast.walk(tree):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and id(one) not in idle:
             yield home.get(one.id, named(path)), one.id
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id in modules:
+            yield modules[one.value.id], one.attr
 
 
 def _idle(one: ast.AST) -> Iterator[ast.AST]:

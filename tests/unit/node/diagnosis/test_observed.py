@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.diagnosis import observed
+from waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +103,7 @@ def test_where_py_spy_is_refused_it_is_said_why_there_is_no_stack(
     rank: int, scope: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed, "YAMA", str(tmp_path / "ptrace_scope"))
+    monkeypatch.setattr(observed, "SPY_SECONDS", PATIENCE)
     if scope is not None:
         (tmp_path / "ptrace_scope").write_text(scope)
     seen = observed.observed(rank, "")

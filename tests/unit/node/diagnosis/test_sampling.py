@@ -45,6 +45,8 @@ def test_a_rank_that_does_not_answer_is_sampled_by_what_the_kernel_says(
 ) -> None:
     (tmp_path / "unit").mkdir()
     one = rank(sleeper.pid)
+    waited = "voluntary_ctxt_switches:\t0\n"
+    until(lambda: waited not in process.read(sleeper.pid, "status"), PATIENCE, "it has waited for something")
     sampling.Sampling(str(tmp_path), 3600.0).keep([one, {**one, "local_rank": 1, "gone_at": 5.0}])
     found = taken(tmp_path)
     assert [each["local_rank"] for each in found["ranks"]] == [0]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cases import cases
+from muster.health.by_itself import HARD, decide
 from muster.health.subjects import subjects
-from muster.members.by_itself import HARD, decide
 
 
 def finding(text: str) -> dict[str, str]:

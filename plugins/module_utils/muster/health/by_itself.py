@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..members.quarantine import AUTOMATIC, words
 from ..verdict.commands import playbook
 from ..verdict.words import few
-from .quarantine import AUTOMATIC, words
+from .collective import COLLECTIVE_WRONG
+from .gpu import LOST
+from .gpu_memory import ECC_SRAM_THRESHOLD, ECC_UNCORRECTED, MEMORY_UNREPAIRABLE, REMAP_FAILED
+from .kernel_log import SXID, XID
+from .nvlink import INACTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,15 +20,15 @@ if TYPE_CHECKING:
 # The only findings that are acted on, and only as a fail: what the hardware or its driver says itself, about this node
 # alone, and what no other program, setting or peer brings about. The worst come first.
 HARD = {
-    "gpu.lost": "a GPU has left the bus: no rank finds it, and what ran on it is gone",
-    "gpu.memory.unrepairable": "memory that the driver says cannot be repaired",
-    "gpu.remap.failed": "no spare row was left for one that is broken: NVIDIA has the GPU replaced",
-    "gpu.ecc.sram_threshold": "the GPU itself counts too many uncorrectable errors",
-    "gpu.ecc.uncorrected": "an uncorrectable error: what was computed with it is wrong, or was ended by it",
-    "gpu.xid": "within a day, an Xid for which NVIDIA's catalogue asks for a reset, a restart or a look inside",
-    "nvlink.sxid": "within a day, a fatal error of an NVSwitch",
-    "nvlink.inactive": "links between GPUs are down that are up on their neighbours: collectives hang or crawl",
-    "job.collective.wrong": "GPUs of this node alone add up to something wrong",
+    LOST.id: "a GPU has left the bus: no rank finds it, and what ran on it is gone",
+    MEMORY_UNREPAIRABLE.id: "memory that the driver says cannot be repaired",
+    REMAP_FAILED.id: "no spare row was left for one that is broken: NVIDIA has the GPU replaced",
+    ECC_SRAM_THRESHOLD.id: "the GPU itself counts too many uncorrectable errors",
+    ECC_UNCORRECTED.id: "an uncorrectable error: what was computed with it is wrong, or was ended by it",
+    XID.id: "within a day, an Xid for which NVIDIA's catalogue asks for a reset, a restart or a look inside",
+    SXID.id: "within a day, a fatal error of an NVSwitch",
+    INACTIVE.id: "links between GPUs are down that are up on their neighbours: collectives hang or crawl",
+    COLLECTIVE_WRONG.id: "GPUs of this node alone add up to something wrong",
 }
 
 
