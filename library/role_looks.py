@@ -45,7 +45,8 @@ content:
   elements: str
   returned: always
 needed:
-  description: Of each role of the step, the nodes to which it comes.
+  description: >-
+    Of each role of the step, the nodes to which it comes. C(installed_record), at the end of C(pytorch), counts as one.
   type: dict
   returned: always
 why:

@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from muster.road.looks import LOOKS, to_come
+from muster.road.looks import looks_of, to_come
 from muster_controller.action import ControllerAction
 from muster_controller.command_line import chosen_tags
 from muster_controller.connection import connect
@@ -39,7 +39,7 @@ class ActionModule(ControllerAction):
         coming = {name for reasons in judged.why.values() for name in reasons}
         kept.forget(names if full else coming)
         kept.write()
-        roles = [look.role for look in LOOKS[step]]
+        roles = [look.role for look in looks_of(step)]
         return {
             "content": [] if full else [name for name in names if name not in coming],
             "needed": {role: names if full else list(judged.why.get(role, {})) for role in roles},

@@ -125,14 +125,19 @@ def of_network() -> list[Fault]:
 def of_pytorch() -> list[Fault]:
     env = ("pytorch", "pytorch")
     link = "/opt/muster/pytorch/current"
+    record = ("pytorch", "installed_record")
+    written = ("/var/lib/muster/installed.json", "written down as installed")
     away = "set -e; cd {site}/{where}; mv {what} /var/tmp/one-fault"
     back = "cd {site}/{where}; mv /var/tmp/one-fault {what}"
-    module, record = ({"site": SITE, "where": where, "what": what} for where, what in MOVED)
+    module, dist_info = ({"site": SITE, "where": where, "what": what} for where, what in MOVED)
     return [
         of_file(*env, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", "torch", "a file of torch is longer"),
         of_file(*env, f"{SITE}/numpy/version.py", "truncate -s 0 {path}", "numpy", "a file of numpy is empty"),
         Fault("a file of numpy is gone", *env, "numpy", away.format(**module), back.format(**module)),
-        Fault("numpy is not there any more", *env, "numpy", away.format(**record), back.format(**record)),
+        Fault("numpy is not there any more", *env, "numpy", away.format(**dist_info), back.format(**dist_info)),
+        of_file(*record, written[0], "rm {path}", written[1]),
+        of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "another kernel ran"),
+        of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch was changed since"),
         Fault("the link is gone", *env, "", f"mv {link} {link}.was", f"mv {link}.was {link}"),
     ]
 

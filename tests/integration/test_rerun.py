@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +98,20 @@ def test_a_node_that_a_step_changes_is_looked_at_again_and_alone(
     assert {one.partition(":")[0] for one in result.changed} == {NODE}
     assert [look["looked_at"] for look in looks(result)] == [list(NODES), [NODE]]
     assert roles_that_came(result) == {"node_baseline"}
+
+
+def test_where_only_the_record_is_old_no_role_comes_and_it_is_written_anew(
+    play: Play, node: Callable[[str], Machine], finished: dict[str, Any]
+) -> None:
+    path = "/var/lib/muster/installed.json"
+    before = json.loads(node(NODE).inside("cat", path).stdout)
+    node(NODE).inside("rm", path)
+    result = play("site.yml", tags="pytorch", extravars=finished)
+    assert (result.rc, result.changed) == (0, []), result.stdout
+    assert roles_that_came(result) == set()
+    assert result.results("Write down what is installed now, for drift")[NODE]["written"] == [NODE]
+    after = json.loads(node(NODE).inside("cat", path).stdout)
+    assert {**after, "at": 0, "run": ""} == {**before, "at": 0, "run": ""}
 
 
 def test_a_step_alone_looks_for_itself(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from muster.network import ssh_mesh
 from muster.road import looks as road
 
-from . import firewall_look, pytorch_look
+from . import firewall_look, installed, pytorch_look
 from .lock_file import LockFile
 from .mesh_members import member_of
 from .node_error import NodeError, one_line
@@ -97,7 +97,7 @@ class RoleLooks:
     def _requests(self, name: str, steps: Sequence[str], shift: int) -> Json:
         found = {}
         for step in steps:
-            for look in road.LOOKS[step]:
+            for look in road.looks_of(step):
                 # What stands against it here, such as a lock that cannot be read, the role says when it comes.
                 with suppress(Exception):
                     if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
@@ -105,7 +105,7 @@ class RoleLooks:
         return found
 
     def is_off(self, look: RoleLook, name: str) -> bool:
-        return str(self.tasks.value(look, name, f"{look.role}_mode")) == "off"
+        return look != road.RECORD and str(self.tasks.value(look, name, f"{look.role}_mode")) == "off"
 
     def _of_role(self, look: RoleLook, name: str, shift: int) -> Json:
         if look.role == "ssh_mesh":
@@ -121,6 +121,9 @@ class RoleLooks:
                 )
                 for user in self.users(look, name)
             }
+        if look == road.RECORD:
+            (options,) = installed.requests(self.task_vars, self.templar, self.loader, [name]).values()
+            return {look.role: {"module": look.module, "options": options}}
         more: Json = {}
         if look.role == "cluster_hosts":
             more = {"nodes": self.addresses, "own": name}
@@ -145,7 +148,7 @@ class RoleLooks:
     def judge(self, step: str, seen: Mapping[str, Json]) -> Judged:
         """seen: what each node of the play has answered; nothing where it has not."""
         judged = Judged()
-        for look in road.LOOKS[step]:
+        for look in road.looks_of(step):
             for name in self.names:
                 try:
                     if reason := road.comes_anyhow(step, self.values[name]):

@@ -26,6 +26,11 @@ class Tasks:
         return {"identity": IDENTITY}
 
 
+class Off:
+    def value(self, _look: object, _host: str, _name: str) -> str:
+        return "off"
+
+
 def look_of(name: str) -> dict[str, Any]:
     return {"host_keys": [f"ssh-ed25519 H{name[-1]}"], "port": 22, "key": f"ssh-ed25519 K{name[-1]}", "hostname": name}
 
@@ -112,6 +117,16 @@ def test_what_differs_on_one_brings_the_role_to_all(
     why = judged(looks, seen)
     assert set(why) == set(NAMES)
     assert any(says in sentence for sentence in why[who]), why
+
+
+def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLooks) -> None:
+    looks.names = ["node1", "node2", "node3"]
+    looks.values = {name: {"cluster_gpus": 0} for name in looks.names}
+    off: Any = Off()
+    looks.tasks = off
+    same, other = ({"installed_record": {"why": why, "warnings": []}} for why in ([], ["it is another one"]))
+    found = looks.judge("pytorch", {"node1": same, "node2": other})
+    assert found.why == {"installed_record": {"node2": ["it is another one"], "node3": [NO_ANSWER]}}
 
 
 def test_each_node_tries_another_one_and_each_is_somebodys(looks: RoleLooks) -> None:

@@ -16,7 +16,6 @@ PLAIN = {
     "cluster_offline_dir": "",
     "mtu_training": 0,
     "cluster_gpus": 0,
-    "pytorch_variant": "auto",
 }
 
 

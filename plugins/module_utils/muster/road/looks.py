@@ -27,8 +27,14 @@ LOOKS: Mapping[str, tuple[RoleLook, ...]] = {
     ),
     "pytorch": (RoleLook("pytorch", "pytorch_env"), RoleLook("launch_users", "launch_users")),
 }
+# No role, but the last task of its step: where only this is to be done, a node stays for it and no role comes.
+RECORD = RoleLook("installed_record", "installed_record")
 # Roles of which all nodes take part, or none: each is told what the others brought.
 OF_ALL = ("ssh_mesh",)
+
+
+def looks_of(step: str) -> tuple[RoleLook, ...]:
+    return (*LOOKS[step], RECORD) if step == "pytorch" else LOOKS[step]
 
 
 def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road: bool) -> tuple[str, ...]:
@@ -47,12 +53,12 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
         return "its package sources are looked at by the role itself"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
         return "its MTU is looked at by the role itself"
-    if step == "pytorch" and int(str(values["cluster_gpus"])) > 0 and values["pytorch_variant"] == "auto":
-        return "which build goes with its GPUs is found out by the step itself"
+    if step == "pytorch" and int(str(values["cluster_gpus"])) > 0:
+        return "which build goes with its GPUs and what its GPU stack has changed is looked at by the step itself"
     return ""
 
 
 OPTIONS = (
     *("cluster_mirror", "cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir"),
-    *("mtu_training", "cluster_gpus", "pytorch_variant", "cluster_address", "cluster_name", "ansible_host"),
+    *("mtu_training", "cluster_gpus", "cluster_address", "cluster_name", "ansible_host"),
 )

@@ -34,15 +34,21 @@ def read() -> Json:
 
 
 def keep(now: Json, by: str, run: str) -> bool:
-    """Write it where it says something else; whether it did. A part that could not be seen stays as it was."""
-    there = read()["record"]
-    whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
-    whole.pop("unseen")
-    if without_passing(there) == without_passing({**whole, "schema": SCHEMA}):
+    """Write it where it says something else; whether it did."""
+    whole = to_write(now)
+    if not whole:
         return False
     text = json.dumps({"schema": SCHEMA, "at": time.time(), "by": by, "run": run, **whole}, indent=1)
     files.replace(PATH, f"{text}\n".encode(), mode=0o644, parents=True)
     return True
+
+
+def to_write(now: Json) -> Json:
+    """What the record is to say; nothing where it does. A part that could not be seen stays as it was."""
+    there = read()["record"]
+    whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
+    whole.pop("unseen")
+    return {} if without_passing(there) == without_passing({**whole, "schema": SCHEMA}) else whole
 
 
 def without_passing(record: Json) -> Json:

@@ -21,6 +21,8 @@ from ansible.module_utils.muster.network.hosts_file import Cluster
 
 from ..baseline.compare import compare
 from ..baseline.idle import cloud_init_at_work
+from ..drift import facts as drift_facts
+from ..drift import record
 from ..launch_users import provide as launch_users
 from ..looks.inspect import look_at
 from ..network import mesh_files, mesh_key, mesh_logins, mesh_ways, names
@@ -51,6 +53,7 @@ def look(request: Json) -> Json:
         "firewall": rules,
         "pytorch_env": pytorch,
         "launch_users": people,
+        "installed_record": installed,
     }
     seen = {}
     for name, asked in request["looks"].items():
@@ -130,6 +133,11 @@ def people(options: Json, _request: Json) -> Json:
     found = launch_users.provide(options, check=True)
     why = found["differences"] or (["something differs"] if found["changed"] else [])
     return {"why": why, "warnings": [f"{options['node']}: {note}." for note in found["notes"]]}
+
+
+def installed(options: Json, _request: Json) -> Json:
+    other = record.to_write(drift_facts.facts(options))
+    return {"why": ["what was written down as installed is not so now"] if other else []}
 
 
 if __name__ == "__main__":
