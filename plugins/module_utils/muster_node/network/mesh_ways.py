@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 # What a client, and what a server goes by beside the user's own files. Folders count with what lies in them.
-CLIENT = ("/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
+CLIENT = ("/usr/bin/ssh", "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
 SERVER = ("/etc/pam.d", "/etc/security", "/etc/nologin", "/etc/hosts.allow", "/etc/hosts.deny", "/usr/sbin/sshd")
 
 
@@ -31,7 +31,9 @@ def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> di
     account = account_of(entry)
     both = [files.text(BOOT), list(entry)[2:], list(account.groups)]
     ssh = f"{entry.pw_dir}/.ssh"
-    client = [stamp(identity), texts["config"], texts["muster_known_hosts"], *map(stamp, CLIENT)]
+    # ssh takes the public half from a file beside the key, where somebody has put one.
+    keys = [stamp(f"{identity}{end}") for end in ("", ".pub", "-cert.pub")]
+    client = [keys, texts["config"], texts["muster_known_hosts"], *map(stamp, CLIENT)]
     server = [os.uname().nodename, texts["authorized_keys"], account.locked, account.expired, sorted(account.loose)]
     server += [in_force(user, address), *(stamp(path, ids_alone=True) for path in (entry.pw_dir, ssh))]
     server += [stamp(f"{ssh}/authorized_keys", ids_alone=True), *map(stamp, SERVER)]

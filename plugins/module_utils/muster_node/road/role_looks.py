@@ -87,7 +87,7 @@ def hosts(options: Json, _request: Json) -> Json:
 def mesh(options: Json, _request: Json) -> Json:
     """The user's key, and what the controller judges with what it sees of the others."""
     found = mesh_key.provide(options, check=True)
-    why = [found["sshd"]] if found["sshd"] else []
+    why = [f"what sshd offers is not as it shall be: {found['sshd']}"] if found["sshd"] else []
     if found["changed"]:
         return {"why": [*why, f"the key of {options['user']} is not as it shall be"]}
     entry = pwd.getpwnam(options["user"])
