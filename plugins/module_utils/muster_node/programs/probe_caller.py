@@ -306,9 +306,16 @@ class Stream:
         try:
             self.sock.sendall(b"take %d\n" % size)
             self.sock.sendall(bytes(size))
-            return self.line() == "got"
+            if self.line() == "got":
+                return True
         except OSError:
-            return False
+            pass
+        self.drop_rest()
+        return False
+
+    def drop_rest(self) -> None:
+        """Have the socket end with a reset: what still waits to be sent is of no use, and would fill a slow way."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def losses(self, packets: int) -> Json:
         """Send small packets at a steady pace; the kernel counts which of them it had to send again."""
@@ -412,8 +419,7 @@ def upload(stream: Stream, token: str, seconds: float) -> float | None:
             stream.sock.send(data)
     took = time.monotonic() - began
     acked = stream.tcp_info()["bytes_acked"]
-    # What still waits to be sent is of no use to anybody: a reset instead of an end.
-    stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.drop_rest()
     return acked * 8 / took
 
 
@@ -432,7 +438,7 @@ def download(stream: Stream, token: str, seconds: float) -> float | None:
                 break
             received += got
     took = time.monotonic() - began
-    stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.drop_rest()
     return received * 8 / took if received else None
 
 
