@@ -139,10 +139,12 @@ def looked_for(
 
 
 def is_measured(cluster: Cluster, name: str) -> bool:
-    """Whether streams of this node came to an end, one that was slow at first also alone."""
-    pairs = quality.suspects(cluster)
-    links = [link for link in cluster.touching(name) if link.rate is not None]
-    return bool(links) and all(link.twice for link in links if (link.origin, link.target) in pairs)
+    """Whether there is a rate of every way of this node that is open, and one that seemed slow was measured again."""
+    slow = quality.suspects(cluster)
+    ways = [link for link in cluster.touching(name) if "ok" in link.ports.values()]
+    return bool(ways) and all(
+        link.rate is not None and (link.twice or (link.origin, link.target) not in slow) for link in ways
+    )
 
 
 # ---------------------------------------------------------------- what nodes answer

@@ -408,7 +408,7 @@ def opened(address: tuple[str, int], token: str, held: contextlib.ExitStack) -> 
     return Stream(sock, token)
 
 
-def upload(stream: Stream, token: str, seconds: float) -> float | None:
+def upload(stream: Stream, token: str, seconds: float) -> float:
     """Bits per second that the other end has acknowledged."""
     stream.sock.sendall(b"%s sink %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytes(CHUNK))
@@ -423,15 +423,17 @@ def upload(stream: Stream, token: str, seconds: float) -> float | None:
     return acked * 8 / took
 
 
-def download(stream: Stream, token: str, seconds: float) -> float | None:
-    """Bits per second that came from the other end."""
+def download(stream: Stream, token: str, seconds: float) -> float:
+    """Bits per second that came from the other end; 0 where nothing came at all."""
     stream.sock.sendall(b"%s source %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytearray(CHUNK))
     stream.sock.settimeout(seconds + STALL)
-    received = stream.sock.recv_into(data)  # it takes a moment until the other end begins
     began = time.monotonic()
-    stream.sock.settimeout(seconds)
+    received = 0
     with contextlib.suppress(OSError):
+        received = stream.sock.recv_into(data)
+        began = time.monotonic()  # it takes a moment until the other end begins
+        stream.sock.settimeout(seconds)
         while received and time.monotonic() < began + seconds:
             got = stream.sock.recv_into(data)
             if not got:
@@ -439,7 +441,7 @@ def download(stream: Stream, token: str, seconds: float) -> float | None:
             received += got
     took = time.monotonic() - began
     stream.drop_rest()
-    return received * 8 / took if received else None
+    return received * 8 / took
 
 
 if __name__ == "__main__":
