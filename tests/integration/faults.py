@@ -171,10 +171,11 @@ def of_people() -> list[Fault]:
     linger, folder = f"/var/lib/systemd/linger/{PERSON}", f"/var/lib/muster/users/{PERSON}"
     # Limits of logins are left out where root itself may not raise them, as on the sandbox's nodes.
     own = [pattern.format(f"$(id -u {PERSON})") for pattern in (files.MANAGER, files.SLICE)]
+    begin = f"systemctl start user@$(id -u {PERSON})"
     leave, join = f"gpasswd -d {PERSON} muster-launch", f"usermod -aG muster-launch {PERSON}"
     return [
         Fault("she is not in the group", *role, PERSON, leave, join),
-        Fault("she does not linger", *role, PERSON, f"rm {linger}", f"touch {linger}"),
+        Fault("she does not linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
         Fault("her folder is gone", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
         *(
             of_file(*role, path, "echo '# more' >>{path}", "has other content", f"{path} is longer")
