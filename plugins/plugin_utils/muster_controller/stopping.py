@@ -130,6 +130,7 @@ class Stopping:
     ) -> None:
         """Fetch what is still missing of the logs."""
         deadline = time.monotonic() + seconds
+        why = dict.fromkeys(nodes, "")
         for name in nodes:
             self.ask_for_logs(name)
         while nodes and time.monotonic() < deadline and not give_up():
@@ -141,10 +142,13 @@ class Stopping:
                 self.reports.take_logs(answer)
             if answer.data is not None and more_logs(answer.data):
                 self.ask_for_logs(answer.node)
-            else:
-                nodes.discard(answer.node)
-        for name in nodes:
-            self.say(f"{name}: logs are incomplete here; they are whole on the node in {self.run_dirs[name]}")
+                continue
+            nodes.discard(answer.node)
+            why[answer.node] = answer.error if answer.data is None else "whole"
+        for name, reason in why.items():
+            if reason != "whole":
+                said = f" ({reason})" if reason else ""
+                self.say(f"{name}: logs are incomplete here{said}; they are whole on the node in {self.run_dirs[name]}")
 
     def ask_for_logs(self, name: str) -> None:
         request: LogsRequest = {

@@ -38,6 +38,7 @@ STEP_TIMEOUT = 3.0
 # TCP sends what is lost again after 200 ms, then 400: what has not come through by then does not.
 STALL = 1.3
 BULK = 192 * 1024  # bytes: many full packets in a row
+MANY = 8  # of them that were acknowledged: their size does not stop them
 EXCHANGES = 6
 BURST = 10  # packets, as many as TCP sends at once on a new connection
 BURST_PAUSE = 0.015
@@ -196,21 +197,30 @@ class Link:
         result: Json = {"clock": stream.exchanges()}
         full = stream.tcp_info()
         result["mss"], result["pmtu"] = full["snd_mss"], full["pmtu"]
-        result["full_size"] = stream.sends(full["snd_mss"]) and stream.sends(BULK)
+        result["full_size"] = stream.sends(full["snd_mss"])
+        if result["full_size"]:
+            bulk = stream.bulk()
+            result["bulk"] = [bulk]
+            # Much of it came through, so that it is no packet's size: the way is slow, or was for a moment.
+            result["full_size"] = bulk["whole"] or bulk["acked"] > MANY * full["snd_mss"]
         port = stream.sock.getpeername()[1]
-        if not result["full_size"]:
-            # On this connection the lost packet stands before all others: a new one for each size.
-            result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
-            _, entry, connected = next(self.call([port]))
-            if connected is None:
-                return {**result, "again": entry}
-            with connected:
-                stream = Stream(connected, self.token)
-                if self.packets and stream.greeting() == self.node:
-                    result.update(stream.losses(self.packets))
+        if result["full_size"] and result["bulk"][0]["whole"]:
+            if self.packets:
+                result.update(stream.losses(self.packets))
             return result
-        if self.packets:
-            result.update(stream.losses(self.packets))
+        # What is lost or waits on this connection stands before all others: a new one for each further look.
+        if not result["full_size"]:
+            result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
+        _, entry, connected = next(self.call([port]))
+        if connected is None:
+            return {**result, "again": entry}
+        with connected:
+            stream = Stream(connected, self.token)
+            if stream.greeting() == self.node:
+                if self.packets:
+                    result.update(stream.losses(self.packets))
+                if result["full_size"]:
+                    result["bulk"].append(stream.bulk())
         return result
 
     def ladder(self, port: int, mss: int, pmtu: int) -> list[Json]:
@@ -312,6 +322,13 @@ class Stream:
             pass
         self.drop_rest()
         return False
+
+    def bulk(self) -> Json:
+        """Send many full packets in a row: {whole: whether all came through in time, acked: bytes, seconds}."""
+        before, began = self.tcp_info()["bytes_acked"], time.monotonic()
+        whole = self.sends(BULK)
+        acked = self.tcp_info()["bytes_acked"] - before
+        return {"whole": whole, "acked": acked, "seconds": round(time.monotonic() - began, 6)}
 
     def drop_rest(self) -> None:
         """Have the socket end with a reset: what still waits to be sent is of no use, and would fill a slow way."""
