@@ -152,6 +152,7 @@ class Stopping:
 
     def ask_for_logs(self, name: str) -> None:
         request: LogsRequest = {
+            "launch_id": self.launch_id,
             "run_dir": self.run_dirs[name],
             "offsets": self.reports.logs.offsets(name),
             "limit": DRAIN_BYTES,
