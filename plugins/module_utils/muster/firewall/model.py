@@ -35,7 +35,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Request:
-    """What the inventory asks of one node's firewall."""
+    """What the inventory asks of one node's firewall. leaves: the node leaves the cluster, and ours goes."""
 
     node: str
     address: str
@@ -47,6 +47,7 @@ class Request:
     backend: str = "auto"
     allowed: tuple[Allowed, ...] = ()
     tight: bool = False
+    leaves: bool = False
 
     @property
     def launch_ports(self) -> tuple[tuple[int, int], ...]:
@@ -92,7 +93,8 @@ def make_request(
         peers={name: str(ipaddress.ip_address(address)) for name, address in addresses.items() if name != node},
         backend=options["backend"],
         allowed=tuple(_allowed(number, entry) for number, entry in enumerate(options["allow"], 1)),
-        tight=options["tight"],
+        tight=options["tight"] and options["mode"] != "leave",
+        leaves=options["mode"] == "leave",
         ephemeral=ephemeral,
         launch=launch,
         master_port=own["cluster_master_port"],

@@ -10,6 +10,7 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+GONE = "only the inventory knew the way to it"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -41,13 +42,18 @@ def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping
     return found
 
 
-def warnings(names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str]) -> list[str]:
+def warnings(
+    names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str], *, wipe: bool = False
+) -> list[str]:
     """What is allowed, and nobody should overlook. left: files of theirs that nobody reads any more."""
     unheard = [name for name in silent if name not in names]
     found = [f"{few(unheard)} did not say which launches run: one with {few(names)} would lose it."] if unheard else []
     gone = [name for name in names if name not in nodes]
     if gone:
         found.append(f"{few(gone)}: not in the inventory any more, so that only the other nodes are looked after.")
+    if wipe:
+        unasked = {**{name: why for name, why in silent.items() if name in names}, **dict.fromkeys(gone, GONE)}
+        found += [f"{name}: nothing was taken off it, because {why.rstrip('. ')}." for name, why in unasked.items()]
     return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
 
 
