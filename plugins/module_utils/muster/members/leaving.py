@@ -52,8 +52,9 @@ def warnings(
     if gone:
         found.append(f"{few(gone)}: not in the inventory any more, so that only the other nodes are looked after.")
     if wipe:
-        unasked = {**{name: why for name, why in silent.items() if name in names}, **dict.fromkeys(gone, GONE)}
-        found += [f"{name}: nothing was taken off it, because {why.rstrip('. ')}." for name, why in unasked.items()]
+        unasked = {name: f"it does not answer ({why.rstrip('. ')})" for name, why in silent.items() if name in names}
+        unasked |= dict.fromkeys(gone, GONE)
+        found += [f"{name}: nothing was taken off it, because {why}." for name, why in unasked.items()]
     return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
 
 

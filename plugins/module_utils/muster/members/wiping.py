@@ -48,7 +48,7 @@ class SeenFile:
 
 @dataclass(frozen=True)
 class SeenTree:
-    """empty: names of folders in which nothing is. foreign: a sentence on who else may change what the path leads to."""
+    """empty: folders in which nothing is. foreign: a sentence on who else may change what the path leads to."""
 
     names: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
