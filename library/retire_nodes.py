@@ -20,6 +20,10 @@ options:
     description: Whether Muster's own things were to be taken off them before; a node that does not answer is named.
     type: bool
     default: false
+  wipe_driver:
+    description: Whether the driver was to be taken off as well, which is refused with what does it.
+    type: bool
+    default: false
   nodes:
     description: Names of nodes.
     type: list

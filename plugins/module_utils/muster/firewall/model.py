@@ -75,6 +75,9 @@ def make_request(
         raise RequestError(
             f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection."
         )
+    leaves = options["mode"] == "leave"
+    if leaves:
+        addresses = {}
     ephemeral = port_pair("firewall_ephemeral_range", options["ephemeral_range"])
     launch = port_pair("firewall_launch_ports", options["launch_ports"])
     if options["tight"]:
@@ -93,8 +96,8 @@ def make_request(
         peers={name: str(ipaddress.ip_address(address)) for name, address in addresses.items() if name != node},
         backend=options["backend"],
         allowed=tuple(_allowed(number, entry) for number, entry in enumerate(options["allow"], 1)),
-        tight=options["tight"] and options["mode"] != "leave",
-        leaves=options["mode"] == "leave",
+        tight=options["tight"] and not leaves,
+        leaves=leaves,
         ephemeral=ephemeral,
         launch=launch,
         master_port=own["cluster_master_port"],

@@ -10,13 +10,19 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+DRIVER = (
+    "wipe_driver: a driver is not taken off by this, and stays with its repositories. Leave wipe_driver out; by hand,"
+    " on the node: sudo apt-get purge '^nvidia-' '^libnvidia-', and a restart."
+)
 GONE = "only the inventory knew the way to it"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
-def problems(names: Sequence[str], nodes: Sequence[str], chosen: Collection[str]) -> list[str]:
+def problems(
+    names: Sequence[str], nodes: Sequence[str], chosen: Collection[str], *, wipe_driver: bool = False
+) -> list[str]:
     """Why these cannot leave, all at once. nodes: those of the inventory. chosen: cluster_launch_nodes.
 
     One that is not in the inventory may have left it in a run that was cut off.
@@ -30,6 +36,8 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Collection[str]
     ]
     if names and set(nodes) <= set(names):
         found.append("No node would be left: a cluster of none is ended by deleting its inventory.")
+    if wipe_driver:
+        found.append(DRIVER)
     return found
 
 

@@ -75,12 +75,15 @@ class Seen:
 
 @dataclass
 class Plan:
-    """files, trees (names by folder), empty (the same, of empty folders), units, account: what goes. left: what stays,
-    a sentence each."""
+    """What goes: files, trees (names by folder), empty (the same, of empty folders), units and account.
+
+    whole: folders of which nothing stays. left: what stays, a sentence each.
+    """
 
     files: list[str] = field(default_factory=list)
     trees: dict[str, list[str]] = field(default_factory=dict)
     empty: dict[str, list[str]] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
     units: list[str] = field(default_factory=list)
     account: str = ""
     left: list[str] = field(default_factory=list)
@@ -132,10 +135,13 @@ def _tree(plan: Plan, tree: Tree, there: SeenTree) -> None:
         return
     goes = [name for name in there.names if any(fnmatchcase(name, pattern) for pattern in tree.only)]
     empty = [name for name in there.empty if name not in goes]
-    stays = [name for name in there.names if name not in (*goes, *empty)]
+    inner = [name for name in there.names if f"{tree.path}/{name}" in plan.whole]
+    stays = [name for name in there.names if name not in (*goes, *empty, *inner)]
     if goes or empty or not stays:
         plan.trees[tree.path] = goes
         plan.empty[tree.path] = empty
+    if not stays:
+        plan.whole.add(tree.path)
     if stays:
         plan.left.append(f"{tree.path} stays, with what {tree.keeps}: {few(stays)}")
 
