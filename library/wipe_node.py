@@ -77,6 +77,7 @@ EXAMPLES = r"""
 RETURN = r"""
 gone: {description: "What went off, or would.", returned: success, type: list, elements: str}
 left: {description: "What stays, and why, a sentence each.", returned: success, type: list, elements: str}
+msg: {description: "The same, for people.", returned: where something stays, type: str}
 """
 
 from typing import Any
@@ -124,7 +125,14 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         act(plan, module.params)
         refuse(list(still_there(make_plan(request, observe(module.params, request)))))
     shown = diff(f"{module.params['node']}: what Muster has there", lines(plan.shown), "")
-    return {"changed": plan.needed, "gone": plan.shown, "left": plan.left, "diff": shown if plan.needed else {}}
+    said = [f"{module.params['node']}: {sentence}." for sentence in plan.left]
+    return {
+        "changed": plan.needed,
+        "gone": plan.shown,
+        "left": plan.left,
+        **({"msg": "\n".join(said)} if said else {}),
+        **({"diff": shown} if plan.needed else {}),
+    }
 
 
 def main() -> None:

@@ -58,7 +58,8 @@ def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
 
 def forgotten() -> str:
     """What the roles take off, by their tasks and the data that these go over."""
-    texts = [path.read_text() for path in (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")]
+    asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
+    texts = [path.read_text() for path in asked]
     named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}
     for path in ROLES.glob("*/vars/main.yml"):
         data = yaml.safe_load(path.read_text())

@@ -169,7 +169,8 @@ def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
         own = ["{{fqdn}}", "{{hostname}}"]
     kept = [line.text for _, line in parts.foreign]
     if own and not known:
-        kept.insert(parts.place or 0, f"{OWN_LOOPBACK}\t{' '.join(dict.fromkeys(own))}\n")
+        local = [place for place, (_, line) in enumerate(parts.foreign, 1) if line.address.startswith("127.")]
+        kept.insert(max(local, default=0), f"{OWN_LOOPBACK}\t{' '.join(dict.fromkeys(own))}\n")
     return "".join(kept)
 
 
