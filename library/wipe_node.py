@@ -84,8 +84,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.members.wiping import Account, Request, Tree, make_plan, still_there
-from ansible.module_utils.muster_node.members.wiping import act, observe
 from ansible.module_utils.muster_node.tools.result import diff, lines, one_sentence, refuse
+from ansible.module_utils.muster_node.wipe.act import act
+from ansible.module_utils.muster_node.wipe.look import observe
 
 SEVERAL = {"type": "list", "elements": "str", "default": []}
 SPEC = {
