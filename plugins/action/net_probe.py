@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 
-from muster.net_probe import judge, links, names, quality, schedule
+from muster.net_probe import judge, links, names
 from muster.net_probe.cluster import Cluster, untried
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.messages import Messages
 from muster_controller.program import Program
+from muster_controller.streams import CALLER, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from muster_controller.messages import Answer
 
 LISTENER = Program("probe_listener")
-CALLER = Program("probe_caller")
 # Without a call for so long, a node ends its part of the probe: the controller is gone.
 IDLE = 10.0
 IDLE_PER_NODE = 0.2
@@ -32,15 +32,11 @@ SERVE_TIMEOUT = 30.0  # and as long as that, where another probe is waited for
 # A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
 PROBE_TIMEOUT = 30.0
 PROBE_TIMEOUT_PER_NODE = 0.5
-PAIR_TIMEOUT = 30.0
 END_TIMEOUT = 5.0
 SAMPLES = 3  # ephemeral ports: the first, the last, and one in between
 PACKETS = 200  # per link; of many nodes so many that a node sends no more than this in all
 PACKETS_IN_ALL = 6000
 FEWEST_PACKETS = 60
-MOMENT = 0.1  # seconds that one stream lasts
-LONGER = 0.25  # that one lasts which is measured again
-AGAIN = 12  # of the slowest pairs are measured again
 
 
 class ActionModule(ControllerAction):
@@ -59,11 +55,12 @@ class ActionModule(ControllerAction):
         probe.begin({name: connect(self, name, self.task_vars) for name in probe.asked})
         try:
             probe.call()
+            cluster = probe.cluster()
             if self.options["throughput"]:
-                probe.measure()
+                Streams(probe.messages, probe.token, probe.served).measure(cluster)
         finally:
             probe.end()
-        return judge.result(probe.cluster())
+        return judge.result(cluster)
 
 
 class Probe:
@@ -80,8 +77,6 @@ class Probe:
         self.why: dict[str, str] = dict(self.left_out)
         self.served: dict[str, dict[str, Any]] = {}
         self.probed: dict[str, dict[str, Any]] = {}
-        self.rates: dict[tuple[str, str], float] = {}
-        self.twice: set[tuple[str, str]] = set()
 
     def begin(self, connections: dict[str, NodeConnection]) -> None:
         self.messages = Messages(connections, LISTENER)
@@ -127,42 +122,6 @@ class Probe:
         called = names.names_of(name, served["hostname"]) if served else []
         return {"node": name, "address": request["address"], "ports": ports, "names": called}
 
-    def measure(self) -> None:
-        """Bulk streams between disjoint pairs; what seems slow is measured again, alone and for longer."""
-        usable = {(link.origin, link.target) for link in self.cluster().links if "ok" in link.ports.values()}
-        self.pairs(schedule.calls(list(self.requests), usable), MOMENT)
-        slow = quality.suspects(self.cluster())
-        pairs: dict[frozenset[str], tuple[str, str]] = {}
-        for pair in sorted(slow, key=lambda pair: self.rates[pair]):
-            way = pair if pair in usable else pair[::-1]
-            if way in usable and len(pairs) < AGAIN:
-                pairs.setdefault(frozenset(pair), way)
-        for caller, called in schedule.again(list(pairs.values())).items():
-            self.pairs({caller: called}, LONGER)
-            self.twice.update(way for peer in called for way in ((caller, peer), (peer, caller)))
-
-    def pairs(self, calls: dict[str, list[str]], seconds: float) -> None:
-        ports = {(link.origin, link.target): port for link in self.cluster().links for port in good_ports(link)}
-        for name, called in calls.items():
-            own = self.served[name]
-            message = {
-                "token": self.token,
-                "node": name,
-                "port": own["port"] or own["ephemeral"][0],
-                "seconds": seconds,
-                "peers": [
-                    {"node": peer, "address": self.requests[peer]["address"], "port": ports[name, peer]}
-                    for peer in called
-                ],
-            }
-            self.messages.ask(name, "pair", message, program=CALLER)
-        answers = self.messages.gather("pair", list(calls), PAIR_TIMEOUT + len(self.requests), lambda _: None)
-        for name, answer in answers.items():
-            for peer, seen in (answer.data or {}).get("pairs", {}).items():
-                for pair, rate in (((name, peer), seen.get("there")), ((peer, name), seen.get("back"))):
-                    if rate is not None:
-                        self.rates[pair] = max(rate, self.rates.get(pair, 0.0))
-
     def end(self) -> None:
         for name, served in self.served.items():
             self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]})
@@ -182,13 +141,5 @@ class Probe:
             )
             for name, request in self.requests.items()
         ]
-        found = links.between(nodes, self.probed)
-        for link in found:
-            link.rate = self.rates.get((link.origin, link.target))
-            link.twice = (link.origin, link.target) in self.twice
-        plan = self.plan
+        found, plan = links.between(nodes, self.probed), self.plan
         return Cluster(nodes, found, plan["head"], plan["port"], plan["participants"], self.left_out)
-
-
-def good_ports(link: links.Link) -> list[int]:
-    return [port for port, outcome in link.ports.items() if outcome == "ok"]

@@ -147,19 +147,34 @@ def test_an_unknown_launch_and_one_that_ended_well_are_said_so(
 
 
 @pytest.fixture
-def typed_by_hand(nodes: list[Machine], tmp_path: Path) -> Iterator[Drill]:
-    """torchrun on two nodes, as somebody types it there; Muster has begun nothing."""
+def logs(tmp_path: Path) -> Path:
+    """Where somebody keeps what torchrun printed, a file for each node."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def typed_by_hand(request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path) -> Iterator[Drill]:
+    """torchrun on two nodes, as somebody types it there; Muster has begun nothing. Rank 1 has a fault at its gate."""
     gate = Drill(tmp_path, {}).gate
     torchrun = "/opt/muster/pytorch/current/bin/torchrun"
     begun: list[subprocess.Popen[bytes]] = []
     for place, machine in enumerate(nodes[:2]):
         subprocess.run(["podman", "cp", str(PAYLOAD), f"{machine.container}:/tmp/steps.py"], check=True)
         words = [torchrun, "--nnodes=2", f"--node-rank={place}", "--nproc-per-node=1", "--master-port=29555"]
-        words += [f"--master-addr={nodes[0].address}", "/tmp/steps.py", f"--until={gate}", "--fault=sleep", "--rank=1"]
+        words += [
+            f"--master-addr={nodes[0].address}",
+            "/tmp/steps.py",
+            f"--until={gate}",
+            f"--fault={request.param}",
+            "--rank=1",
+        ]
         # By their host names they would meet at the loopback, and end: nobody has set up names on these machines.
         env = ["--env", "MUSTER_BACKEND=gloo", "--env", "GLOO_SOCKET_IFNAME=eth0"]
         argv = ["podman", "exec", "--user", USER, *env, machine.container, *words]
-        begun.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        with (logs / f"{machine.name}.log").open("wb") as log:
+            begun.append(subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT))
     drill = Drill(tmp_path, gate=gate)
     try:
         yield drill
@@ -183,6 +198,7 @@ def ranks_typed() -> set[str]:
     return {env["RANK"] for pid in all_pids() if (env := environ(pid)).get("MASTER_PORT") == "29555" and "RANK" in env}
 
 
+@pytest.mark.parametrize("typed_by_hand", ["sleep"], indirect=True)
 def test_a_launch_typed_by_hand_that_hangs(
     typed_by_hand: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
 ) -> None:
@@ -197,3 +213,21 @@ def test_a_launch_typed_by_hand_that_hangs(
     assert {shot["rank"] for all_of in evidence["agents"].values() for one in all_of for shot in one["ranks"]} == {0, 1}
     assert result["diagnosis"]["lines"][0].startswith("What: ")
     assert {"0", "1"} <= ranks_typed()  # it goes on
+
+
+@pytest.mark.parametrize("typed_by_hand", ["raise"], indirect=True)
+def test_a_folder_of_logs_that_muster_did_not_make(
+    typed_by_hand: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
+) -> None:
+    """Nobody is asked, so nothing is proved."""
+    until(lambda: {"0", "1"} <= ranks_typed(), PATIENCE, "both ranks run")
+    typed_by_hand.open_gate(nodes[1])
+    until(lambda: not any(typed_processes(machine) for machine in nodes[:2]), PATIENCE, "torchrun has given up")
+    assert "sample 17 is broken" in (logs / "node2.log").read_text()
+    done = by_hand(log=str(logs))
+    assert done.rc == 0, done.stdout
+    [result] = done.results("Say why a launch failed").values()
+    said = result["diagnosis"]
+    assert said["lines"][0] == "What: rank 1, node2: RuntimeError: sample 17 is broken", said["lines"]
+    assert said["lines"][1] == "Where: node2, rank 1"
+    assert said["word"] == "likely"

@@ -179,7 +179,7 @@ def test_the_watcher_begins_another_attempt_when_the_controller_is_gone(
     (restarted,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
     assert (restarted["node"], "SIGKILL" in restarted["summary"]) == ("node2", True)
     fetched = sorted(path.read_text() for path in folder.glob("fetched/*/result-*.txt"))
-    assert fetched == ["3\n"] * 3
+    assert fetched == ["3\n"] * 3, attached.stdout
     first, second = launch.attempts()
     assert [one["launch_id"] for one in json.loads((folder / "attempts.json").read_text())["attempts"]] == [
         first,

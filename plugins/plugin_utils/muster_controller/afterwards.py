@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import before_launch, lost_peers
 
-from .link_probe import CALLER, probed
+from .link_probe import probed
+from .streams import CALLER, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ SECONDS = 13.0  # for all looks together; ending them, deciding and showing have
 LISTENING = (
     5.0  # of them, until nodes that do not listen are left out: one that is silent keeps nothing from the others
 )
+MOST_AGAIN = 4  # of the slowest pairs are measured again, for half a second each
 LOST = "it stopped answering, and was not asked afterwards"
 
 
@@ -51,23 +53,26 @@ class Afterwards:
     def give_up(self) -> bool:
         return self.interrupted() or time.monotonic() > self.until
 
-    def look(self, gathered: Gathered, *, live: bool) -> None:
-        """live: whether ranks hold the ports still."""
+    def look(self, gathered: Gathered, *, live: bool, speed: bool = False) -> None:
+        """live: whether ranks hold the ports still. speed: whether it matters how much goes through."""
         gathered.not_looked.update({name: why or LOST for name, why in self.lost.items() if name in self.nodes})
         others = (entry["node"] for entry in self.plan["nodes"] if entry["node"] not in self.nodes)
         gathered.not_looked.update(dict.fromkeys(others, "only those that were involved first are asked afterwards"))
-        self.links(gathered, live=live)
+        self.links(gathered, live=live, speed=speed)
         self.lost_ones(gathered)
 
-    def links(self, gathered: Gathered, *, live: bool) -> None:
+    def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
         """Have them call each other, under the launch's own addresses and port."""
         there = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
         if len(there) < 2 or self.give_up():
             return
         plan = {**self.plan, "nodes": [{**one, "node_rank": -1} for one in there] if live else there}
-        probe = probed(plan, self.messages, self.give_up, patience=LISTENING)
-        gathered.findings += [one.as_dict() for one in before_launch.concluded(plan, probe.served, probe.called)]
-        for name, ids in before_launch.looked_for(plan, probe.served, probe.called).items():
+        with probed(plan, self.messages, self.give_up, patience=LISTENING) as probe:
+            cluster = before_launch.cluster_of(plan, probe.served, probe.called)
+            if speed and not self.give_up():
+                Streams(self.messages, probe.token, probe.served, self.give_up).measure(cluster, MOST_AGAIN)
+        gathered.findings += [one.as_dict() for one in before_launch.concluded(cluster)]
+        for name, ids in before_launch.looked_for(plan, probe.served, probe.called, cluster).items():
             called = [f"peer:{one}" for one in probe.served if one != name]
             gathered.ran.setdefault(name, []).extend([*ids, *called])
         gathered.not_looked.update(self.unanswered(probe))

@@ -15,6 +15,7 @@ from muster.diagnosis.launched import Gathered, case_shape, involved
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis
 from muster.launch.endings import Ending
+from muster.net_probe.quality import SLOW_STREAM
 
 from .afterwards import LOST, SECONDS, Afterwards
 from .interruption import Interruption
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .supervisor import Supervisor
 
 PROBES = "probe"  # the beginning of questions that a look afterwards can answer
+SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 # A launch that ended well, or by somebody's word, or that goes on, has nothing to be explained.
 NOT_FAILED = {Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN}
 
@@ -103,7 +105,7 @@ class Diagnosing:
         under_way = self.site_questions(asked(self.site.rules, case, questions), record, lost)
         if any(name.startswith(PROBES) for name, _ in questions):
             looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
-            looks.look(gathered, live=False)
+            looks.look(gathered, live=False, speed=any(name == SPEED for name, _ in questions))
         seen = so_far()
         if under_way:
             seen = self.covered(under_way.gather(until, give_up).joined_to(seen))

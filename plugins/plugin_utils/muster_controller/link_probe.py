@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.net_probe import before_launch
 
 from .program import Program
+from .streams import CALLER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from muster.verdict.finding import Finding
 
     from .messages import Messages
 
 LISTENER = Program("probe_listener")
-CALLER = Program("probe_caller")
 SERVE_TIMEOUT = 15.0
 # A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
 CALL_TIMEOUT = 20.0
@@ -32,26 +33,27 @@ def probe_links(
     port of a detached launch besides."""
     if len(plan["nodes"]) < 2:
         return []
-    probe = probed(plan, messages, give_up, beats)
-    return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why, beats)
+    with probed(plan, messages, give_up, beats) as probe:
+        return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why, beats)
 
 
+@contextmanager
 def probed(
     plan: Mapping[str, Any],
     messages: Messages,
     give_up: Callable[[], bool],
     beats: int | None = None,
     patience: float = SERVE_TIMEOUT,
-) -> LinkProbe:
-    """The probe, when it is over or given up, and its listeners are ended. patience: seconds until nodes that do not
-    listen by then are left out."""
+) -> Iterator[LinkProbe]:
+    """The probe, when all have called each other or it was given up; its listeners are ended behind it. patience:
+    seconds until nodes that do not listen by then are left out."""
     probe = LinkProbe(plan, messages, give_up, beats, patience)
     try:
         probe.serve()
         probe.call()
+        yield probe
     finally:
         probe.end()
-    return probe
 
 
 class LinkProbe:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import outcome, watched
 from muster.launch.endings import Ending
 from muster.launch.jobs import usable
-from muster.launch.manager import as_own
+from muster.launch.manager import USER, as_own
 from muster.launch.outcome import Record
 from muster.launch.plan import build_plan
 from muster.launch.preflight import without_project
@@ -177,19 +177,26 @@ class WatchedLaunch:
             return Outcome(plan, why="its watcher did not end in time")
         if not word.known and not word.alive:
             return Outcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
-        plans = [found for one in word.attempts if (found := self.plan_of(one))]
+        plans = [found for one in word.attempts if (found := self.plan_of(one, plan))]
         newest = plans[-1] if plans else plan
         if word.verdict is None and not word.alive:
             return Outcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
         return Outcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
 
-    def plan_of(self, attempt: Mapping[str, Any]) -> dict[str, Any] | None:
+    def plan_of(self, attempt: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The plan of an attempt as its watcher reports it, which is of the first one's user; None where it cannot be
+        followed, which is said."""
         found = unpacked(attempt["plan"])
         try:
             run_dir = str(found["nodes"][0]["run_dir"])
         except (TypeError, KeyError, IndexError):
+            run_dir = ""
+        owner = first["user"] if first.get("manager") == USER else ""
+        if why := usable(found, attempt["launch_id"], run_dir, self.nodes, owner):
+            self.say(f"nothing of attempt {attempt['number']} ({attempt['launch_id']}) is brought here: {why}")
             return None
-        return None if usable(found, attempt["launch_id"], run_dir, self.nodes) else found
+        plan: dict[str, Any] = found
+        return plan
 
     def wait_for_leases(self, plan: dict[str, Any]) -> None:
         """Until what a watcher that is gone had begun has certainly ended."""

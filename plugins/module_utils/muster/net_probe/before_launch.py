@@ -91,7 +91,7 @@ def judge(
     beats: int | None = None,
 ) -> list[Finding]:
     """What stands against the launch (fail), and what may. why: of each node that could not be asked."""
-    said = concluded(plan, served, called, beats)
+    said = concluded(cluster_of(plan, served, called, beats))
     # Another probe on the port is no reason against a launch: it ends before the ranks begin.
     unseen = [
         *(UNSEEN.warn(one.node, one.summary) for one in said if one.status == "unknown"),
@@ -100,24 +100,30 @@ def judge(
     return [*(one for one in said if one.status in ("fail", "warn")), *unseen]
 
 
-def concluded(
+def cluster_of(
     plan: Mapping[str, Any],
     served: Mapping[str, Mapping[str, Any]],
     called: Mapping[str, Mapping[str, Any]],
     beats: int | None = None,
-) -> list[Finding]:
-    """What the calls come to."""
+) -> Cluster:
     nodes = [
         links.Node(entry["node"], entry["address"], entry["interface"] or "", served.get(entry["node"]))
         for entry in plan["nodes"]
     ]
     names = [node.name for node in nodes]
-    cluster = Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names, beats=beats)
-    return [*reach.judge(cluster), *quality.black_holes(cluster)]
+    return Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names, beats=beats)
+
+
+def concluded(cluster: Cluster) -> list[Finding]:
+    """What the calls come to, and the streams where they were measured."""
+    return [*reach.judge(cluster), *quality.black_holes(cluster), *quality.slow(cluster)]
 
 
 def looked_for(
-    plan: Mapping[str, Any], served: Mapping[str, Mapping[str, Any]], called: Mapping[str, Mapping[str, Any]]
+    plan: Mapping[str, Any],
+    served: Mapping[str, Mapping[str, Any]],
+    called: Mapping[str, Mapping[str, Any]],
+    cluster: Cluster,
 ) -> dict[str, list[str]]:
     """The beginnings of the ids that were looked for, by node that listened and called.
 
@@ -125,7 +131,20 @@ def looked_for(
     """
     head = served.get(plan["nodes"][0]["node"])
     master = ["net.master_port"] if head and head["port"] and not untried(head, plan["master_port"]) else []
-    return {name: [*LOOKED_FOR, *master] for name in called if name in served}
+    return {
+        name: [*LOOKED_FOR, *master, *([quality.SLOW_STREAM.id] if is_measured(cluster, name) else [])]
+        for name in called
+        if name in served
+    }
+
+
+def is_measured(cluster: Cluster, name: str) -> bool:
+    """Whether there is a rate of every way of this node that is open, and one that seemed slow was measured again."""
+    slow = quality.suspects(cluster)
+    ways = [link for link in cluster.touching(name) if "ok" in link.ports.values()]
+    return bool(ways) and all(
+        link.rate is not None and (link.twice or (link.origin, link.target) not in slow) for link in ways
+    )
 
 
 # ---------------------------------------------------------------- what nodes answer

@@ -51,6 +51,9 @@ class Cluster:
     def node(self, name: str) -> Node:
         return self._by_name[name]
 
+    def link(self, origin: str, target: str) -> Link:
+        return self._by_pair[origin, target]
+
     def touching(self, name: str) -> list[Link]:
         """The links from this node and to it."""
         return self._by_node[name]
@@ -58,6 +61,10 @@ class Cluster:
     @cached_property
     def _by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[str, str], Link]:
+        return {(link.origin, link.target): link for link in self.links}
 
     @cached_property
     def _by_node(self) -> dict[str, list[Link]]:

@@ -306,9 +306,16 @@ class Stream:
         try:
             self.sock.sendall(b"take %d\n" % size)
             self.sock.sendall(bytes(size))
-            return self.line() == "got"
+            if self.line() == "got":
+                return True
         except OSError:
-            return False
+            pass
+        self.drop_rest()
+        return False
+
+    def drop_rest(self) -> None:
+        """Have the socket end with a reset: what still waits to be sent is of no use, and would fill a slow way."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def losses(self, packets: int) -> Json:
         """Send small packets at a steady pace; the kernel counts which of them it had to send again."""
@@ -401,7 +408,7 @@ def opened(address: tuple[str, int], token: str, held: contextlib.ExitStack) -> 
     return Stream(sock, token)
 
 
-def upload(stream: Stream, token: str, seconds: float) -> float | None:
+def upload(stream: Stream, token: str, seconds: float) -> float:
     """Bits per second that the other end has acknowledged."""
     stream.sock.sendall(b"%s sink %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytes(CHUNK))
@@ -412,28 +419,29 @@ def upload(stream: Stream, token: str, seconds: float) -> float | None:
             stream.sock.send(data)
     took = time.monotonic() - began
     acked = stream.tcp_info()["bytes_acked"]
-    # What still waits to be sent is of no use to anybody: a reset instead of an end.
-    stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.drop_rest()
     return acked * 8 / took
 
 
-def download(stream: Stream, token: str, seconds: float) -> float | None:
-    """Bits per second that came from the other end."""
+def download(stream: Stream, token: str, seconds: float) -> float:
+    """Bits per second that came from the other end; 0 where nothing came at all."""
     stream.sock.sendall(b"%s source %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytearray(CHUNK))
     stream.sock.settimeout(seconds + STALL)
-    received = stream.sock.recv_into(data)  # it takes a moment until the other end begins
     began = time.monotonic()
-    stream.sock.settimeout(seconds)
+    received = 0
     with contextlib.suppress(OSError):
+        received = stream.sock.recv_into(data)
+        began = time.monotonic()  # it takes a moment until the other end begins
+        stream.sock.settimeout(seconds)
         while received and time.monotonic() < began + seconds:
             got = stream.sock.recv_into(data)
             if not got:
                 break
             received += got
     took = time.monotonic() - began
-    stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    return received * 8 / took if received else None
+    stream.drop_rest()
+    return received * 8 / took
 
 
 if __name__ == "__main__":

@@ -50,7 +50,6 @@ ROWS = (
         "one node's link takes 200 kbit/s, and a collective times out",
         "network",
         right=("network.slow @ node2",),
-        missed="how much goes through is not measured after a failure",
         twin="Timed out waiting for recv",
         arguments=("--size=3000000", "--timeout=10"),
         before=slow_at("node2", "200kbit"),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster_node.diagnosis import observed
-from waiting import PATIENCE
+from muster_node.tools import process
+from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +84,11 @@ def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     """A process whose PATH has a py-spy that is refused."""
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{PY_SPY_SAYS[request.param]}\nEND\nexit 1\n")
     (tmp_path / "py-spy").chmod(0o755)
-    with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": str(tmp_path)}) as process:
-        yield process.pid
-        process.kill()
+    with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": str(tmp_path)}) as sleeper:
+        # The kernel shows what a program was given a moment after it has begun it.
+        until(lambda: process.environment(sleeper.pid).get("PATH") == str(tmp_path), PATIENCE, "it has its PATH")
+        yield sleeper.pid
+        sleeper.kill()
 
 
 @pytest.mark.parametrize(

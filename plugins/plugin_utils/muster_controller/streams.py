@@ -1,0 +1,108 @@
+"""Bulk streams between nodes that listen: how much goes through, in both directions, no node in two at a time.
+
+The listeners are programs/probe_listener.py, and the side that sends is programs/probe_caller.py; who sends to whom is
+decided by muster/net_probe/schedule.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.net_probe import quality, schedule
+
+from .program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muster.net_probe.blame import Pair
+    from muster.net_probe.cluster import Cluster
+
+    from .messages import Messages
+
+CALLER = Program("probe_caller")
+MOMENT = 0.1  # seconds that one stream lasts
+LONGER = 0.25  # that one lasts which is measured again
+AGAIN = 12  # of the slowest pairs are measured again
+PAIR_TIMEOUT = 30.0
+
+
+class Streams:
+    def __init__(
+        self,
+        messages: Messages,
+        token: str,
+        served: Mapping[str, Mapping[str, Any]],
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """token: of the probe. served: what `serve` answered, of each node that listens."""
+        self.messages = messages
+        self.token = token
+        self.served = served
+        self.give_up = give_up
+
+    def measure(self, cluster: Cluster, most_again: int = AGAIN) -> None:
+        """Fill in the rates of the links over which calls come through; what seems slow is measured again, alone and
+        for longer."""
+        usable = {(link.origin, link.target) for link in cluster.links if good_ports(link.ports)}
+        self.pairs(cluster, schedule.calls(cluster.names, usable), MOMENT)
+        slow = quality.suspects(cluster)
+        rates = {(link.origin, link.target): link.rate or 0.0 for link in cluster.links}
+        pairs: dict[frozenset[str], Pair] = {}
+        for pair in sorted(slow, key=lambda pair: rates[pair]):
+            way = pair if pair in usable else pair[::-1]
+            if way in usable and len(pairs) < most_again:
+                pairs.setdefault(frozenset(pair), way)
+        for caller, called in schedule.again(list(pairs.values())).items():
+            for pair in self.pairs(cluster, {caller: called}, LONGER):
+                cluster.link(*pair).twice = True
+
+    def pairs(self, cluster: Cluster, calls: Mapping[str, list[str]], seconds: float) -> list[Pair]:
+        """Measure these pairs, and return the directions that were measured."""
+        for name, called in calls.items():
+            own = self.served[name]
+            request = {
+                "token": self.token,
+                "node": name,
+                "port": own["port"] or own["ephemeral"][0],
+                "seconds": seconds,
+                "peers": [
+                    {
+                        "node": peer,
+                        "address": cluster.node(peer).address,
+                        "port": good_ports(cluster.link(name, peer).ports)[0],
+                    }
+                    for peer in called
+                ],
+            }
+            self.messages.ask(name, "pair", request, program=CALLER)
+        timeout = PAIR_TIMEOUT + len(cluster.nodes)
+        answers = self.messages.gather("pair", list(calls), timeout, lambda _: None, self.give_up)
+        found = []
+        for name, answer in answers.items():
+            for peer, there, back in read_pairs(answer.data, calls[name]):
+                for link, rate in ((cluster.link(name, peer), there), (cluster.link(peer, name), back)):
+                    if rate is not None:
+                        link.rate = max(rate, link.rate or 0.0)
+                        found.append((link.origin, link.target))
+        return found
+
+
+def good_ports(ports: Mapping[int, str]) -> list[int]:
+    return [port for port, outcome in ports.items() if outcome == "ok"]
+
+
+def read_pairs(data: Any, peers: list[str]) -> list[tuple[str, float | None, float | None]]:
+    """What `pair` answered of these peers, as far as it is of use: (peer, bit/s there, bit/s back)."""
+    seen = data.get("pairs") if isinstance(data, dict) else None
+    if not isinstance(seen, dict):
+        return []
+    entries = [(peer, seen.get(peer)) for peer in peers]
+    return [
+        (peer, rate(entry.get("there")), rate(entry.get("back"))) for peer, entry in entries if isinstance(entry, dict)
+    ]
+
+
+def rate(value: Any) -> float | None:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return float(value) if usable else None
