@@ -14,6 +14,8 @@ description:
   - Where cloud-init is, it is made to leave the file alone. Its template gets the same block, because the user data
     of a provider outranks every setting on the machine.
   - Afterwards the node's resolver is asked for every name, and the module fails when an answer is wrong.
+  - With no O(nodes) at all, the block is taken out, the machine's own names go back to C(127.0.1.1), and cloud-init is
+    left to itself.
   - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
 version_added: "0.1.0"
 author: The Muster authors
@@ -151,6 +153,37 @@ def wanted_files(cluster: domain.Cluster, names: list[str]) -> list[dict[str, An
     return [file for file in found if file["before"] != file["after"]]
 
 
+def forgotten_files(hostname: str) -> list[dict[str, Any]]:
+    """Every file that still has something of ours: path, before, after, reasons."""
+    found: list[dict[str, Any]] = []
+    for path in (PATH, *(CLOUD / name for name in TEMPLATES)):
+        # What is a link by now, another tool writes: nothing of ours is in it.
+        before = "" if path.is_symlink() else read(path)
+        after = domain.forgotten(before, hostname, template=path != PATH)
+        found.append({"path": path, "before": before, "after": after, "reasons": [f"{path} has our block"]})
+    drop_in = CLOUD / DROP_IN
+    found.append({"path": drop_in, "before": read(drop_in), "after": "", "reasons": [f"{drop_in} is ours"]})
+    return [file for file in found if file["before"] != file["after"]]
+
+
+def forget(module: AnsibleModule) -> dict[str, Any]:
+    unwanted = forgotten_files(socket.gethostname())
+    for file in [] if module.check_mode else unwanted:
+        if file["path"] == CLOUD / DROP_IN:
+            files.remove(str(file["path"]))
+        else:
+            write(file["path"], file["after"])
+    return changed_files(unwanted)
+
+
+def changed_files(wanted: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "changed": bool(wanted),
+        "reasons": [reason for file in wanted for reason in file["reasons"]],
+        "diff": [diff(str(file["path"]), readable(file["before"]), readable(file["after"])) for file in wanted],
+    }
+
+
 def readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -180,11 +213,7 @@ def run(module: AnsibleModule, cluster: domain.Cluster) -> dict[str, Any]:
             names,
             f"{PATH} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
         )
-    return {
-        "changed": bool(wanted),
-        "reasons": [reason for file in wanted for reason in file["reasons"]],
-        "diff": [diff(str(file["path"]), readable(file["before"]), readable(file["after"])) for file in wanted],
-    }
+    return changed_files(wanted)
 
 
 def main() -> None:
@@ -198,7 +227,7 @@ def main() -> None:
     )
     cluster = domain.Cluster(module.params["nodes"], module.params["own"], socket.gethostname())
     with one_sentence(module, node="own"):
-        module.exit_json(**run(module, cluster))
+        module.exit_json(**(run(module, cluster) if cluster.addresses else forget(module)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ description:
     C(~/.ssh/muster_known_hosts). Every other line of the first two stays as it is, byte for byte.
   - The files are read and written as the user, so that homes on a file server work, and links in them lead nowhere
     that the user could not reach.
+  - Without any O(members) nothing of ours stays in the three files, and one that holds nothing else is removed.
   - Lines of a member that was not looked at in this run are kept. Those of a node that is no member any more fall away.
 version_added: "0.1.0"
 author: The Muster authors
@@ -135,6 +136,8 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     try:
         entry: pwd.struct_passwd | None = pwd.getpwnam(user)
     except KeyError:
+        if not params["members"]:
+            return {"changed": False, "strangers": [], "diff": []}
         if not check:
             raise RefusedError(
                 f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
@@ -144,7 +147,10 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         folder = Folder(entry) if entry else None
         before = {name: folder.read(name) if folder else "" for name in NAMES}
         members = [ssh_mesh.member_of(given) for given in params["members"]]
-        wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
+        if members:
+            wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
+        else:
+            wanted = ssh_mesh.forgotten(before["authorized_keys"], before["config"])
         after = dict(zip(NAMES, (wanted.authorized_keys, wanted.config, wanted.known_hosts), strict=True))
         changed = [name for name in NAMES if before[name] != after[name]]
         if params["mode"] == "verify" and changed:
@@ -154,8 +160,10 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):
-                if name in changed:
+                if name in changed and after[name]:
                     folder.write(name, after[name])
+                elif name in changed:
+                    files.remove(str(folder.path / name))
     return {
         "changed": bool(changed),
         "strangers": list(wanted.strangers),
