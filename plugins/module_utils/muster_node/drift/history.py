@@ -108,8 +108,8 @@ def asked_for(name: str, packages: set[str]) -> bool:
 
 
 def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
-    """{begin, end, command, by, packages}: what apt was asked for, by whom, and with which of these packages, and of all
-    kernels, it did something."""
+    """{begin, end, command, by, packages}: what apt was asked for, by whom, and with which of these packages and of all
+    kernels it did something."""
     for stanza in re.split(r"\n\s*\n", log):
         fields = dict(FIELD.findall(stanza))
         begin = seconds(STAMP.match(fields.get("Start-Date", "")))
