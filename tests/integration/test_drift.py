@@ -74,12 +74,13 @@ class Story:
 @pytest.fixture(scope="module")
 def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[Story]:
     del networked, with_pytorch
-    yield Story(node)
-    # Whatever the tests have found: no other one begins with these faults.
-    node("node1").ssh(PUT_BACK, check=False)
-    node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
-    result = play("site.yml", tags="baseline,network,pytorch")
-    assert result.rc == 0, result.stdout
+    try:
+        yield Story(node)
+    finally:  # whatever the tests have found: no other one begins with these faults
+        node("node1").ssh(PUT_BACK, check=False)
+        node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
+        result = play("site.yml", tags="baseline,network,pytorch")
+        assert result.rc == 0, result.stdout
 
 
 def test_a_finished_cluster_has_no_drift(story: Story) -> None:
