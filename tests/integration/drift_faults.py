@@ -139,7 +139,7 @@ FAULTS = (
         "grep -c node2 /etc/hosts",
         "0",
         "drift.names",
-        "it lacks",
+        "/etc/hosts lacks",
         "sed -i /node2$/d /etc/hosts",
     ),
     Fault(
