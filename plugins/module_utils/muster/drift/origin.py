@@ -171,8 +171,8 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
         others = (*(f"{one.who} (sudo {_shown(one.command)})" for one in said[-1:]), f"{claims[-1].who} (Muster)")
         return Origin(at, source=clue.source, others=others)
     near = [one for one in commands if at - _reach(one) <= one.at <= at + 1.0 and ANSIBLE not in one.command]
-    if of_a_package and not said:  # it is in a file of whatever name
-        said = [one for one in near if program_of(one) in PACKAGERS]
+    if of_a_package:  # it is in a file of whatever name; what named it long before has done something else with it
+        said = [one for one in near if program_of(one) in PACKAGERS] or said
     if said:
         return _one_of(said, at, clue.source)
     return Origin(at, source=clue.source, others=_several(near))
