@@ -36,7 +36,8 @@ SUDO = re.compile(
 TAKES = re.compile(r"(?P<who>\S+) takes the claim for (?P<doing>.*?)(?:, which .* had|; \S+ is gone)?$")
 FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
-PACKAGERS = ("dpkg", "apt", "apt-get", "aptitude", "gdebi")
+PACKAGERS = ("dpkg", "gdebi")
+APT = ("apt", "apt-get", "aptitude")
 # They only show what is there.
 READERS = (
     "cat",
@@ -171,8 +172,10 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
         others = (*(f"{one.who} (sudo {_shown(one.command)})" for one in said[-1:]), f"{claims[-1].who} (Muster)")
         return Origin(at, source=clue.source, others=others)
     near = [one for one in commands if at - _reach(one) <= one.at <= at + 1.0 and ANSIBLE not in one.command]
-    if of_a_package:  # it is in a file of whatever name; what named it long before has done something else with it
-        said = [one for one in near if program_of(one) in PACKAGERS] or said
+    if of_a_package:  # dpkg is given a file of whatever name; what apt does is in its history, and this is not
+        said = [one for one in near if program_of(one) in PACKAGERS] or [
+            one for one in said if program_of(one) not in APT
+        ]
     if said:
         return _one_of(said, at, clue.source)
     return Origin(at, source=clue.source, others=_several(near))
