@@ -53,24 +53,27 @@ def test_a_kernel_is_always_said() -> None:
 
 def test_apt_says_what_was_typed_and_who_asked() -> None:
     log = (RECORDED / "debian12_history.log").read_text()
-    *_, last = history.apt(log, 0.0)
+    *_, last = history.apt(log, 0.0, {"chrony", "python3-venv"})
     assert last == {
         "begin": REMOVED,
         "end": REMOVED + 4,
         "command": "apt-get remove --yes chrony",
         "by": "admin (1000)",
+        "packages": ["chrony"],
     }
-    assert [one["command"] for one in history.apt(log, REMOVED)] == ["apt-get remove --yes chrony"]
+    first, *_ = history.apt(log, 0.0, {"chrony", "python3-venv", "somebodys"})
+    assert first["packages"] == ["chrony", "python3-venv"]
+    assert [one["command"] for one in history.apt(log, REMOVED, set())] == ["apt-get remove --yes chrony"]
 
 
 def test_unattended_upgrades_name_nobody() -> None:
-    (one,) = history.apt(UNATTENDED, 0.0)
-    assert (one["command"], one["by"]) == ("/usr/bin/unattended-upgrade", "")
+    (one,) = history.apt(UNATTENDED, 0.0, {"chrony"})
+    assert (one["command"], one["by"], one["packages"]) == ("/usr/bin/unattended-upgrade", "", ["chrony"])
 
 
 def test_damaged_logs_say_less_and_break_nothing() -> None:
     log = "Start-Date: never\nCommandline: x\n\nStart-Date: 2026-99-99  10:00:00\n\nrubbish\n" + UNATTENDED
-    assert len([*history.apt(log, 0.0)]) == 1
+    assert len([*history.apt(log, 0.0, set())]) == 1
     assert [*history.dpkg(["2026-13-24 10:32:09 install chrony:amd64 a b", "", "\x00" * 50], 1.0, {"chrony"})] == []
 
 
