@@ -38,7 +38,6 @@ STEP_TIMEOUT = 3.0
 # TCP sends what is lost again after 200 ms, then 400: what has not come through by then does not.
 STALL = 1.3
 BULK = 192 * 1024  # bytes: many full packets in a row
-MANY = 8  # of them that were acknowledged: their size does not stop them
 EXCHANGES = 6
 BURST = 10  # packets, as many as TCP sends at once on a new connection
 BURST_PAUSE = 0.015
@@ -197,20 +196,18 @@ class Link:
         result: Json = {"clock": stream.exchanges()}
         full = stream.tcp_info()
         result["mss"], result["pmtu"] = full["snd_mss"], full["pmtu"]
-        result["full_size"] = stream.sends(full["snd_mss"])
-        if result["full_size"]:
-            bulk = stream.bulk()
-            result["bulk"] = [bulk]
-            # Much of it came through, so that it is no packet's size: the way is slow, or was for a moment.
-            result["full_size"] = bulk["whole"] or bulk["acked"] > MANY * full["snd_mss"]
         port = stream.sock.getpeername()[1]
-        if result["full_size"] and result["bulk"][0]["whole"]:
-            if self.packets:
-                result.update(stream.losses(self.packets))
-            return result
-        # What is lost or waits on this connection stands before all others: a new one for each further look.
-        if not result["full_size"]:
+        # One alone: of many in a row, a slow way drops some, whatever their size.
+        result["full_size"] = stream.sends(full["snd_mss"]) or self.rungs(port, [full["snd_mss"]])[0]
+        if result["full_size"]:
+            result["bulk"] = [stream.bulk()]
+            if result["bulk"][0]["whole"]:
+                if self.packets:
+                    result.update(stream.losses(self.packets))
+                return result
+        else:
             result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
+        # What is lost or waits on this connection stands before all others.
         _, entry, connected = next(self.call([port]))
         if connected is None:
             return {**result, "again": entry}
