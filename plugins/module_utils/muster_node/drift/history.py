@@ -132,7 +132,7 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
         field,
         f"--since=@{int(since)}",
         "--output=json",
-        "--output-fields=MESSAGE",
+        "--output-fields=MESSAGE,_SOURCE_REALTIME_TIMESTAMP",
         f"--grep={pattern}",
         f"--lines={MOST_LINES}",
         "--no-pager",
@@ -146,9 +146,9 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
             entry = json.loads(line)
             said = str(entry["MESSAGE"])
             if re.search(pattern, said):
-                found.append(
-                    {"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]}
-                )
+                # When it was said, where that is known: a busy machine's journal takes it in seconds later.
+                at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+                found.append({"at": at, "text": " ".join(said.split())[:MOST_TEXT]})
     # With a pattern, the newest comes first.
     return sorted(found, key=lambda line: float(line["at"])), ""
 

@@ -86,8 +86,10 @@ def test_logs_that_were_rotated_are_read_up_to_a_limit(tmp_path: Path, monkeypat
     assert len(old) <= 200
 
 
-def entry(text: str, at: int = 1) -> str:
-    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000)})
+def entry(text: str, at: int = 1, said: int | None = None) -> str:
+    """at: when the journal took it in. said: when it was said, where the journal knows."""
+    source = {} if said is None else {"_SOURCE_REALTIME_TIMESTAMP": str(said * 1_000_000)}
+    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 
 
 def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +97,9 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
     lines = "\n".join(
         [
             entry("admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 7),
-            entry("   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 5),
+            entry(
+                "   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 9, said=5
+            ),
             entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
             entry("pam_unix(sudo:session): session closed for user root"),
             '{"MESSAGE": [1, 2], "__REALTIME_TIMESTAMP": "1"}',
