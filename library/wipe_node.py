@@ -75,7 +75,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-gone: {description: "What went off, or would.", returned: success, type: list, elements: str}
+gone: {description: "What goes, or has gone.", returned: success, type: list, elements: str}
 left: {description: "What stays, and why, a sentence each.", returned: success, type: list, elements: str}
 msg: {description: "The same, for people.", returned: where something stays, type: str}
 """

@@ -130,7 +130,7 @@ class Stopping:
     ) -> None:
         """Fetch what is still missing of the logs."""
         deadline = time.monotonic() + seconds
-        why = dict.fromkeys(nodes, "")
+        errors: dict[str, str] = {}
         for name in nodes:
             self.ask_for_logs(name)
         while nodes and time.monotonic() < deadline and not give_up():
@@ -144,11 +144,11 @@ class Stopping:
                 self.ask_for_logs(answer.node)
                 continue
             nodes.discard(answer.node)
-            why[answer.node] = answer.error if answer.data is None else "whole"
-        for name, reason in why.items():
-            if reason != "whole":
-                said = f" ({reason})" if reason else ""
-                self.say(f"{name}: logs are incomplete here{said}; they are whole on the node in {self.run_dirs[name]}")
+            if answer.data is None:
+                errors[answer.node] = f" ({answer.error})"
+        for name in (*nodes, *errors):
+            why = errors.get(name, "")
+            self.say(f"{name}: logs are incomplete here{why}; they are whole on the node in {self.run_dirs[name]}")
 
     def ask_for_logs(self, name: str) -> None:
         request: LogsRequest = {
