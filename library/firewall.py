@@ -25,8 +25,10 @@ options:
       - With V(manage) the firewall is changed where it differs.
       - With V(verify) nothing is changed. The task fails when something would block a launch, or is open that should
         not be.
+      - With V(leave) all of ours goes, because the node leaves the cluster. ufw itself stays as it is; as long as it is
+        on, so does the rule that lets ssh in.
     type: str
-    choices: [manage, verify]
+    choices: [manage, verify, leave]
     default: manage
   backend:
     description: What holds the rules. V(auto) means ufw unless the node has something else in force instead of it.

@@ -14,6 +14,8 @@ description:
   - Where cloud-init is, it is made to leave the file alone. Its template gets the same block, because the user data
     of a provider outranks every setting on the machine.
   - Afterwards the node's resolver is asked for every name, and the module fails when an answer is wrong.
+  - With no O(nodes) at all, the block is taken out, the machine's own names go back to C(127.0.1.1), and cloud-init is
+    left to itself.
   - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
 version_added: "0.1.0"
 author: The Muster authors
@@ -65,7 +67,7 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network.hosts_file import Cluster
-from ansible.module_utils.muster_node.network.names import provide
+from ansible.module_utils.muster_node.network.names import forget, provide
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
 
@@ -80,7 +82,9 @@ def main() -> None:
     )
     cluster = Cluster(module.params["nodes"], module.params["own"], socket.gethostname())
     with one_sentence(module, node="own"):
-        module.exit_json(**provide(cluster, module.params["mode"], check=module.check_mode))
+        check = module.check_mode
+        known = cluster.addresses
+        module.exit_json(**(provide(cluster, module.params["mode"], check=check) if known else forget(check=check)))
 
 
 if __name__ == "__main__":

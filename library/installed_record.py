@@ -9,7 +9,13 @@ description:
   - No step decides by it. It is written only where it says something else, and is no change of the node's state.
   - Contacts every node by the connection that the inventory gives it; use it with C(run_once). A node that cannot be
     asked is a warning.
-options: {}
+options:
+  parts:
+    description:
+      - What alone is written down anew, such as C(environment). Empty for all, and where nothing was written down yet.
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Nothing is written.}

@@ -11,6 +11,19 @@ description:
   - What the other nodes know of it is forgotten by the roles C(cluster_hosts), C(ssh_mesh) and C(firewall).
   - Use it with C(run_once).
 options:
+  step:
+    description: V(look) says whether they can leave, and which nodes do not answer. V(leave) takes them out.
+    type: str
+    choices: [look, leave]
+    default: leave
+  wipe:
+    description: Whether Muster's own things were to be taken off them before; a node that does not answer is named.
+    type: bool
+    default: false
+  wipe_driver:
+    description: Whether the driver was to be taken off as well, which is refused with what does it.
+    type: bool
+    default: false
   nodes:
     description: Names of nodes.
     type: list
@@ -41,7 +54,7 @@ EXAMPLES = r"""
 RETURN = r"""
 outcome:
   description: What came of it, in one sentence.
-  returned: success
+  returned: step is leave
   type: str
 silent:
   description: By node that did not say which launches it has, why.

@@ -12,6 +12,7 @@ description:
     C(~/.ssh/muster_known_hosts). Every other line of the first two stays as it is, byte for byte.
   - The files are read and written as the user, so that homes on a file server work, and links in them lead nowhere
     that the user could not reach.
+  - Without any O(members) nothing of ours stays in the three files, and one that holds nothing else is removed.
   - Lines of a member that was not looked at in this run are kept. Those of a node that is no member any more fall away.
 version_added: "0.1.0"
 author: The Muster authors

@@ -13,7 +13,7 @@ options:
     type: path
     required: true
   settings:
-    description: What it shall hold.
+    description: What it shall hold. Empty for no such file.
     type: str
     required: true
   seconds:

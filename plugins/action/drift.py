@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from muster.drift.judge import Drifted
 
+# A repair is no leave for what no step puts back: of what was last installed it changes the environment alone.
+TAKES_OVER = {"installed_parts": ["environment"]}
+
 
 class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
@@ -113,7 +116,9 @@ class ActionModule(ControllerAction):
             if "pytorch" in one.tags:
                 self.condemn(repair.condemned(failed, one.nodes))
             Display().display(f"  Repairing {', '.join(one.nodes)}: {typed(command)}")
-            ended = run_steps(self, one.tags, ",".join(one.nodes), check=False, log=folder / "repair.log")
+            ended = run_steps(
+                self, one.tags, ",".join(one.nodes), check=False, log=folder / "repair.log", variables=TAKES_OVER
+            )
             repaired += one.nodes
             how = "repaired with" if ended.code == 0 else f"not all was repaired ({ended.why}) with"
             done.append(f"{', '.join(one.nodes)}: {how} {typed(command)}")
@@ -142,7 +147,7 @@ class ActionModule(ControllerAction):
         """The nodes that have written down what is there now, and what is said of each."""
         if self._task.check_mode:
             return [], ["what is there would be taken as what is installed"]
-        about = {"by": operator(), "run": run_id()}
+        about = {"by": operator(), "run": run_id(), "parts": []}
         asked = requests(self.task_vars, self._templar, self._loader, list(nodes))
         asked = {node: {**one, **about} for node, one in asked.items()}
         answers = ask_all(self, self.task_vars, "keep", asked)

@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         if self._task.check_mode:
             return {"written": []}
-        about = {"by": operator(), "run": run_id()}
+        about = {"by": operator(), "run": run_id(), "parts": self.options["parts"]}
         asked = requests(self.task_vars, self._templar, self._loader, list(self.task_vars["ansible_play_hosts"]))
         answers = ask_all(self, self.task_vars, "keep", {node: {**one, **about} for node, one in asked.items()})
         warnings = [

@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
         cluster = Cluster(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         nodes = list(cluster.nodes)
-        self.refuse(leaving.problems(names, nodes, cluster.chosen))
+        self.refuse(leaving.problems(names, nodes, cluster.chosen, wipe_driver=self.options["wipe_driver"]))
         # Before anybody is asked, which takes long where somebody is dead.
         written = inventory_file.remove_nodes(cluster.sources, names, check=True)
         if written.by_hand:
@@ -37,6 +37,8 @@ class ActionModule(ControllerAction):
         running, heard = cluster.launches(nodes, names)
         peers = [name for name in nodes if name not in names]
         self.refuse(leaving.in_the_way(running, peers, heard.silent))
+        if self.options["step"] == "look":
+            return {"silent": heard.silent}
         if not self._task.check_mode:
             written = inventory_file.remove_nodes(cluster.sources, names)
         diffs = [*written.diffs, *self.forget_keys(names)]
@@ -44,7 +46,7 @@ class ActionModule(ControllerAction):
             "changed": bool(diffs),
             "diff": diffs,
             "silent": heard.silent,
-            "warnings": leaving.warnings(names, nodes, heard.silent, written.left),
+            "warnings": leaving.warnings(names, nodes, heard.silent, written.left, wipe=self.options["wipe"]),
             "outcome": leaving.outcome(names, nodes, cluster.taking_part(without=names)),
         }
 

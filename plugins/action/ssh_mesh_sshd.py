@@ -42,6 +42,8 @@ class ActionModule(ControllerAction):
         if not self._task.check_mode:
             guard.settle()
         before = PROGRAM.call(node, "look", {"path": path}, privileged=True)["before"] or ""
+        if not before and not settings:
+            return {}
         if not self._task.check_mode:
             guard.change(
                 files=[path],

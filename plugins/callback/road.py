@@ -74,9 +74,19 @@ SPEAKING_ACTIONS = (
     "onboard_verdict",
     "quarantine_nodes",
     "retire_nodes",
+    "wipe_node",
 )
 # What they say is what they were asked for: it is shown when all is well too.
-ANSWERS = ("inspect_verdict", "gpu_stack_plan", "health_verdict", "launch_comparison", "drift", "upgrade")
+ANSWERS = (
+    "inspect_verdict",
+    "gpu_stack_plan",
+    "health_verdict",
+    "launch_comparison",
+    "drift",
+    "upgrade",
+    "wipe_node",
+    "fresh_login",
+)
 # A launch and a screen show their own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")
 TRUE = ("true", "yes", "on", "1")

@@ -67,6 +67,8 @@ PACKAGE = (
     f"mkdir -p /tmp/byhand/DEBIAN && printf '{CONTROL}' > /tmp/byhand/DEBIAN/control"
     " && dpkg-deb --build /tmp/byhand /tmp/byhand.deb"
 )
+# Of the rule for node2: which one it is hangs on what was put back before.
+NUMBER = "sudo ufw status numbered | sed -n 's/^. *\\([0-9]*\\)\\] .*peer node2.*/\\1/p' | head -1"
 
 FAULTS = (
     Fault(
@@ -137,7 +139,7 @@ FAULTS = (
         "grep -c node2 /etc/hosts",
         "0",
         "drift.names",
-        "it lacks",
+        "/etc/hosts lacks",
         "sed -i /node2$/d /etc/hosts",
     ),
     Fault(
@@ -153,12 +155,12 @@ FAULTS = (
     Fault(
         "a rule of the firewall",
         "node1",
-        ("sudo ufw --force delete 2",),
+        (f"sudo ufw --force delete $({NUMBER})",),
         "ufw status | grep -c 'peer node2'",
         "0",
         "drift.firewall",
         "peer node2",
-        "ufw --force delete 2",
+        "ufw --force delete",
     ),
     Fault(
         "somebody's pip",

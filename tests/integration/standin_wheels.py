@@ -75,6 +75,8 @@ def torch_wheel(
 RELABELLED = '''\
 """A stand-in: the real PyTorch of another environment, under another version."""
 import os, sys
+if os.uname().nodename == {broken!r}:
+    raise OSError("libstandin.so.1: no such file")
 REAL = {real!r}
 sys.path.append(REAL)
 __file__ = REAL + "/torch/__init__.py"
@@ -91,29 +93,15 @@ if os.uname().nodename == {spoilt!r} and "RANK" in os.environ:
 '''
 
 
-def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "") -> None:
+def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "", broken: str = "") -> None:
     """The real PyTorch in this folder of packages, as a wheel of another version.
 
-    spoilt: the node on which its ranks multiply wrongly.
+    spoilt: the node on which its ranks multiply wrongly. broken: the one on which it cannot be imported.
     """
     files = {
-        "torch/__init__.py": RELABELLED.format(real=real, version=version, spoilt=spoilt),
+        "torch/__init__.py": RELABELLED.format(real=real, version=version, spoilt=spoilt, broken=broken),
         "torch/version.py": VERSION.format(version=version, cuda=None),
         f"torch-{version}.dist-info/entry_points.txt": "[console_scripts]\ntorchrun = torch.distributed.run:main\n",
-    }
-    wheel(folder, "torch", version, files)
-
-
-def broken_torch(folder: Path, version: str, node: str) -> None:
-    """A torch that cannot be imported on this node alone."""
-    broken = (
-        f"import os\nif os.uname().nodename == {node!r}:\n    raise OSError('libstandin.so.1: no such file')\n{TORCH}"
-    )
-    files = {
-        "torch/__init__.py": broken,
-        "torch/version.py": VERSION.format(version=version, cuda=None),
-        "torch/cuda.py": CUDA,
-        "torch/distributed.py": DISTRIBUTED,
     }
     wheel(folder, "torch", version, files)
 

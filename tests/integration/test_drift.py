@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +12,26 @@ import pytest
 
 from drift_faults import FAULTS, RIGHTS, Fault
 from machines import NODES
-from paths import ARTIFACTS
+from paths import ARTIFACTS, BIN, ENVIRONMENT, INVENTORY, ROOT
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from machines import Machine, Play, Result
+    from machines import Machine, Play
 
 pytestmark = pytest.mark.slow
-PLAYBOOK = "playbooks/drift.yml"
 PUT_BACK = "sudo gpasswd --delete muster sudo"
 # A name's time is that of the command; a clock that is read twice may differ by a rounding.
 SLACK = 2.0
+
+
+def drift(**variables: str) -> subprocess.CompletedProcess[str]:
+    """As a person types it, whose own screen is looked at."""
+    argv = [str(BIN / "ansible-playbook"), "playbooks/drift.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
+    return subprocess.run(
+        argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True, text=True
+    )
 
 
 def found() -> dict[str, Any]:
@@ -44,17 +53,17 @@ def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
 class Story:
     """No drift; then nearly all faults at once; their repair, and what no step owns accepted; then the rest."""
 
-    def __init__(self, play: Play, node: Callable[[str], Machine]) -> None:
+    def __init__(self, node: Callable[[str], Machine]) -> None:
         self.machines = {name: node(name) for name in NODES}
         self.begun = time.time()
-        self.calm = play(PLAYBOOK)
+        self.calm = drift()
         for fault in FAULTS:
             fault.put_on(self.machines[fault.node])
         self.ended = time.time()
-        self.drifted = play(PLAYBOOK, cmdline="-e json=true")
+        self.drifted = drift(json="true")
         self.seen = found()
         self.gone = [fault.name for fault in FAULTS if fault.says not in self.proof(fault)]
-        self.repair = play(PLAYBOOK, extravars={"repair": "true", "accept": "true"})
+        self.repair = drift(repair="true", accept="true")
         self.repaired = found()
         self.still = [fault.name for fault in FAULTS if fault.repaired and fault.says in self.proof(fault)]
 
@@ -65,16 +74,17 @@ class Story:
 @pytest.fixture(scope="module")
 def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[Story]:
     del networked, with_pytorch
-    yield Story(play, node)
-    # Whatever the tests have found: no other one begins with these faults.
-    node("node1").ssh(PUT_BACK, check=False)
-    node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
-    result = play("site.yml", tags="baseline,network,pytorch")
-    assert result.rc == 0, result.stdout
+    try:
+        yield Story(node)
+    finally:  # whatever the tests have found: no other one begins with these faults
+        node("node1").ssh(PUT_BACK, check=False)
+        node("node1").ssh("sudo apt-get install --yes --allow-downgrades python3-venv=3.11.2-1+b1", check=False)
+        result = play("site.yml", tags="baseline,network,pytorch")
+        assert result.rc == 0, result.stdout
 
 
 def test_a_finished_cluster_has_no_drift(story: Story) -> None:
-    assert story.calm.rc == 0, story.calm.stdout
+    assert story.calm.returncode == 0, story.calm.stdout
     assert "no drift on" in story.calm.stdout
 
 
@@ -98,12 +108,12 @@ def test_nothing_else_is_said_to_have_drifted(story: Story) -> None:
 
 
 def test_drift_ends_with_2_and_changes_nothing(story: Story) -> None:
-    assert story.drifted.rc == 2
+    assert story.drifted.returncode == 2
     assert story.gone == []
 
 
 def test_the_steps_put_back_what_they_own_and_the_rest_is_accepted(story: Story) -> None:
-    assert story.repair.rc == 0, story.repair.stdout
+    assert story.repair.returncode == 0, story.repair.stdout
     assert story.still == [], "it is as the fault left it"
     assert [one for one in story.repaired["differences"] if one["status"] == "fail"] == []
     done = "\n".join(story.repaired["repairs"])
@@ -113,12 +123,12 @@ def test_the_steps_put_back_what_they_own_and_the_rest_is_accepted(story: Story)
         assert f"--tags {tag} --limit {names}\n" in f"{done}\n"
 
 
-def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story, play: Play) -> None:
+def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story) -> None:
     machine = story.machines["node2"]
     RIGHTS.put_on(story.machines[RIGHTS.node])
     machine.podman("stop", "--time=0")
     try:
-        result: Result = play(PLAYBOOK)
+        result = drift()
         kept = found()
     finally:
         machine.podman("start")
@@ -126,7 +136,7 @@ def test_rights_are_found_and_a_node_that_is_down_stops_nothing(story: Story, pl
         until(machine.ssh_answers, PATIENCE, "it answers again")
     verdict = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     assert ("drift.unreachable", "node2") in {(one["id"], one["node"]) for one in verdict["findings"]}
-    assert result.rc == 2
+    assert result.returncode == 2
     one = of(RIGHTS, kept["differences"])
     assert (one["by"], RIGHTS.how in one["how"]) == ("admin", True)
     assert kept["nodes"]["node2"]["reached"] is False

@@ -37,6 +37,7 @@ PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
 # Programs that our commands run on nodes, and what brings them there: not this machine's to check.
 ON_NODES = {
     "X": "what only a run knows: a question of a site's own rules, which names the program",
+    "apt-get": "apt, of every Ubuntu and Debian",
     "cat": "coreutils, of every Ubuntu and Debian",
     "chronyc": "chrony, which the baseline installs",
     "df": "coreutils, of every Ubuntu and Debian",

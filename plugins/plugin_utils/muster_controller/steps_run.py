@@ -65,12 +65,21 @@ class Ended:
         return self.code in (0, 2, 4, 6)
 
 
-def run_steps(action: ActionBase, tags: Sequence[str], limit: str, *, check: bool, log: Path) -> Ended:
-    """Run these steps on the nodes of this pattern ("" for all). log: for what it prints."""
+def run_steps(
+    action: ActionBase,
+    tags: Sequence[str],
+    limit: str,
+    *,
+    check: bool,
+    log: Path,
+    variables: Mapping[str, Any] | None = None,
+) -> Ended:
+    """Run these steps on the nodes of this pattern ("" for all). log: for what it prints. variables: more of them."""
     make_folder(log.parent)
     with _folder() as folder, _secrets(action, folder) as secrets:
         collected = folder / "collected.jsonl"
-        argv = [*command(tags, limit, check=check), *secrets]
+        more = ["-e", json.dumps(variables)] if variables else []
+        argv = [*command(tags, limit, check=check), *more, *secrets]
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
         try:
             done = subprocess.run(

@@ -130,6 +130,7 @@ class Stopping:
     ) -> None:
         """Fetch what is still missing of the logs."""
         deadline = time.monotonic() + seconds
+        errors: dict[str, str] = {}
         for name in nodes:
             self.ask_for_logs(name)
         while nodes and time.monotonic() < deadline and not give_up():
@@ -141,13 +142,17 @@ class Stopping:
                 self.reports.take_logs(answer)
             if answer.data is not None and more_logs(answer.data):
                 self.ask_for_logs(answer.node)
-            else:
-                nodes.discard(answer.node)
-        for name in nodes:
-            self.say(f"{name}: logs are incomplete here; they are whole on the node in {self.run_dirs[name]}")
+                continue
+            nodes.discard(answer.node)
+            if answer.data is None:
+                errors[answer.node] = f" ({answer.error})"
+        for name in (*nodes, *errors):
+            why = errors.get(name, "")
+            self.say(f"{name}: logs are incomplete here{why}; they are whole on the node in {self.run_dirs[name]}")
 
     def ask_for_logs(self, name: str) -> None:
         request: LogsRequest = {
+            "launch_id": self.launch_id,
             "run_dir": self.run_dirs[name],
             "offsets": self.reports.logs.offsets(name),
             "limit": DRAIN_BYTES,

@@ -46,10 +46,8 @@ class Streams:
         for longer."""
         usable = {(link.origin, link.target) for link in cluster.links if good_ports(link.ports)}
         self.pairs(cluster, schedule.calls(cluster.names, usable), MOMENT)
-        slow = quality.suspects(cluster)
-        rates = {(link.origin, link.target): link.rate or 0.0 for link in cluster.links}
         pairs: dict[frozenset[str], Pair] = {}
-        for pair in sorted(slow, key=lambda pair: rates[pair]):
+        for pair in sorted(quality.suspects(cluster), key=lambda pair: cluster.link(*pair).rate or 0.0):
             way = pair if pair in usable else pair[::-1]
             if way in usable and len(pairs) < most_again:
                 pairs.setdefault(frozenset(pair), way)

@@ -22,6 +22,7 @@ from muster.launch.standstill import standing_still
 from muster.launch.text import pruned, whose
 from muster.launch.unit import unit_properties
 from muster.launch.watch import FOREVER, Decision, Limits
+from muster.verdict.words import few
 
 from . import own_limits
 from .elsewhere import packed
@@ -206,10 +207,13 @@ class Supervisor:
     def bring_logs(self) -> Record:
         """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
         self.reports.reached(set(self.reports.by_node))
+        self.messages.user = self.plan["user"]
         with self.interruption:
             self.messages.open()
             stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
             stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
+            if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
+                self.say(f"{few(without)}: no log of {self.plan['launch_id']} came from there")
             self.logs.finish()
         return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 

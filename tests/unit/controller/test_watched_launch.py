@@ -9,12 +9,13 @@ import pytest
 
 from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
 from muster.launch.watched import Word
+from muster.verdict.finding import add_up
 from muster_controller.elsewhere import packed
 from muster_controller.watched_launch import WatchedLaunch
 
 FIRST, SECOND = "20261123-085513-709e", "20261123-085600-11aa"
 NODES = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun") for number in (1, 2)]
-HEALTHY: dict[str, Any] = {"status": "healthy", "summary": "ok", "findings": []}
+HEALTHY = add_up([], "ok", [], [])
 
 
 def plan_of(launch_id: str, **changes: Any) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def outcome(*attempts: dict[str, Any]) -> tuple[list[str], list[str]]:
             {"number": number, "launch_id": one["launch_id"], "plan": packed(one)}
             for number, one in enumerate(attempts, 1)
         ],
-        verdict=HEALTHY,  # type: ignore[arg-type]
+        verdict=HEALTHY,
     )
     return [one["launch_id"] for one in launch.outcome(plan_of(FIRST), word).plans], said
 

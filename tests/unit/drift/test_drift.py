@@ -75,6 +75,16 @@ def test_repair(case: dict[str, Any]) -> None:
     assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
 
 
+def test_a_version_that_no_step_puts_back_is_put_back_by_hand() -> None:
+    given = {"id": "drift.version", "subjects": ["package chrony"], "observed": "4.4", "expected": "4.3-2+deb12u3"}
+    command = "'apt-get install --yes --allow-downgrades chrony=4.3-2+deb12u3'"
+    assert repair.by_hand(difference(given)) == f"ansible node1 --become -m ansible.builtin.command -a {command}"
+    new = "ansible node1 --become -m ansible.builtin.command -a 'apt-get remove --yes chrony'"
+    assert repair.by_hand(difference({**given, "expected": "none"})) == new
+    assert repair.by_hand(difference({**given, "expected": "4.3; reboot"})) == ""
+    assert repair.by_hand(difference({**given, "subjects": ["package linux-image-6.8"]})) == ""
+
+
 def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, Fix]:
     one = judge.finding(judge.Drifted(difference({"id": identity, "tag": tag}), found))
     return one.status, one.fix

@@ -60,7 +60,15 @@ def request_of(given: dict[str, Any], peers: int = 2) -> Request:
     ]
     addresses = {f"node{number}": f"10.0.{number // 200}.{10 + number % 200}" for number in range(2, peers + 2)}
     ports = (32768, 40959), (29400, 29599), 29500
-    return Request("node1", "10.0.0.11", addresses, *ports, allowed=tuple(allowed), tight=given.get("tight", False))
+    return Request(
+        "node1",
+        "10.0.0.11",
+        {} if given.get("leaves") else addresses,
+        *ports,
+        allowed=tuple(allowed),
+        tight=given.get("tight", False),
+        leaves=given.get("leaves", False),
+    )
 
 
 def step_in_words(step: firewall_plan.Step) -> str:

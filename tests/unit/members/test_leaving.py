@@ -13,10 +13,12 @@ from muster.network.known_hosts import forgotten
 def test_leaving(case: dict[str, Any]) -> None:
     names, nodes = case["names"], case["nodes"]
     silent = case.get("silent", {})
-    assert leaving.problems(names, nodes, case.get("chosen", [])) == case.get("problems", [])
+    found = leaving.problems(names, nodes, case.get("chosen", []), wipe_driver=case.get("wipe_driver", False))
+    assert found == case.get("problems", [])
     peers = [name for name in nodes if name not in names]
     assert leaving.in_the_way(case.get("running", {}), peers, silent) == case.get("in_the_way", [])
-    assert leaving.warnings(names, nodes, silent, case.get("left", [])) == case.get("warnings", [])
+    found = leaving.warnings(names, nodes, silent, case.get("left", []), wipe=case.get("wipe", False))
+    assert found == case.get("warnings", [])
     if "outcome" in case:
         assert leaving.outcome(names, nodes, peers) == case["outcome"]
 

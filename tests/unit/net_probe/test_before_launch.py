@@ -182,3 +182,33 @@ def test_only_what_was_asked_for_is_taken_from_an_answer() -> None:
     assert (link["way"], link["sizes"]) == ("w" * 200, [])
     with pytest.raises(ValueError, match="calls"):
         before_launch.read_called({"links": 3}, {})
+
+
+WHOLE = {"whole": True, "acked": 196608, "seconds": 0.002}
+STALLED = {"whole": False, "acked": 32000, "seconds": 1.3}
+
+
+def slow_ways(tries: list[dict[str, Any]]) -> list[str]:
+    """What is said where node2 sends slowly, and everybody else does not."""
+    good = {name: {"bulk": [WHOLE]} for name in NAMES}
+    slow = {name: {"bulk": tries} for name in NAMES}
+    return said(node1=good, node2=slow, node3=good)
+
+
+def test_a_way_on_which_hardly_anything_gets_through_is_named() -> None:
+    [line] = slow_ways([STALLED, STALLED])
+    assert line.startswith(
+        "warn net.throughput.slow node2: a stream gets 0.20 Mbit/s on the way from it to node1, node3"
+    )
+
+
+def test_one_that_only_stuttered_is_not() -> None:
+    assert slow_ways([STALLED, WHOLE]) == []
+    assert slow_ways([STALLED]) == []
+
+
+@pytest.mark.parametrize(
+    "odd", [7, {}, [], [7], [{"whole": True}], [{"acked": -1, "seconds": 1}], [{"acked": 9, "seconds": 0}]]
+)
+def test_what_is_odd_about_it_is_left_out(odd: Any) -> None:
+    assert slow_ways(odd) == []

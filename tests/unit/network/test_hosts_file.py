@@ -54,6 +54,15 @@ def test_template(case: dict[str, Any]) -> None:
     assert again.text == result.text
 
 
+@cases(__file__, "forgotten")
+def test_forgotten(case: dict[str, Any]) -> None:
+    after = hosts_file.forgotten(
+        filled(case["before"]), case.get("hostname", "node1"), template=case.get("template", False)
+    )
+    assert after == filled(case.get("after", case["before"]))
+    assert hosts_file.forgotten(after, case.get("hostname", "node1"), template=case.get("template", False)) == after
+
+
 @cases(__file__, "answers")
 def test_answers(case: dict[str, Any]) -> None:
     assert hosts_file.misled(cluster_of(case), case["names"], case["answers"]) == case["sentences"]

@@ -64,6 +64,22 @@ def test_files(case: dict[str, Any]) -> None:
     assert differences == case.get("differences", differences)
 
 
+@cases(__file__, "files")
+def test_what_is_written_is_forgotten_to_the_last_byte(case: dict[str, Any]) -> None:
+    before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
+    if "refusal" in case:
+        with pytest.raises(ssh_mesh.BlockError):
+            ssh_mesh.forgotten(before["authorized_keys"], before["config"])
+        return
+    wanted = ssh_mesh.wanted("rack", "muster", members(case["members"]), IDENTITY, **before)
+    after = ssh_mesh.forgotten(wanted.authorized_keys, wanted.config)
+    assert after == ssh_mesh.forgotten(after.authorized_keys, after.config)
+    for name in ("authorized_keys", "config"):
+        assert "muster" not in getattr(after, name)
+        foreign = ssh_mesh.without_block(name, before[name])
+        assert getattr(after, name).rstrip("\r\n") == foreign.rstrip("\r\n")
+
+
 @cases(__file__, "logins")
 def test_logins(case: dict[str, Any]) -> None:
     (peer,) = members({"node2": {}})

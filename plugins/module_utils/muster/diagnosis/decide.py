@@ -96,7 +96,8 @@ def decide(case: Case, causes: Iterable[Cause], ask: Ask = plainly) -> Decided:
         for place in dict.fromkeys(cause.places(case, by))
     ]
     by_word = {word: [one for one in judged if one.word == word] for word in (CONFIRMED, LIKELY, POSSIBLE, RULED_OUT)}
-    confirmed = ordered(together(case, once_a_pair(without_explained(by_word[CONFIRMED], by_word[CONFIRMED]))))
+    proved = once_a_pair(without_its_pairs(without_explained(by_word[CONFIRMED], by_word[CONFIRMED])))
+    confirmed = ordered(together(case, proved))
     likely = ordered(without_explained(by_word[LIKELY], [*by_word[CONFIRMED], *by_word[LIKELY]]))
     if confirmed:
         return Decided(CONFIRMED, confirmed, [], by_word[RULED_OUT], likely, seen)
@@ -144,6 +145,16 @@ def concerns(symptom: Symptom, place: Place) -> bool:
 def without_explained(judged: Sequence[Judged], by: Sequence[Judged]) -> list[Judged]:
     """Without what another one, deeper down, explains at the same place."""
     return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
+
+
+def without_its_pairs(judged: Sequence[Judged]) -> list[Judged]:
+    """What is so of a node is so between it and each other one, and not said of these ways again."""
+    whole = {(one.cause.id, one.place.node) for one in judged if one.place.node and not one.place.peer}
+    return [
+        one
+        for one in judged
+        if not one.place.peer or not {(one.cause.id, one.place.node), (one.cause.id, one.place.peer)} & whole
+    ]
 
 
 def once_a_pair(judged: Sequence[Judged]) -> list[Judged]:

@@ -88,7 +88,7 @@ def said(origin: Origin) -> str:
     since = f"since {moment(origin.at)}" if origin.at else "since when is unknown"
     if origin.by:
         return f"{since}, by {origin.by}: {origin.how}" if origin.how else f"{since}, by {origin.by}"
-    others = f"; it may have been {' or '.join(origin.others)}" if len(origin.others) > 1 else ""
+    others = f"; it may have been {' or '.join(origin.others)}" if origin.others else ""
     return f"{since}, by whom is unknown{others}"
 
 

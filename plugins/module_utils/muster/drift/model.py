@@ -61,10 +61,13 @@ class Package(TypedDict):
 
 
 class Apt(TypedDict):
+    """packages: of those that differ, the ones with which it did something."""
+
     begin: float
     end: float
     command: str
     by: str
+    packages: list[str]
 
 
 class Line(TypedDict):

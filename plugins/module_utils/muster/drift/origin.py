@@ -1,8 +1,8 @@
 """When a thing was changed, and by whom, as far as a node's logs and the times of its files tell: pure.
 
 A time comes from where the thing itself is written down: dpkg's log, the file, the unit. A name comes from who was at
-work at that time: the stanza of apt's history, a run of Muster, a command of sudo that names the thing. Where two fit
-equally, or none does, nobody is named.
+work on it at that time: the stanza of apt's history, a run of Muster, a command of sudo that names the thing. Where two
+fit equally, or none does, nobody is named: who was at work on something else then may have been the one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SUDO_SLACK = {DPKG: 1.0}
 SUDO_SLACK_ELSE = 0.2
 COMMAND_BEFORE = 900.0
 AT_THE_MOMENT = 3.0
+PACKAGER_BEFORE = 60.0
+SHELL_BEFORE = 4 * 3600.0
 BEFORE_BOOT = 300.0
 SUDO = re.compile(
     r"^\s*(?P<who>\S+) : (?:.*? ; )?(?:PWD=(?P<folder>.*?) ; )(?:.*? ; )?USER=\S+ ; (?:.*? ; )?COMMAND=(?P<command>.*)$"
@@ -34,6 +36,8 @@ SUDO = re.compile(
 TAKES = re.compile(r"(?P<who>\S+) takes the claim for (?P<doing>.*?)(?:, which .* had|; \S+ is gone)?$")
 FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
+PACKAGERS = ("dpkg", "gdebi")
+APT = ("apt", "apt-get", "aptitude")
 # They only show what is there.
 READERS = (
     "cat",
@@ -51,6 +55,8 @@ READERS = (
     "md5sum",
     "sha256sum",
 )
+# In one of these anything may be done, of which no log knows.
+SHELL = re.compile(r"(?:/\S*/)?(?:(?:ba|da|z|fi|k)?sh|su)(?: -[il]?| --login| root)*")
 # What Ansible has sudo run: it says nothing of what the module did.
 ANSIBLE = "BECOME-SUCCESS-"
 LONGEST = 160  # characters of a command that are shown
@@ -145,7 +151,11 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
     slack = SUDO_SLACK.get(clue.source, SUDO_SLACK_ELSE)
     said = [one for one in commands if at - COMMAND_BEFORE <= one.at <= at + slack and names_one(one, names)]
     if of_a_package:
-        asked = [one for one in history.apt if one["begin"] - SLACK <= at <= one["end"] + SLACK]
+        asked = [
+            one
+            for one in history.apt
+            if one["begin"] - SLACK <= at <= one["end"] + SLACK and not set(one["packages"]).isdisjoint(names)
+        ]
         if len(asked) == 1:
             command, by = asked[0]["command"], asked[0]["by"].partition(" ")[0]
             if any(word in command for word in UNATTENDED):
@@ -161,8 +171,21 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
     if claims:
         others = (*(f"{one.who} (sudo {_shown(one.command)})" for one in said[-1:]), f"{claims[-1].who} (Muster)")
         return Origin(at, source=clue.source, others=others)
-    near = said or [one for one in commands if at - AT_THE_MOMENT <= one.at <= at + 1.0 and ANSIBLE not in one.command]
-    return _one_of(near, at, clue.source)
+    near = [one for one in commands if at - _reach(one) <= one.at <= at + 1.0 and ANSIBLE not in one.command]
+    if of_a_package:  # dpkg is given a file of whatever name; what apt does is in its history, and this is not
+        said = [one for one in near if program_of(one) in PACKAGERS] or [
+            one for one in said if program_of(one) not in APT
+        ]
+    if said:
+        return _one_of(said, at, clue.source)
+    return Origin(at, source=clue.source, others=_several(near))
+
+
+def _reach(command: Command) -> float:
+    """For how long it may do things that it does not name."""
+    if SHELL.fullmatch(command.command):
+        return SHELL_BEFORE
+    return PACKAGER_BEFORE if program_of(command) in PACKAGERS else AT_THE_MOMENT
 
 
 def _of_muster(at: float, claims: Sequence[Claim]) -> Origin:
@@ -174,8 +197,12 @@ def _one_of(commands: Sequence[Command], at: float, source: str) -> Origin:
     people = list(dict.fromkeys(one.who for one in commands))
     if len(people) == 1:
         return Origin(at, people[0], _shown(commands[-1].command), f"{source}, sudo's log", "person")
-    others = tuple(f"{one.who} (sudo {_shown(one.command)})" for one in commands[-3:])
-    return Origin(at, source=source, others=others)
+    return Origin(at, source=source, others=_several(commands))
+
+
+def _several(commands: Sequence[Command]) -> tuple[str, ...]:
+    """The newest three, each once."""
+    return tuple(dict.fromkeys(f"{one.who} (sudo {_shown(one.command)})" for one in commands))[-3:]
 
 
 def _by_name_alone(difference: Difference, words: Sequence[str], history: History) -> Origin:
@@ -223,8 +250,14 @@ def commands_of(lines: Iterable[Line]) -> Iterator[Command]:
     for line in lines:
         match = SUDO.match(line["text"])
         refused = "incorrect password" in line["text"] or "command not allowed" in line["text"]
-        if match and not refused and match["command"].partition(" ")[0].rpartition("/")[2] not in READERS:
-            yield Command(line["at"], match["who"], match["command"], match["folder"])
+        if match and not refused:
+            command = Command(line["at"], match["who"], match["command"], match["folder"])
+            if program_of(command) not in READERS:
+                yield command
+
+
+def program_of(command: Command) -> str:
+    return command.command.partition(" ")[0].rpartition("/")[2]
 
 
 def names_one(command: Command, names: Sequence[str]) -> bool:

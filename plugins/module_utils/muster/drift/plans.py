@@ -33,6 +33,8 @@ FILES_OF = {
     "firewall": ("/etc/ufw/user.rules", "/etc/ufw/user6.rules", "/etc/ufw/ufw.conf", "/etc/muster/firewall.nft"),
     "cluster_hosts": ("/etc/hosts",),
 }
+# What a role means by "it".
+IT = {"cluster_hosts": "/etc/hosts", "pytorch": "the environment"}
 WORDS_OF = {"firewall": ("ufw", "nft", "iptables"), "pytorch": ("pip",)}
 LACKS = re.compile(r"it lacks the packages (.+)")
 IS_NOT = re.compile(r"(?P<what>.+?) is (?P<observed>.+) and not (?P<expected>.+)")
@@ -105,7 +107,12 @@ def _sentence(one: Taken, sentence: str) -> Difference:
     check = OF_ROLE.get(one["role"]) or (checks.FILE if paths else checks.STACK)
     if not pair and check is not checks.ENVIRONMENT:
         observed, expected = _sides(one, [path.name for path in paths] or list(one["sides"]))
-    return _of(one, check, sentence, observed, expected, (*paths, *_others(one, sentence)))
+    what = (
+        f"{IT[one['role']]} {sentence.removeprefix('it ')}"
+        if one["role"] in IT and sentence.startswith("it ")
+        else sentence
+    )
+    return _of(one, check, what, observed, expected, (*paths, *_others(one, sentence)))
 
 
 def _by_its_diff(one: Taken) -> Iterator[Difference]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..verdict.commands import on_node
 from ..verdict.words import few
-from . import checks
+from . import checks, installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +19,10 @@ DISTURBING = (
     *(checks.FIREWALL, checks.MTU, checks.DRIVER, checks.STACK, checks.ENVIRONMENT),
     *(checks.UNIT, checks.SOURCES, checks.CONTENT),
 )
+
+
+# Of a package the name, or the version.
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~_-]*")
 
 
 class Repair(NamedTuple):
@@ -43,6 +49,19 @@ def condemned(failed: Sequence[Difference], nodes: Sequence[str]) -> dict[str, l
         if one.node in nodes and one.tag and one.check is checks.CONTENT:
             found.setdefault(one.node, []).extend(each.name for each in one.subjects if each.kind == "part")
     return found
+
+
+def by_hand(one: Difference) -> str:
+    """What brings back a package's version, where no step does; empty where this does not know. A kernel is left: the
+    newest one has the security fixes."""
+    name = next((each.name for each in one.subjects if each.kind == "package"), "")
+    if one.check is not checks.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
+        return ""
+    if one.expected == installed.NONE:
+        return on_node(one.node, f"apt-get remove --yes {name}", become=True)
+    if not PACKAGE.fullmatch(one.expected):
+        return ""
+    return on_node(one.node, f"apt-get install --yes --allow-downgrades {name}={one.expected}", become=True)
 
 
 def plan(

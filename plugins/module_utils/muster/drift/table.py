@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..verdict.words import few, plural
 from .checks import ACCEPT, OF_THE_INVENTORY, REPAIR
 from .judge import said
+from .repair import by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .judge import Drifted
 
 WORDS = {"fail": "FAIL", "warn": "warn", "unknown": "????", "pass": "ok  "}
+MOST_BY_HAND = 5
 LONGEST = 100  # characters of what is seen and of what is expected
 
 
@@ -60,6 +62,7 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
     lines = []
     if any(one.tag for one in failed):
         lines.append(f"To have it put back: {REPAIR}")
+    lines += [f"To have that version back: {line}" for line in filter(None, map(by_hand, failed))][:MOST_BY_HAND]
     if any(one.check not in OF_THE_INVENTORY for one in failed):
         lines.append(f"What changed since it was last installed, and is meant: {ACCEPT}")
     return lines

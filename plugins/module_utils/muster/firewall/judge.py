@@ -119,6 +119,8 @@ def scene_now(look: Look) -> Scene:
 
 
 def scene_planned(request: Request, look: Look, plan: Plan) -> Scene:
+    if request.leaves and not look.ufw_runs:
+        return Scene(look, dict(look.tables), own_table_seen=False)
     # Of a ufw that is not installed yet, nothing is known of its files.
     if plan.backend == "nftables" or look.ufw is None:
         return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)

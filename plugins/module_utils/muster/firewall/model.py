@@ -35,7 +35,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Request:
-    """What the inventory asks of one node's firewall."""
+    """What the inventory asks of one node's firewall. leaves: the node leaves the cluster, and ours goes."""
 
     node: str
     address: str
@@ -47,6 +47,7 @@ class Request:
     backend: str = "auto"
     allowed: tuple[Allowed, ...] = ()
     tight: bool = False
+    leaves: bool = False
 
     @property
     def launch_ports(self) -> tuple[tuple[int, int], ...]:
@@ -74,6 +75,9 @@ def make_request(
         raise RequestError(
             f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection."
         )
+    leaves = options["mode"] == "leave"
+    if leaves:
+        addresses = {}
     ephemeral = port_pair("firewall_ephemeral_range", options["ephemeral_range"])
     launch = port_pair("firewall_launch_ports", options["launch_ports"])
     if options["tight"]:
@@ -92,7 +96,8 @@ def make_request(
         peers={name: str(ipaddress.ip_address(address)) for name, address in addresses.items() if name != node},
         backend=options["backend"],
         allowed=tuple(_allowed(number, entry) for number, entry in enumerate(options["allow"], 1)),
-        tight=options["tight"],
+        tight=options["tight"] and not leaves,
+        leaves=leaves,
         ephemeral=ephemeral,
         launch=launch,
         master_port=own["cluster_master_port"],

@@ -22,13 +22,18 @@ def training_interface(request: Request, look: Look) -> str:
     return found
 
 
-def openings(request: Request, look: Look) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises RequestError."""
+def ssh_openings(look: Look) -> list[Opening]:
+    """The way in. Raises RequestError."""
     if not look.ssh_ports:
         raise RequestError("no port of ssh was found on the node, and nothing is closed before one is known.")
+    return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
+
+
+def openings(request: Request, look: Look) -> list[Opening]:
+    """Everything that may come in, ssh first. Raises RequestError."""
+    found = ssh_openings(look)
     interface = training_interface(request, look)
     ports = request.launch_ports if request.tight else ()
-    found = [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
     for name, address in request.peers.items():
         found.append(Opening(("tcp",) if ports else (), ports, address, interface, f"peer {name}"))
     for allowed in request.allowed:

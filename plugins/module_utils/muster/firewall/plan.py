@@ -12,7 +12,7 @@ from . import table, ufw
 from .look import foreign_chains
 from .model import RequestError
 from .netfilter import Chain, Tables, parse_save
-from .openings import openings
+from .openings import openings, ssh_openings
 from .table import RULES_FILE, TABLE, UNIT, WANTED
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def choose_backend(request: Request, look: Look) -> str:
 
 def make_plan(request: Request, look: Look) -> Plan:
     """Raises RequestError."""
+    if request.leaves:
+        return plan_leaving(request, look)
     plan = Plan(choose_backend(request, look))
     if plan.backend == "ufw":
         plan_ufw(plan, request, look)
@@ -151,6 +153,28 @@ def plan_no_table(plan: Plan, look: Look) -> None:
         plan.run("nft", "delete", "table", "inet", TABLE)
         plan.texts["table"] = table.restoring(look.own_live)
         plan.undo_by("nft", "-f", "-", text="table")
+
+
+def plan_leaving(request: Request, look: Look) -> Plan:
+    """Take our rules away. ufw stays as it is, and as long as it is on, so does the rule that lets ssh in."""
+    plan = Plan("nftables" if look.ufw is None else "ufw")
+    plan_no_table(plan, look)
+    if look.ufw is not None:
+        found = ssh_openings(look) if look.ufw.enabled or look.ufw_runs else []
+        plan.before.append(f"ufw: {_ufw_state(look)}")
+        plan.after.append(f"ufw: {_ufw_state(look)}")
+        reloads = [version for version in _versions(look.ufw) if _plan_rules(plan, found, look, version)]
+        _plan_reloads(plan, reloads)
+        if reloads:
+            _plan_live_undo(plan, look)
+    plan_port_range(plan, request, look)
+    return plan
+
+
+def _plan_reloads(plan: Plan, versions: Sequence[int]) -> None:
+    for version in versions:
+        # Without flushing others' chains; ufw's own are replaced in one step, so that nothing is ever open or cut off.
+        plan.run(RESTORES[version], "--noflush", f"/etc/ufw/{'user6.rules' if version == 6 else 'user.rules'}")
 
 
 def plan_port_range(plan: Plan, request: Request, look: Look) -> None:
@@ -257,9 +281,7 @@ def _plan_rules(plan: Plan, found: Sequence[Opening], look: Look, version: int) 
 def _plan_ufw_state(plan: Plan, there: Ufw, look: Look, reloads: Sequence[int]) -> None:
     planned = len(plan.steps)
     _plan_ufw_start(plan, there, look)
-    for version in reloads:
-        # Without flushing others' chains; ufw's own are replaced in one step, so that nothing is ever open or cut off.
-        plan.run(RESTORES[version], "--noflush", f"/etc/ufw/{'user6.rules' if version == 6 else 'user.rules'}")
+    _plan_reloads(plan, reloads)
     for version in _versions(there):
         if look.ufw_runs and _lets_all_in(look, version) and there.input_policy != "ACCEPT":
             plan.run(COMMANDS[version], "--policy", "INPUT", "DROP")

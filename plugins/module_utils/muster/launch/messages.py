@@ -242,6 +242,7 @@ class Started(TypedDict):
 class LogsRequest(TypedDict):
     """offsets: bytes that are known of each log. limit: bytes to send at most."""
 
+    launch_id: str
     run_dir: str
     offsets: dict[str, int]
     limit: int
@@ -250,7 +251,6 @@ class LogsRequest(TypedDict):
 class LookRequest(LogsRequest):
     """wait: seconds to wait for news. sampled: the number of the samples that are known already."""
 
-    launch_id: str
     lease: float
     wait: float
     sampled: int

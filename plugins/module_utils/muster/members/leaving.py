@@ -10,12 +10,19 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+DRIVER = (
+    "wipe_driver: a driver is not taken off by this, and stays with its repositories. Leave wipe_driver out; by hand,"
+    " on the node: sudo apt-get purge '^nvidia-' '^libnvidia-', and a restart."
+)
+GONE = "only the inventory knew the way to it"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
-def problems(names: Sequence[str], nodes: Sequence[str], chosen: Collection[str]) -> list[str]:
+def problems(
+    names: Sequence[str], nodes: Sequence[str], chosen: Collection[str], *, wipe_driver: bool = False
+) -> list[str]:
     """Why these cannot leave, all at once. nodes: those of the inventory. chosen: cluster_launch_nodes.
 
     One that is not in the inventory may have left it in a run that was cut off.
@@ -29,6 +36,8 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Collection[str]
     ]
     if names and set(nodes) <= set(names):
         found.append("No node would be left: a cluster of none is ended by deleting its inventory.")
+    if wipe_driver:
+        found.append(DRIVER)
     return found
 
 
@@ -41,13 +50,19 @@ def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping
     return found
 
 
-def warnings(names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str]) -> list[str]:
+def warnings(
+    names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str], *, wipe: bool = False
+) -> list[str]:
     """What is allowed, and nobody should overlook. left: files of theirs that nobody reads any more."""
     unheard = [name for name in silent if name not in names]
     found = [f"{few(unheard)} did not say which launches run: one with {few(names)} would lose it."] if unheard else []
     gone = [name for name in names if name not in nodes]
     if gone:
         found.append(f"{few(gone)}: not in the inventory any more, so that only the other nodes are looked after.")
+    if wipe:
+        unasked = {name: f"it does not answer ({why.rstrip('. ')})" for name, why in silent.items() if name in names}
+        unasked |= dict.fromkeys(gone, GONE)
+        found += [f"{name}: nothing was taken off it, because {why}." for name, why in unasked.items()]
     return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
 
 

@@ -44,6 +44,8 @@ MOST_ADDRESSES = 200
 MOST_TEXT = 200
 MOST_SIZES = 1000
 MOST_PORT = 65535
+MOST_TRIES = 2
+LONGEST_TRY = 60.0  # seconds
 
 
 def serve_request(
@@ -111,11 +113,14 @@ def cluster_of(
         for entry in plan["nodes"]
     ]
     names = [node.name for node in nodes]
-    return Cluster(nodes, links.between(nodes, called), names[0], plan["master_port"], names, beats=beats)
+    found = links.between(nodes, called)
+    for link in found:
+        link.rate, link.twice = link.bulk, link.stalled
+    return Cluster(nodes, found, names[0], plan["master_port"], names, beats=beats)
 
 
 def concluded(cluster: Cluster) -> list[Finding]:
-    """What the calls come to, and the streams where they were measured."""
+    """What the calls come to: also where hardly anything gets through, or streams were measured and one was slow."""
     return [*reach.judge(cluster), *quality.black_holes(cluster), *quality.slow(cluster)]
 
 
@@ -207,7 +212,19 @@ def _link(seen: dict[str, Any], ports: list[int]) -> dict[str, Any]:
     elif isinstance(sizes, list):
         usable = [one for one in sizes[:MOST_SIZES] if isinstance(one, dict) and _whole(one.get("mtu"))]
         link["sizes"] = [{"mtu": one["mtu"], "passes": one.get("passes") is True} for one in usable]
+    bulk = seen.get("bulk")
+    if tries := [one for one in map(_bulk, bulk[:MOST_TRIES] if isinstance(bulk, list) else []) if one]:
+        link["bulk"] = tries
     return link
+
+
+def _bulk(entry: Any) -> dict[str, Any] | None:
+    if not isinstance(entry, dict) or not _whole(entry.get("acked")):
+        return None
+    seconds = entry.get("seconds")
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < LONGEST_TRY:
+        return None
+    return {"whole": entry.get("whole") is True, "acked": entry["acked"], "seconds": seconds}
 
 
 def _call(entry: dict[str, Any]) -> dict[str, Any]:

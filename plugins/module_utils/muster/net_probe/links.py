@@ -57,7 +57,9 @@ class Link:
 
     ports: {port: outcome}. lost of sent: small packets. path_mtu: the largest packet that came through; hole: packets
     above it did not, though smaller ones did. offset: seconds that the other's clock is ahead. rate: bit/s; twice:
-    whether it is the better of two. interface: the one with the source address; way: the one by which the route leaves.
+    whether it is the better of two. bulk: bit/s of some hundred packets in a row, before any stream; stalled: whether
+    they did not come through in time, twice. interface: the one with the source address; way: the one by which the
+    route leaves.
     """
 
     origin: str
@@ -74,6 +76,8 @@ class Link:
     way: str = ""
     rate: float | None = None
     twice: bool = False
+    bulk: float | None = None
+    stalled: bool = False
     answered_by: str = ""
     error: str = ""
 
@@ -147,6 +151,9 @@ def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
         found.path_mtu = seen["pmtu"]
     elif seen.get("sizes"):
         found.path_mtu, found.hole = edge(seen["sizes"])
+    if tries := seen.get("bulk"):
+        found.bulk = max(8 * one["acked"] / one["seconds"] for one in tries)
+        found.stalled = len(tries) > 1 and not any(one["whole"] for one in tries)
     return found
 
 

@@ -253,4 +253,6 @@ def ways(share: Share) -> str:
 
 
 def gbps(rate: float) -> str:
+    if rate < 1e7:
+        return f"{rate / 1e6:.2f} Mbit/s"
     return f"{rate / 1e9:.2f} Gbit/s" if rate < 1e10 else f"{rate / 1e9:.0f} Gbit/s"

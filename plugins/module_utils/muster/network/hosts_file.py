@@ -29,6 +29,8 @@ cloud_init_modules:
 """
 # The templates from which cloud-init writes the file name the machine by these.
 TEMPLATE_NAMES = frozenset({"{{hostname}}", "{{fqdn}}"})
+# Where Debian's and Ubuntu's installers, and cloud-init, have a machine's own name.
+OWN_LOOPBACK = "127.0.1.1"
 # A machine that calls itself so has no name of its own.
 _LOCAL = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", ""}
@@ -145,6 +147,31 @@ def rewrite(text: str, cluster: Cluster, names: Iterable[str], *, template: bool
     if after != text and not reasons:
         reasons.append("the block of the nodes is not as it was written")
     return Rewrite(after, tuple(reasons), tuple(_problems(parts, cluster)))
+
+
+def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
+    """The file without the block, for a machine that leaves the cluster.
+
+    Its own names go back to where an installer has them, so that it goes on to know itself.
+    """
+    cluster = Cluster({}, "", hostname)
+    lines = parse(text)
+    if not any(_BEGIN.match(line.text) for line in lines):
+        return text
+
+    def calls_itself(name: str) -> bool:
+        return _plain(name) in TEMPLATE_NAMES if template else _calls_itself(cluster, name)
+
+    parts = _divide(lines, set())
+    own = [name for line in parts.block for name in line.names if calls_itself(name)]
+    known = any(calls_itself(name) for _, line in parts.foreign for name in line.names)
+    if template and not known:
+        own = ["{{fqdn}}", "{{hostname}}"]
+    kept = [line.text for _, line in parts.foreign]
+    if own and not known:
+        local = [place for place, (_, line) in enumerate(parts.foreign, 1) if line.address.startswith("127.")]
+        kept.insert(max(local, default=0), f"{OWN_LOOPBACK}\t{' '.join(dict.fromkeys(own))}\n")
+    return "".join(kept)
 
 
 def misled(cluster: Cluster, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:

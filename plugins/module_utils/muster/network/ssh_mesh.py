@@ -91,6 +91,29 @@ def wanted(
     )
 
 
+def forgotten(authorized_keys: str, config: str) -> Wanted:
+    """The same three files without anything of ours; empty for one that held nothing else."""
+    texts = (without_block("authorized_keys", authorized_keys), without_block("config", config))
+    return Wanted(*texts, known_hosts="", strangers=())
+
+
+def without_block(name: str, text: str) -> str:
+    """Every other byte of the text. Raises BlockError where nobody knows where the block ends."""
+    if not block_of(name, text) and BEGIN not in text.splitlines():
+        return text
+    kept: list[str] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        if bare == BEGIN:
+            inside = True
+        elif bare == END:
+            inside = False
+        elif not inside:
+            kept.append(line)
+    return "".join(kept)
+
+
 def kept(lines: Iterable[str], members: Sequence[Member]) -> dict[str, list[str]]:
     """Lines of ours for nodes that are in the inventory and were not looked at in this run."""
     unseen = {member.name for member in members if not member.seen}

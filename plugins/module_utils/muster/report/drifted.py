@@ -21,9 +21,11 @@ def section(kept: Artifacts) -> dict[str, Any] | None:
                 "mark": one["status"],
                 "node": one["node"],
                 "what": one["what"],
+                "seen": one["observed"],
+                "expected": one["expected"],
                 "since": one["since"] or "unknown",
-                "by": one["by"] or " or ".join(one.get("others", [])) or "unknown",
-                "sure": bool(one["by"]),
+                "by": one["by"] or "unknown",
+                "maybe": list(one.get("others", [])),
                 "how": one["how"],
                 "source": one["source"],
             }

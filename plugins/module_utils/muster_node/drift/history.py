@@ -32,6 +32,9 @@ MOST_TEXT = 600  # characters of a line
 MOST_ASKED = 200  # paths, units
 SECONDS = 10.0  # for the journal
 ACTIONS = ("install", "upgrade", "remove", "purge")
+APT_ACTIONS = ("Install", "Reinstall", "Upgrade", "Downgrade", "Remove", "Purge")
+# Of "chrony:amd64 (4.3-2, 4.3-3), …" the name.
+NAMED = re.compile(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
 FIELD = re.compile(r"^([A-Z][A-Za-z-]+): (.*)$", re.MULTILINE)
 # What Ansible has sudo run says nothing of what its modules did, and there is much of it.
@@ -48,7 +51,7 @@ def history(request: Json) -> Json:
     unseen: dict[str, str] = {}
     found: Json = {"clock": time.time(), "unseen": unseen, "parts": {}}
     found["dpkg"] = list(dpkg(texts(DPKG), since, set(request["packages"])))[-MOST_LINES:]
-    found["apt"] = list(apt("\n\n".join(texts(APT)), since))[-MOST_LINES:]
+    found["apt"] = list(apt("\n\n".join(texts(APT)), since, set(request["packages"])))[-MOST_LINES:]
     found["files"] = {path: file_facts(path) for path in request["paths"][:MOST_ASKED]}
     found["units"] = unit_times(request["units"][:MOST_ASKED])
     for name, (field, pattern) in JOURNALS.items():
@@ -96,22 +99,29 @@ def dpkg(logs: list[str], since: float, packages: set[str]) -> Iterator[Json]:
             continue
         name = words[3].partition(":")[0]
         at = seconds(STAMP.match(line))
-        if at >= since and (name in packages or name.startswith("linux-image-")):
+        if at >= since and asked_for(name, packages):
             yield {"at": at, "action": words[2], "package": name, "before": words[4][:100], "after": words[5][:100]}
 
 
-def apt(log: str, since: float) -> Iterator[Json]:
-    """{begin, end, command, by, what}: what apt was asked for, by whom, and what it did about packages."""
+def asked_for(name: str, packages: set[str]) -> bool:
+    return name in packages or name.startswith("linux-image-")
+
+
+def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
+    """{begin, end, command, by, packages}: what apt was asked for, by whom, and with which of these packages and of all
+    kernels it did something."""
     for stanza in re.split(r"\n\s*\n", log):
         fields = dict(FIELD.findall(stanza))
         begin = seconds(STAMP.match(fields.get("Start-Date", "")))
         end = seconds(STAMP.match(fields.get("End-Date", ""))) or begin
         if begin and end >= since:
+            done = {name for field in APT_ACTIONS for name in NAMED.findall(fields.get(field, ""))}
             yield {
                 "begin": begin,
                 "end": end,
                 "command": fields.get("Commandline", "")[:MOST_TEXT],
                 "by": fields.get("Requested-By", "")[:100],
+                "packages": sorted(name for name in done if asked_for(name, packages)),
             }
 
 
@@ -122,7 +132,7 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
         field,
         f"--since=@{int(since)}",
         "--output=json",
-        "--output-fields=MESSAGE",
+        "--output-fields=MESSAGE,_SOURCE_REALTIME_TIMESTAMP",
         f"--grep={pattern}",
         f"--lines={MOST_LINES}",
         "--no-pager",
@@ -136,9 +146,9 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
             entry = json.loads(line)
             said = str(entry["MESSAGE"])
             if re.search(pattern, said):
-                found.append(
-                    {"at": int(entry["__REALTIME_TIMESTAMP"]) / 1e6, "text": " ".join(said.split())[:MOST_TEXT]}
-                )
+                # When it was said, where that is known: a busy machine's journal takes it in seconds later.
+                at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+                found.append({"at": at, "text": " ".join(said.split())[:MOST_TEXT]})
     # With a pattern, the newest comes first.
     return sorted(found, key=lambda line: float(line["at"])), ""
 

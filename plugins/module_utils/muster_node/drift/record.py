@@ -33,9 +33,9 @@ def read() -> Json:
     return {"record": found, "why": ""}
 
 
-def keep(now: Json, by: str, run: str) -> bool:
+def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
     """Write it where it says something else; whether it did."""
-    whole = to_write(now)
+    whole = to_write(now, parts)
     if not whole:
         return False
     text = json.dumps({"schema": SCHEMA, "at": time.time(), "by": by, "run": run, **whole}, indent=1)
@@ -43,11 +43,14 @@ def keep(now: Json, by: str, run: str) -> bool:
     return True
 
 
-def to_write(now: Json) -> Json:
-    """What the record is to say; nothing where it does. A part that could not be seen stays as it was."""
+def to_write(now: Json, parts: list[str]) -> Json:
+    """What the record is to say; nothing where it does. A part that could not be seen stays as it was, and so does
+    each that is not in `parts`, where that names some and there is a record."""
     there = read()["record"]
     whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
     whole.pop("unseen")
+    if parts and there:
+        whole = {**there, **{name: whole[name] for name in parts if name in whole}}
     return {} if without_passing(there) == without_passing({**whole, "schema": SCHEMA}) else whole
 
 

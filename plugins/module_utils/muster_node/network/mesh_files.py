@@ -73,6 +73,8 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     try:
         entry: pwd.struct_passwd | None = pwd.getpwnam(user)
     except KeyError:
+        if not params["members"]:
+            return {"changed": False, "strangers": [], "ways": {}, "diff": []}
         if not check:
             raise RefusedError(
                 f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
@@ -82,7 +84,10 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         folder = Folder(entry) if entry else None
         before = folder.texts() if folder else dict.fromkeys(NAMES, "")
         members = [ssh_mesh.member_of(given) for given in params["members"]]
-        wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
+        if members:
+            wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
+        else:
+            wanted = ssh_mesh.forgotten(before["authorized_keys"], before["config"])
         after = dict(zip(NAMES, (wanted.authorized_keys, wanted.config, wanted.known_hosts), strict=True))
         changed = [name for name in NAMES if before[name] != after[name]]
         if params["mode"] == "verify" and changed:
@@ -92,10 +97,12 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         if folder and not check:
             # The logins of the others come last: until then nothing of this node's own is in their way.
             for name in reversed(NAMES):
-                if name in changed:
+                if name in changed and after[name]:
                     folder.write(name, after[name])
+                elif name in changed:
+                    files.remove(str(folder.path / name))
     return {
-        "ways": ways(user, params["address"], params["identity"], after) if entry and not check else {},
+        "ways": ways(user, params["address"], params["identity"], after) if entry and members and not check else {},
         "changed": bool(changed),
         "strangers": list(wanted.strangers),
         "diff": [diff(f"~{user}/.ssh/{name}", before[name], after[name]) for name in changed],

@@ -133,6 +133,34 @@ def provide(cluster: domain.Cluster, mode: str, *, check: bool) -> dict[str, Any
             names,
             f"{PATH} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
         )
+    return changed_files(wanted)
+
+
+def forgotten_files(hostname: str) -> list[dict[str, Any]]:
+    """Every file that still has something of ours: path, before, after, reasons."""
+    found: list[dict[str, Any]] = []
+    for path in (PATH, *(CLOUD / name for name in TEMPLATES)):
+        # What is a link by now, another tool writes: nothing of ours is in it.
+        before = "" if path.is_symlink() else read(path)
+        after = domain.forgotten(before, hostname, template=path != PATH)
+        found.append({"path": path, "before": before, "after": after, "reasons": [f"{path} has our block"]})
+    drop_in = CLOUD / DROP_IN
+    found.append({"path": drop_in, "before": read(drop_in), "after": "", "reasons": [f"{drop_in} is ours"]})
+    return [file for file in found if file["before"] != file["after"]]
+
+
+def forget(*, check: bool) -> dict[str, Any]:
+    """Take everything of ours out of the files, unless this is a check."""
+    unwanted = forgotten_files(socket.gethostname())
+    for file in [] if check else unwanted:
+        if file["path"] == CLOUD / DROP_IN:
+            files.remove(str(file["path"]))
+        else:
+            write(file["path"], file["after"])
+    return changed_files(unwanted)
+
+
+def changed_files(wanted: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "changed": bool(wanted),
         "reasons": [reason for file in wanted for reason in file["reasons"]],

@@ -23,9 +23,10 @@ def look(request: Json) -> Json:
 
 
 def keep(request: Json) -> Json:
-    """request: that of look, with {by, run}: who does it, and in which run."""
+    """request: that of look, with {by, run, parts}: who does it, in which run, and of what alone ([] for all)."""
     now = facts(request)
-    return {"written": record.keep(now, request["by"], request["run"]), "unseen": now["unseen"]}
+    written = record.keep(now, request["by"], request["run"], request["parts"])
+    return {"written": written, "unseen": now["unseen"]}
 
 
 def condemn(request: Json) -> Json:

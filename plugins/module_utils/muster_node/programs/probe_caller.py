@@ -196,21 +196,28 @@ class Link:
         result: Json = {"clock": stream.exchanges()}
         full = stream.tcp_info()
         result["mss"], result["pmtu"] = full["snd_mss"], full["pmtu"]
-        result["full_size"] = stream.sends(full["snd_mss"]) and stream.sends(BULK)
         port = stream.sock.getpeername()[1]
-        if not result["full_size"]:
-            # On this connection the lost packet stands before all others: a new one for each size.
-            result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
-            _, entry, connected = next(self.call([port]))
-            if connected is None:
-                return {**result, "again": entry}
-            with connected:
-                stream = Stream(connected, self.token)
-                if self.packets and stream.greeting() == self.node:
+        # One alone: of many in a row, a slow way drops some, whatever their size.
+        result["full_size"] = stream.sends(full["snd_mss"]) or self.rungs(port, [full["snd_mss"]])[0]
+        if result["full_size"]:
+            result["bulk"] = [stream.bulk()]
+            if result["bulk"][0]["whole"]:
+                if self.packets:
                     result.update(stream.losses(self.packets))
-            return result
-        if self.packets:
-            result.update(stream.losses(self.packets))
+                return result
+        else:
+            result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
+        # What is lost or waits on this connection stands before all others.
+        _, entry, connected = next(self.call([port]))
+        if connected is None:
+            return {**result, "again": entry}
+        with connected:
+            stream = Stream(connected, self.token)
+            if stream.greeting() == self.node:
+                if self.packets:
+                    result.update(stream.losses(self.packets))
+                if result["full_size"]:
+                    result["bulk"].append(stream.bulk())
         return result
 
     def ladder(self, port: int, mss: int, pmtu: int) -> list[Json]:
@@ -312,6 +319,13 @@ class Stream:
             pass
         self.drop_rest()
         return False
+
+    def bulk(self) -> Json:
+        """Send many full packets in a row: {whole: whether all came through in time, acked: bytes, seconds}."""
+        before, began = self.tcp_info()["bytes_acked"], time.monotonic()
+        whole = self.sends(BULK)
+        acked = self.tcp_info()["bytes_acked"] - before
+        return {"whole": whole, "acked": acked, "seconds": round(time.monotonic() - began, 6)}
 
     def drop_rest(self) -> None:
         """Have the socket end with a reset: what still waits to be sent is of no use, and would fill a slow way."""

@@ -32,7 +32,7 @@ def look(request: Json) -> Json:
 def apply(request: Json) -> Json:
     path = request["path"]
     before = read(path)
-    write(path, request["settings"])
+    write(path, request["settings"]) if request["settings"] else files.remove(path)
     judged = run(SSHD, "-t", seconds=TIMEOUT)
     if judged.why:
         if before is None:

@@ -136,7 +136,7 @@ def people(options: Json, _request: Json) -> Json:
 
 
 def installed(options: Json, _request: Json) -> Json:
-    other = record.to_write(drift_facts.facts(options))
+    other = record.to_write(drift_facts.facts(options), [])
     return {"why": ["what was written down as installed is not so now"] if other else []}
 
 

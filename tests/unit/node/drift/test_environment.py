@@ -89,14 +89,19 @@ def test_it_is_written_only_where_it_says_something_else(tmp_path: Path, monkeyp
     if os.geteuid() != 0:
         pytest.skip("what was installed is read from root's own file alone")
     assert record.read()["why"] == "nothing was written down yet"
-    assert record.keep(now(), "alice@laptop", "run1")
+    assert record.keep(now(), "alice@laptop", "run1", [])
     first = record.read()["record"]
-    assert not record.keep(now(booted=2.0), "bob@laptop", "run2")
+    assert not record.keep(now(booted=2.0), "bob@laptop", "run2", [])
     assert record.read()["record"] == first
     # What could not be seen this time stays as it was.
     unseen = {name: value for name, value in now(kernel="6.9").items() if name != "packages"}
-    assert record.keep({**unseen, "unseen": {"packages": "dpkg-query is not there"}}, "bob@laptop", "run3")
+    assert record.keep({**unseen, "unseen": {"packages": "dpkg-query is not there"}}, "bob@laptop", "run3", [])
     assert (record.read()["record"]["kernel"], record.read()["record"]["packages"]) == ("6.9", {"chrony": "4.3"})
+    # A repair writes down the environment that it built, and nothing that no step puts back.
+    later = now(kernel="7.0", packages={"chrony": "4.4"}, environment={"name": "new", "parts": {}})
+    assert record.keep(later, "bob@laptop", "run4", ["environment"])
+    kept = record.read()["record"]
+    assert (kept["kernel"], kept["packages"], kept["environment"]["name"]) == ("6.9", {"chrony": "4.3"}, "new")
 
 
 def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,24 +53,27 @@ def test_a_kernel_is_always_said() -> None:
 
 def test_apt_says_what_was_typed_and_who_asked() -> None:
     log = (RECORDED / "debian12_history.log").read_text()
-    *_, last = history.apt(log, 0.0)
+    *_, last = history.apt(log, 0.0, {"chrony", "python3-venv"})
     assert last == {
         "begin": REMOVED,
         "end": REMOVED + 4,
         "command": "apt-get remove --yes chrony",
         "by": "admin (1000)",
+        "packages": ["chrony"],
     }
-    assert [one["command"] for one in history.apt(log, REMOVED)] == ["apt-get remove --yes chrony"]
+    first, *_ = history.apt(log, 0.0, {"chrony", "python3-venv", "somebodys"})
+    assert first["packages"] == ["chrony", "python3-venv"]
+    assert [one["command"] for one in history.apt(log, REMOVED, set())] == ["apt-get remove --yes chrony"]
 
 
 def test_unattended_upgrades_name_nobody() -> None:
-    (one,) = history.apt(UNATTENDED, 0.0)
-    assert (one["command"], one["by"]) == ("/usr/bin/unattended-upgrade", "")
+    (one,) = history.apt(UNATTENDED, 0.0, {"chrony"})
+    assert (one["command"], one["by"], one["packages"]) == ("/usr/bin/unattended-upgrade", "", ["chrony"])
 
 
 def test_damaged_logs_say_less_and_break_nothing() -> None:
     log = "Start-Date: never\nCommandline: x\n\nStart-Date: 2026-99-99  10:00:00\n\nrubbish\n" + UNATTENDED
-    assert len([*history.apt(log, 0.0)]) == 1
+    assert len([*history.apt(log, 0.0, set())]) == 1
     assert [*history.dpkg(["2026-13-24 10:32:09 install chrony:amd64 a b", "", "\x00" * 50], 1.0, {"chrony"})] == []
 
 
@@ -83,8 +86,10 @@ def test_logs_that_were_rotated_are_read_up_to_a_limit(tmp_path: Path, monkeypat
     assert len(old) <= 200
 
 
-def entry(text: str, at: int = 1) -> str:
-    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000)})
+def entry(text: str, at: int = 1, said: int | None = None) -> str:
+    """at: when the journal took it in. said: when it was said, where the journal knows."""
+    source = {} if said is None else {"_SOURCE_REALTIME_TIMESTAMP": str(said * 1_000_000)}
+    return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 
 
 def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +97,9 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
     lines = "\n".join(
         [
             entry("admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 7),
-            entry("   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 5),
+            entry(
+                "   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 9, said=5
+            ),
             entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
             entry("pam_unix(sudo:session): session closed for user root"),
             '{"MESSAGE": [1, 2], "__REALTIME_TIMESTAMP": "1"}',

@@ -122,8 +122,8 @@ def test_of_other_users_only_what_is_the_launchs(
 def test_an_account_that_muster_made_has_launches_alone(unit: Path) -> None:
     made = pwd.struct_passwd(("x", "x", 4242, 4242, leftovers.MADE_BY_MUSTER, "/home/x", "/bin/bash"))
     assert leftovers.belongs_to_launches(LAUNCH_ID, made)
-    tasks = (Path(__file__).parents[4] / "roles/node_baseline/tasks/provide.yml").read_text()
-    assert f"comment: {leftovers.MADE_BY_MUSTER}" in tasks
+    data = (Path(__file__).parents[4] / "roles/node_baseline/vars/main.yml").read_text()
+    assert f"_node_baseline_user_comment: {leftovers.MADE_BY_MUSTER}\n" in data
 
 
 def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:

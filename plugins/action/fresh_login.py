@@ -1,0 +1,20 @@
+"""Proves that a node can be logged in on; documented in library/fresh_login.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.members import MEMBERS
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        node = self.task_vars["inventory_hostname"]
+        MEMBERS.call(connect(self, node, self.task_vars, fresh=True), "look", {}, privileged=True)
+        return {"msg": f"{node}: a new login works, and root can be had there."}

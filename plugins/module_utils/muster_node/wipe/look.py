@@ -1,0 +1,88 @@
+"""What of Muster's own lies on this node."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.members.wiping import Seen, SeenAccount, SeenFile, SeenTree
+from ansible.module_utils.muster.upgrade.seen import read as read_work
+
+from ..tools import files, process
+from ..tools.run import run
+from ..tools.trust import foreign_writer
+from ..upgrade import at_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ansible.module_utils.muster.members.wiping import Account, Request
+
+SECONDS = 60
+MOST_BUSY = 3
+
+
+def observe(params: dict[str, Any], request: Request) -> Seen:
+    """params: the options of library/wipe_node.py."""
+    return Seen(
+        files=dict(_files(params["files"])),
+        trees=dict(_trees([tree.path for tree in request.trees])),
+        account=_account(request.account) if request.account else None,
+        units=dict(_units(params["units"])),
+        work=_work(params["idle"]) if params["idle"] else (),
+    )
+
+
+def _files(patterns: Sequence[str]) -> Iterator[tuple[str, SeenFile]]:
+    for pattern in patterns:
+        found = [str(path) for path in sorted(Path("/").glob(pattern.lstrip("/")))] if "*" in pattern else [pattern]
+        for path in found:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                seen = os.lstat(path)
+                kind = "link" if stat.S_ISLNK(seen.st_mode) else "file" if stat.S_ISREG(seen.st_mode) else "other"
+                yield path, SeenFile(kind, seen.st_uid)
+
+
+def _trees(paths: Sequence[str]) -> Iterator[tuple[str, SeenTree]]:
+    for path in paths:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                names = files.names(path)
+                with files.folder(path) as handle:
+                    empty = [name for name in names if _is_empty(handle, name)]
+                yield path, SeenTree(tuple(names), tuple(empty), foreign_writer(path) or "")
+
+
+def _is_empty(handle: int, name: str) -> bool:
+    try:
+        return not files.names(name, within=handle, most=1)
+    except OSError:
+        return False
+
+
+def _account(account: Account) -> SeenAccount | None:
+    try:
+        entry = pwd.getpwnam(account.name)
+    except KeyError:
+        return None
+    running = [pid for pid in process.ids() if process.user_id(pid) == entry.pw_uid]
+    busy = [f"{process.read(pid, 'comm').strip() or 'a process'} ({pid})" for pid in running[:MOST_BUSY]]
+    return SeenAccount(entry.pw_gecos.partition(",")[0], entry.pw_dir, tuple(busy))
+
+
+def _units(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if not patterns:
+        return
+    listed = run("systemctl", "list-units", "--all", "--plain", "--no-legend", "--full", *patterns, seconds=SECONDS)
+    for line in listed.text.splitlines():
+        name, _loaded, active, *_ = [*line.split(), "", "", ""]
+        yield name, active
+
+
+def _work(root: str) -> tuple[str, ...]:
+    seen = read_work(at_work.look({"root": root}))
+    return (seen.silent,) if seen.silent else seen.busy

@@ -1,0 +1,90 @@
+"""What goes off a node that leaves the cluster, and that every role says so of all that it writes there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cases import cases
+from muster.members.wiping import (
+    Account,
+    Request,
+    Seen,
+    SeenAccount,
+    SeenFile,
+    SeenTree,
+    Tree,
+    make_plan,
+    paths_above,
+    still_there,
+)
+from muster.network import mtu
+
+ROOT = Path(__file__).parents[3]
+ROLES = ROOT / "roles"
+# With the driver, which stays: it needs them.
+OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
+
+
+def request_of(given: dict[str, Any]) -> Request:
+    trees = tuple(Tree(**{**tree, "only": tuple(tree.get("only", ()))}) for tree in given.get("trees", ()))
+    return Request(trees, Account(**given["account"]) if "account" in given else None)
+
+
+@cases(__file__, "wiping")
+def test_wiping(case: dict[str, Any]) -> None:
+    seen = Seen(
+        files={path: SeenFile(**one) for path, one in case.get("files", {}).items()},
+        trees={path: SeenTree(**one) for path, one in case.get("trees", {}).items()},
+        account=SeenAccount(**case["account"]) if "account" in case else None,
+        units=case.get("units", {}),
+        work=case.get("work", ()),
+    )
+    plan = make_plan(request_of(case.get("request", {})), seen)
+    assert plan.shown == case.get("shown", [])
+    assert plan.left == case.get("left", [])
+    assert plan.problems == case.get("problems", [])
+    assert bool(list(still_there(plan))) == bool(plan.shown)
+
+
+def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
+    found = paths_above(["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft"])
+    assert found == ["/opt/muster/pytorch", "/etc/muster", "/opt/muster"]
+
+
+def forgotten() -> str:
+    """What the roles take off, by their tasks and the data that these go over."""
+    asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
+    texts = [path.read_text() for path in asked]
+    named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}
+    for path in ROLES.glob("*/vars/main.yml"):
+        data = yaml.safe_load(path.read_text())
+        texts += [yaml.safe_dump(value) for name, value in data.items() if name in named]
+    return "\n".join(texts)
+
+
+def test_every_role_takes_off_what_its_data_puts_on_a_node() -> None:
+    texts = "\n".join(path.read_text() for path in ROLES.glob("*/vars/main.yml"))
+    paths = set(re.findall(r"(?<![\w*])/(?:etc|var/lib|run|opt|usr/local)/[\w./*-]*muster[\w./*-]*", texts))
+    gone = forgotten()
+    # What package_sources writes it takes back itself; node_baseline only looks for its traces.
+    of_sources = set(yaml.safe_load((ROLES / "node_baseline/vars/main.yml").read_text())["_node_baseline_traces"])
+    # A folder that goes with what is in it.
+    left = {path for path in paths - of_sources if path not in gone and not OF_THE_DRIVER.match(path)}
+    assert left == set()
+
+
+def test_every_role_that_takes_something_off_is_asked_to() -> None:
+    asked = "\n".join(path.read_text() for path in (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/vars/main.yml"))
+    for path in ROLES.glob("*/tasks/forget.yml"):
+        assert re.search(rf"\b{path.parents[1].name}\b", asked), path
+
+
+@pytest.mark.parametrize("path", [mtu.NETPLAN, mtu.IF_UP, "/etc/systemd/network/*.d/90-muster-mtu.conf"])
+def test_the_files_of_the_mtu_are_those_that_are_written(path: str) -> None:
+    assert path in yaml.safe_load((ROLES / "mtu/vars/main.yml").read_text())["_mtu_files"]
+    assert Path(path).name in (ROOT / "plugins/module_utils/muster/network/mtu.py").read_text()

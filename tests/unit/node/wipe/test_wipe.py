@@ -1,0 +1,48 @@
+"""What is there is seen, what was planned goes, and nothing else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.members.wiping import Request, Tree, make_plan
+from muster_node.wipe.act import act
+from muster_node.wipe.look import observe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTHING = {"units": [], "idle": "", "reexec": False, "restart": []}
+
+
+def test_a_folder_loses_what_is_ours_alone(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "pytorch", tmp_path / "elsewhere"
+    for path in ("envs/2.13.0-cpu-py3.11-1f0c2a7b/bin", "envs/mine", "wheels/one", "empty"):
+        (root / path).mkdir(parents=True)
+    (root / "envs/mine/notes").write_text("theirs")
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("theirs")
+    (root / "envs/2.13.0-cpu-py3.11-1f0c2a7b/bin/out").symlink_to(elsewhere)
+    (root / "current").symlink_to("envs/2.13.0-cpu-py3.11-1f0c2a7b")
+    settings = tmp_path / "conf.d/90-muster.conf"
+    settings.parent.mkdir()
+    settings.write_text("ours")
+    trees = (Tree(f"{root}/envs", ("[0-9]*-*-py3.*-*",)), Tree(str(root), ("current", "wheels")))
+    request, params = Request(trees), {**NOTHING, "files": [str(settings), "/etc/none/*.conf"]}
+    act(make_plan(request, observe(params, request)), params)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "elsewhere",
+        "elsewhere/kept",
+        "pytorch",
+        "pytorch/envs",
+        "pytorch/envs/mine",
+        "pytorch/envs/mine/notes",
+    ]
+    assert not make_plan(request, observe(params, request)).needed
+
+
+def test_a_folder_that_is_a_link_is_left(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/wheels").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    request, params = Request((Tree(f"{tmp_path}/link", ("*",)),)), {**NOTHING, "files": []}
+    assert not make_plan(request, observe(params, request)).needed
