@@ -5,7 +5,7 @@ The lists of files, packages and settings are those of the roles' own vars.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import yaml
@@ -172,15 +172,19 @@ def of_people() -> list[Fault]:
     # Limits of logins are left out where root itself may not raise them, as on the sandbox's nodes.
     own = [pattern.format(f"$(id -u {PERSON})") for pattern in (files.MANAGER, files.SLICE)]
     begin = f"systemctl start user@$(id -u {PERSON})"
+    anew = f"systemctl daemon-reload; systemctl restart user@$(id -u {PERSON})"
+
+    def longer(path: str) -> Fault:
+        return of_file(*role, path, "echo '# more' >>{path}", "has other content", f"{path} is longer")
+
     leave, join = f"gpasswd -d {PERSON} muster-launch", f"usermod -aG muster-launch {PERSON}"
     return [
         Fault("she is not in the group", *role, PERSON, leave, join),
         Fault("she does not linger", *role, PERSON, f"rm {linger}", f"touch {linger}; {begin}"),
         Fault("her folder is gone", *role, PERSON, f"mv {folder} {folder}.was", f"mv {folder}.was {folder}"),
-        *(
-            of_file(*role, path, "echo '# more' >>{path}", "has other content", f"{path} is longer")
-            for path in (files.TMPFILES, files.PROFILE, files.USER_CONF, *own)
-        ),
+        *(longer(path) for path in (files.TMPFILES, files.PROFILE)),
+        # What the user manager goes by is newer than it again when it is put back.
+        *(replace(one, off=f"{one.off}; {anew}") for one in map(longer, (files.USER_CONF, *own))),
         Fault(
             "torchrun is not linked",
             *role,
