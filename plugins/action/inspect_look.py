@@ -45,9 +45,10 @@ class ActionModule(ControllerAction):
         request = {"remembers": not check, "full": full}
         connections = [connect(self, name, self.task_vars) for name in missing]
         inspects = {name: self._options(name, only) for name in missing}
-        answers = looks.ask(connections, steps, request, looks.shift(check=check), inspects)
+        of = looks.steps_of(STEP, steps)
+        answers = looks.ask(connections, of, request, looks.shift(check=check), inspects)
         if not only:
-            kept.keep((STEP, *steps), {name: one for name, one in answers.items() if one})
+            kept.keep({name: (STEP, *of[name]) for name in of}, {name: one for name, one in answers.items() if one})
             kept.write()
         return answers
 

@@ -33,8 +33,9 @@ class ActionModule(ControllerAction):
         check = self._task.check_mode
         shift = looks.shift(check=check)
         connections = [connect(self, name, self.task_vars) for name in missing]
-        answers = looks.ask(connections, steps, {"remembers": not check, "full": full}, shift) if missing else {}
-        kept.keep(steps, answers)
+        of = looks.steps_of(step, steps)
+        answers = looks.ask(connections, of, {"remembers": not check, "full": full}, shift) if missing else {}
+        kept.keep(of, answers)
         judged = looks.judge(step, {name: kept.of(step, name) or {} for name in names})
         coming = {name for reasons in judged.why.values() for name in reasons}
         kept.forget(names if full else coming)

@@ -139,6 +139,14 @@ def test_where_only_the_record_is_old_no_role_comes_and_it_is_written_anew(
     assert {**after, **passing} == {**before, **passing}
 
 
+def test_with_gpus_the_environment_is_looked_at_behind_their_stack(play: Play, finished: dict[str, Any]) -> None:
+    variables = {**finished, "cluster_gpus": 1, "pytorch_variant": "cpu"}
+    result = play("site.yml", tags="baseline,pytorch", extravars=variables, check=True)
+    assert result.rc == 0, result.stdout
+    assert [look["looked_at"] for look in looks(result)] == [list(NODES), list(NODES)]
+    assert roles_that_came(result) & {"node_baseline", "pytorch"} == set()
+
+
 def test_a_step_alone_looks_for_itself(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
     node(NODE).inside("sed", "-i", "/node2/d", "/etc/hosts")
     result = play("playbooks/network.yml", extravars=finished)

@@ -10,7 +10,7 @@ from . import runs
 from .artifacts import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 Json = dict[str, Any]
@@ -35,9 +35,10 @@ class KeptLooks:
         seen: Json = kept["seen"]
         return seen
 
-    def keep(self, steps: Iterable[str], answers: Json) -> None:
+    def keep(self, steps: Mapping[str, Iterable[str]], answers: Json) -> None:
+        """steps: those that each node was looked at for."""
         now = time.monotonic()
-        self.nodes.update({name: {"at": now, "steps": [*steps], "seen": seen} for name, seen in answers.items()})
+        self.nodes.update({name: {"at": now, "steps": [*steps[name]], "seen": seen} for name, seen in answers.items()})
 
     def forget(self, names: Iterable[str]) -> None:
         """These nodes are about to be changed."""

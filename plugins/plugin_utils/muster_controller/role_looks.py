@@ -67,21 +67,31 @@ class RoleLooks:
 
     # ------------------------------------------------------------ asking
 
+    def steps_of(self, now: str, steps: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Of each node, which of these steps are looked for now, in the step `now`."""
+        return {
+            name: tuple(step for step in steps if step == now or not road.waits(step, self.values[name]))
+            for name in self.names
+        }
+
     def ask(
         self,
         connections: Sequence[NodeConnection],
-        steps: Sequence[str],
+        steps: Mapping[str, Sequence[str]],
         request: Json,
         shift: int,
         inspects: Mapping[str, Json] | None = None,
     ) -> Json:
-        """Return what each node answered to all of these steps at once.
+        """Return what each node answered to all of its steps at once.
 
         shift: how far behind itself a node logs in. inspects: of each node, the options of node_inspect.
         """
         own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
         asked = {
-            one.name: {**request, "looks": {**own.get(one.name, {}), **self._requests(one.name, steps, shift)}}
+            one.name: {
+                **request,
+                "looks": {**own.get(one.name, {}), **self._requests(one.name, steps[one.name], shift)},
+            }
             for one in connections
         }
 

@@ -129,6 +129,13 @@ def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLook
     assert found.why == {"installed_record": {"node2": ["it is another one"], "node3": [NO_ANSWER]}}
 
 
+def test_a_node_with_gpus_is_looked_at_for_pytorch_by_that_step(looks: RoleLooks) -> None:
+    looks.values = {name: {"cluster_gpus": 8 if name == "node1" else 0} for name in NAMES}
+    plain = ("network", "pytorch")
+    assert looks.steps_of("network", plain) == {"node1": ("network",), "node2": plain, "node3": plain}
+    assert set(looks.steps_of("pytorch", ["pytorch"]).values()) == {("pytorch",)}
+
+
 def test_each_node_tries_another_one_and_each_is_somebodys(looks: RoleLooks) -> None:
     assert looks.shift(check=True) == 0
     assert {looks.shift(check=False) for _ in range(50)} == {1, 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.road.looks import LOOKS, comes_anyhow, to_come
+from muster.road.looks import LOOKS, comes_anyhow, to_come, waits
 from muster.road.steps import STEPS
 from paths import ROOT
 
@@ -34,12 +34,17 @@ def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
         ("baseline", {"cluster_mirror": "custom"}),
         ("baseline", {"cluster_https_proxy": "http://proxy:3128"}),
         ("network", {"mtu_training": 9000}),
-        ("pytorch", {"cluster_gpus": 8}),
     ],
 )
 def test_what_a_quick_look_does_not_see_the_role_looks_at(step: str, own: dict[str, object]) -> None:
     assert comes_anyhow(step, PLAIN) == ""
     assert comes_anyhow(step, {**PLAIN, **own}).endswith("itself")
+
+
+def test_which_build_goes_with_gpus_is_known_behind_their_stack() -> None:
+    assert waits("pytorch", {**PLAIN, "cluster_gpus": 8})
+    assert not waits("pytorch", PLAIN)
+    assert not waits("network", {**PLAIN, "cluster_gpus": 8})
 
 
 def test_every_role_of_such_a_step_has_a_look_or_comes_anyhow() -> None:

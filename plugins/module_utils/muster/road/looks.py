@@ -53,9 +53,12 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
         return "its package sources are looked at by the role itself"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
         return "its MTU is looked at by the role itself"
-    if step == "pytorch" and int(str(values["cluster_gpus"])) > 0:
-        return "which build goes with its GPUs and what its GPU stack has changed is looked at by the step itself"
     return ""
+
+
+def waits(step: str, values: Mapping[str, object]) -> bool:
+    """Whether a step's look is taken by the step itself: which build goes with GPUs is known behind their stack."""
+    return step == "pytorch" and int(str(values["cluster_gpus"])) > 0
 
 
 OPTIONS = (
