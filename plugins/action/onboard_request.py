@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-import os
-
 from ansible import context
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing
-from muster_controller import newcomers
+from muster_controller import asked_nodes, newcomers
 from muster_controller.action import ControllerAction
-from muster_node.tools.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,19 +26,10 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         options = self.options
-        given = request.Given(
-            **{name: options[name] for name in ("node", "address", "host_key", "gpus", "nodes")},
-            nodes_file=options["nodes_file"],
-            file=newcomers.text_of(options["nodes_file"]) if options["nodes_file"] else None,
-            ssh_config=options["ssh_config"],
-            config=newcomers.text_of(options["ssh_config"]) if options["ssh_config"] else None,
-        )
-        asked, problems = request.asked(given)
+        asked, problems = asked_nodes.asked(options)
         if context.CLIARGS.get("subset"):
             problems.append("--limit is given, and names, keys and rules are the same for all nodes. Leave it out.")
         known = newcomers.members(self.task_vars, self._templar, self._loader)
-        if options["ssh_config"]:
-            asked = [self._of_ssh(one, options["ssh_config"]) for one in asked]
         nodes, more = request.resolved(asked, self._looked_up(asked, known))
         elsewhere = {name: group for name, group in self._others().items() if name not in known}
         problems += [*more, *standing.problems(nodes, known, elsewhere)]
@@ -67,11 +55,6 @@ class ActionModule(ControllerAction):
         }
         return {**newcomers.looked_up(place for place in places.values() if not ip(place)), **ours}
 
-    def _of_ssh(self, one: Asked, config: str) -> Asked:
-        own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
-        address, variables = request.of_ssh(own, plain)
-        return request.Asked(one.name, address, {**variables, **one.variables}, one.where)
-
     def _others(self) -> dict[str, str]:
         """Names of the inventory, and a group of each."""
         groups = self.task_vars["groups"]
@@ -94,13 +77,3 @@ class ActionModule(ControllerAction):
         )
         result = judge.run(task_vars=newcomers.counted_in(self.task_vars, fresh))
         return str(result["msg"]).splitlines()[1:] if result.get("failed") else []
-
-
-def settings(config: str, host: str) -> dict[str, str]:
-    """What ssh makes of a host with this config."""
-    said = run("ssh", "-F", str(Path(config).expanduser()), "-G", host, env=os.environ, cwd=".")
-    found: dict[str, str] = {}
-    for line in said.text.splitlines():
-        keyword, _, value = line.partition(" ")
-        found.setdefault(keyword, value)
-    return found

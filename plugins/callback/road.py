@@ -66,6 +66,7 @@ SPEAKING_ACTIONS = (
     "rdma_rails",
     "launch_users",
     "share_inventory",
+    "import_inventory",
     "drift",
     "upgrade",
     "onboard_request",
@@ -86,6 +87,7 @@ ANSWERS = (
     "upgrade",
     "wipe_node",
     "fresh_login",
+    "import_inventory",
 )
 # A launch and a screen show their own progress, and a question waits for its answer.
 OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")

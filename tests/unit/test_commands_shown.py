@@ -68,6 +68,7 @@ OF_PLAYBOOKS = {
     "address": "playbooks/onboard.yml",
     "host_key": "playbooks/onboard.yml",
     "share_to": "playbooks/share.yml",
+    **dict.fromkeys(("import_to", "nodes_file", "ssh_config"), "playbooks/import.yml"),
     **dict.fromkeys(("watch", "watch_seconds", "status_json", "status_gate", "status_wait"), "playbooks/status.yml"),
     "full": "roles/cluster/defaults/main.yml",
     "report_run": "playbooks/report.yml",

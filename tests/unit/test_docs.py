@@ -1,4 +1,4 @@
-"""Every link of the documents leads somewhere, and every document can be found from the index."""
+"""Every link and path of the documents leads somewhere, and every document can be found from the index."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ INDEX = ROOT / "docs/README.md"
 LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True)
 PAGES = sorted(ROOT / name for name in LISTED.stdout.splitlines())
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+# Files that a page names in backticks, from the folder of the project.
+PLACES = "docs|examples|inventory/lab|library|molecule|playbooks|plugins|requirements|roles|script|tests"
+PATH = re.compile(rf"`((?:{PLACES})/[^`\s<]+)`")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -35,6 +39,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name}: {link} is not there"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {link} names no heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_in_the_text_are_there(page: Path) -> None:
+    gone = [path for path in PATH.findall(FENCE.sub("", page.read_text())) if not [*ROOT.glob(path.rstrip(".,:/"))]]
+    assert not gone
 
 
 def test_every_page_is_in_the_index() -> None:

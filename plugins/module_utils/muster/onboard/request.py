@@ -247,9 +247,8 @@ def resolved(nodes: Sequence[Asked], looked_up: Mapping[str, Sequence[str]]) -> 
         address = place if ip(place) else next(iter(looked_up.get(place, ())), "")
         if not address:
             what = f"{one.name} has no address" if place == one.name else f"{one.name}: {place} has no address"
-            problems.append(
-                f"{what}, because that name is not known on the controller. Give it with -e address=ADDRESS."
-            )
+            there = "Give it with -e address=ADDRESS" if one.where in ("", "node") else f"Write it into {one.where}"
+            problems.append(f"{what}, because that name is not known on the controller. {there}.")
         elif (known := ip(address)) and known.is_loopback:
             problems.append(f"{one.name}: {place} leads to {address}, which is every machine itself.")
         found.append({"name": one.name, "variables": {"ansible_host": address, **one.variables}})

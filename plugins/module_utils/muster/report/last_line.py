@@ -59,10 +59,10 @@ def _ending(end: Ending) -> tuple[str, str]:
         return status, _calm(end, status)
     if end.failures:
         return "stopped", f"STOPPED: {_stops(end.failures)}"
-    if end.book and not end.contacts:
-        return "healthy", f"DONE: {end.book} contacted no node and changed nothing"
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
+    if end.book and not end.contacts:
+        return "healthy", f"DONE: {end.book} contacted no node and changed nothing"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:

@@ -1,0 +1,108 @@
+"""Writing a new inventory from a list of nodes; documented in library/import_inventory.py."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+
+from muster.inventory.model import ip
+from muster.onboard import imported, request
+from muster.verdict.commands import playbook
+from muster.verdict.words import plural
+from muster_controller import asked_nodes, newcomers
+from muster_controller.action import ControllerAction
+from muster_controller.command_line import short
+from muster_controller.first_contact import read
+from muster_controller.terminal import terminal
+from muster_controller.variables import project_root
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SAMPLE = "inventory/lab/group_vars"
+
+
+class ActionModule(ControllerAction):
+    """Reads files and names on the controller, and contacts no node."""
+
+    def work(self) -> dict[str, Any]:
+        nodes, problems = self._nodes()
+        name = self.options["name"].strip()
+        problems = [*imported.name_problems(name), *problems]
+        if problems:
+            raise refused(problems)
+        folder = project_root() / "inventory" / name
+        try:
+            texts = {"hosts.yml": imported.text(nodes, self._source()), **sample()}
+        except ValueError as problem:
+            raise refused([str(problem)]) from None
+        before = {file: read(str(folder / file)) for file in texts}
+        changed = before != texts
+        if changed and os.path.lexists(folder):
+            raise refused(
+                [f"{short(str(folder))} is there already, and is not written over. Name another one with -e import_to."]
+            )
+        check = bool(self._task.check_mode)
+        if changed and not check:
+            write(folder, texts)
+        shown = short(str(folder))
+        there = replace(terminal(), inventories=(shown,))
+        commands = (there.text(one) for one in (playbook("playbooks/trust.yml"), playbook("playbooks/inspect.yml")))
+        return {
+            "changed": changed,
+            "diff": [
+                {"before": before[file], "after": texts[file], "before_header": file, "after_header": file}
+                for file in texts
+                if before[file] != texts[file]
+            ],
+            "msg": imported.report(shown, nodes, *commands, check=check),
+            "outcome": f"{shown} has {plural(len(nodes), 'node')}; look at its hosts.yml, and then pin their host keys",
+        }
+
+    def _nodes(self) -> tuple[Sequence[Mapping[str, Any]], list[str]]:
+        asked, problems = asked_nodes.asked(self.options)
+        places = [one.address or one.name for one in asked]
+        nodes, more = request.resolved(asked, newcomers.looked_up(place for place in places if not ip(place)))
+        return nodes, [*problems, *more, *imported.node_problems(nodes)]
+
+    def _source(self) -> str:
+        """What the nodes were read from, for the file's first line."""
+        for way in ("ssh_config", "nodes_file"):
+            if self.options[way]:
+                return " ".join(str(self.options[way]).split())
+        return "a list of names"
+
+
+def refused(problems: Sequence[str]) -> AnsibleActionFail:
+    said = "\n".join(f"- {problem}" for problem in problems)
+    return AnsibleActionFail(f"Nothing was written, and no node was contacted.\n{said}")
+
+
+def sample() -> dict[str, str]:
+    """The options beside the sample inventory, which a new one begins with."""
+    folder = project_root() / SAMPLE
+    return {f"group_vars/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yml"))}
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """All of it or nothing: it is written beside its place, and put there by one step that writes over nothing."""
+    beside = Path(tempfile.mkdtemp(prefix=".import.", dir=folder.parent))
+    try:
+        (beside / "group_vars").mkdir()
+        for file, text in texts.items():
+            files.replace(str(beside / file), text.encode(), mode=0o644)
+        beside.chmod(0o755)
+        beside.rename(folder)
+    except OSError as problem:
+        shutil.rmtree(beside)
+        raise AnsibleActionFail(f"{short(str(folder))} cannot be written ({problem.strerror}).") from None
