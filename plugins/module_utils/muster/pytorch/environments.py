@@ -73,9 +73,29 @@ def torchrun(cluster: Mapping[str, Any], name: str) -> str:
     return {place.name: place.torchrun for place in places(cluster)}[name]
 
 
+def unknown(cluster: Mapping[str, Any], name: str) -> str:
+    """Said of a launch that names an environment which is none."""
+    known = ", ".join(place.name for place in places(cluster))
+    return f"launch_environment is {name!r}, which is none of the environments of this cluster: {known}."
+
+
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     """The names of those that are built here; the others are there by somebody else."""
     return tuple(name for name, entry in declared.items() if not entry.get(PROVIDED))
+
+
+def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
+    """What is said of the default environment's options, as it is of this environment's."""
+    source = next((str(entry[option]) for option in SOURCES if entry.get(option)), "its file")
+    own = {
+        "pytorch_packages": source,
+        "cluster_torch_version": f"torch of {name} in cluster_environments",
+        "pytorch_variant": f"variant of {name} in cluster_environments",
+        "pytorch_python": f"python of {name} in cluster_environments",
+        "pytorch_lock": f"{name}.lock.txt",
+        "pytorch_root": "cluster_environments_root",
+    }
+    return re.sub("|".join(rf"\b{option}\b" for option in own), lambda found: own[found[0]], text)
 
 
 def problems(declared: Any) -> list[tuple[str, str]]:
