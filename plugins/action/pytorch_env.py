@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster.pytorch import environments
+from muster_controller.conda_steps import CondaSteps
 from muster_controller.environment_steps import EnvironmentSteps
 from muster_controller.named_steps import NamedSteps
 
@@ -30,7 +31,9 @@ class ActionModule(ActionBase):
         names = environments.built(arguments.get("environments") or {})
         if result.get("failed") or not names:
             return result
-        return together(result, {name: NamedSteps(self, known, arguments, name).work(step) for name in names}, step)
+        kinds = {name: CondaSteps if arguments["environments"][name].get("conda") else NamedSteps for name in names}
+        named = {name: kind(self, known, arguments, name).work(step) for name, kind in kinds.items()}
+        return together(result, named, step)
 
 
 def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: str) -> dict[str, Any]:

@@ -210,3 +210,30 @@ def test_what_the_inventory_has_no_longer_goes_when_nobody_uses_it(cluster: Clus
     assert first.inside("ls", "-A", TEAM).stdout == "somebodys\n"
     again = cluster.run(cluster_environments={})
     assert (again.rc, again.changed) == (0, []), again.stdout
+
+
+COMPILE = "import torch; print(torch.compile(lambda x: x.sin() + 1)(torch.zeros(3)).tolist())"
+
+
+@pytest.mark.slow
+def test_torch_compile_has_its_compiler_where_that_is_requested(
+    with_pytorch: None, play: Play, networked: list[Machine]
+) -> None:
+    machine = next(machine for machine in networked if machine.name == "node3")
+    run = "sudo -u muster env TORCHINDUCTOR_CACHE_DIR=/tmp/muster-test /opt/muster/pytorch/current/bin/python"
+    command = f"{run} -c '{COMPILE}'"
+    assert machine.ssh(command, check=False).returncode != 0, "it has a compiler already"
+
+    def baseline(*, check: bool = False) -> Result:
+        extravars = {"node_baseline_compiler": True}
+        return play("playbooks/baseline.yml", extravars=extravars, limit=machine.name, check=check)
+
+    try:
+        assert "g++" in baseline(check=True).stdout
+        result = baseline()
+        assert result.rc == 0, result.stdout
+        assert machine.ssh(command).stdout.strip() == "[1.0, 1.0, 1.0]"
+        assert baseline().changed == []
+    finally:
+        machine.inside("apt-get", "purge", "--yes", "--auto-remove", "g++", "python3-dev")
+        machine.inside("rm", "-rf", "/tmp/muster-test")

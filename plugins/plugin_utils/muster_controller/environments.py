@@ -7,8 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible.module_utils.common.yaml import yaml_load
+from yaml import YAMLError
+
 from muster.inventory.model import Problem
-from muster.pytorch import environments
+from muster.pytorch import conda, environments
+from muster.pytorch.conda import CondaError
 from muster.pytorch.requirements import Asked, RequirementsError, asked, of_pyproject, parts_of
 from muster_node.tools import files
 
@@ -35,6 +39,17 @@ def read(entry: Mapping[str, Any], folder: str) -> Asked:
     except RequirementsError as problem:
         text = str(problem)
         raise RequirementsError(text if text.startswith("/") else f"{path}: {text}") from None
+
+
+def read_conda(entry: Mapping[str, Any], folder: str) -> conda.Asked:
+    """The same of an environment.yml. Raises CondaError."""
+    path = Path(folder, Path(entry["conda"]).expanduser())
+    try:
+        return conda.asked_of(yaml_load(_text(path)), str(entry.get("cuda", "")))
+    except (RequirementsError, CondaError) as problem:
+        raise CondaError(f"{path}: {problem}") from None
+    except YAMLError as problem:
+        raise CondaError(f"{path}: it is no YAML ({' '.join(str(problem).split())[:200]})") from None
 
 
 def _pyproject(path: Path, extras: list[str]) -> list[str]:
@@ -72,6 +87,6 @@ def problems(declared: Any, folder: str) -> Iterator[Problem]:
     yield from (Problem("the cluster", what, fix) for what, fix in wrong)
     for name in environments.built(declared) if not wrong else ():
         try:
-            read(declared[name], folder)
-        except RequirementsError as problem:
+            (read_conda if declared[name].get("conda") else read)(declared[name], folder)
+        except (RequirementsError, CondaError) as problem:
             yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or take {name} out")

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 # The lock of the default environment is pytorch.lock.txt, beside those of the others.
 TAKEN = (DEFAULT, "pytorch")
-SOURCES = ("requirements", "pyproject")
+SOURCES = ("requirements", "pyproject", "conda")
 PROVIDED = "provided"
 _OPTIONS = {
-    **dict.fromkeys((*SOURCES, "torch", "variant", "python"), str),
+    **dict.fromkeys((*SOURCES, "torch", "variant", "python", "cuda"), str),
     "extras": list,
     PROVIDED: bool,
 }
@@ -28,6 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _VALUES = {
     "torch": (re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*"), "an exact version of PyTorch, as in 2.13.0"),
     "variant": (re.compile(r"auto|cpu|cuda|cu\d{2,4}"), "auto, cpu, cuda, or a build such as cu126"),
+    "cuda": (re.compile(r"\d{1,2}\.\d{1,2}"), 'what the driver can do at most, as in "12.8"'),
     "python": (re.compile(r"/[^\s]+"), "the whole path of a Python on the node"),
 }
 
@@ -128,8 +129,13 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"has {option}: {value!r}", f"Write {_VALUES[option][1]}"
     chosen = [option for option in (*SOURCES, PROVIDED) if entry.get(option)]
     if not chosen:
-        yield "says nothing of what is in it", "Write requirements: FILE or pyproject: FILE"
+        yield "says nothing of what is in it", "Write requirements: FILE, pyproject: FILE or conda: FILE"
     elif len(chosen) > 1:
         yield f"has {' and '.join(chosen)}", "Keep one of them"
     if entry.get("extras") and not entry.get("pyproject"):
         yield "has extras, which only a pyproject has", "Take them out, or name a pyproject"
+    for option in ("torch", "variant", "python"):
+        if option in entry and entry.get("conda"):
+            yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
+    if "cuda" in entry and not entry.get("conda"):
+        yield "has cuda, which only an environment of conda has", "Write variant instead"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-OURS = {"envs", "wheels", "current", NEW_LINK}
+STORE = "store"  # of what comes of conda packages
+OURS = {"envs", "wheels", "current", NEW_LINK, STORE}
 
 
 class Forgotten:
@@ -56,6 +58,7 @@ class Forgotten:
             for one in root.names():
                 root.remove(one)
             tidy(root.root / "wheels")
+            shutil.rmtree(root.root / STORE, ignore_errors=True)
             for place in (root.envs, root.root):
                 with contextlib.suppress(OSError):  # something else lies in it
                     place.rmdir()
