@@ -47,10 +47,10 @@ def package(folder: Path, name: str, version: str, files: dict[str, bytes], **mo
     said: dict[str, Any] = {"index": {**index, **more}, "paths": {"paths": paths, "paths_version": 1}}
     if link_json:
         said["link"] = link_json
-    content = {f"info/{what}.json": json.dumps(text).encode() for what, text in said.items()}
+    about = {f"info/{what}.json": json.dumps(text).encode() for what, text in said.items()}
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / f"{name}-{version}-0.tar.bz2", "w:bz2") as archive:
-        for path, data in {**files, **content}.items():
+        for path, data in {**files, **about}.items():
             member = tarfile.TarInfo(path)
             member.mode = 0o755 if path.startswith("bin/") else 0o644
             if data.startswith(b"->"):

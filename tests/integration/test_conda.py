@@ -108,6 +108,10 @@ def test_the_second_run_changes_nothing_and_damage_is_repaired(cluster: Cluster,
     assert (again.rc, again.changed) == (0, []), again.stdout
     first = cluster.machines[0]
     first.inside("sh", "-c", f"rm {BIO}/current/lib/python3.11/site-packages/greet.py")
+    verified = cluster.run(pytorch_mode="verify")
+    assert verified.rc != 0
+    assert "node1: environment bio: greet: lib/python3.11/site-packages/greet.py is missing." in verified.stdout
+    assert verified.stats["failures"] == {"node1": 1}
     result = cluster.run()
     assert result.rc == 0, result.stdout
     assert cluster.greeting(first).startswith("greetings 1.0")

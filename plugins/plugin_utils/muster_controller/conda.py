@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import hashlib
 import importlib
+import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -26,10 +28,7 @@ from muster_node.tools import files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-MISSING = (
-    "conda packages need py-rattler on the controller, which is not there. Install it beside Ansible:"
-    " .venv/bin/pip install --require-hashes --requirement requirements/conda.txt"
-)
+MISSING = "conda packages need py-rattler on the controller, which is not there. Install it beside Ansible: script/setup conda"
 CACHE = Path("~/.cache/muster/conda")
 SECONDS = 300.0  # without a byte of a package
 MOST_PACKAGE = 8_000_000_000
@@ -45,7 +44,7 @@ def rattler() -> Any:
 def solve(asked: Asked, platform: str, facts: Mapping[str, str]) -> Section:
     """Find out what the request leads to today. facts: of a node of that platform. Raises CondaError."""
     module = rattler()
-    virtual = {"__unix": "0", "__linux": facts["kernel"].partition("-")[0], "__glibc": facts["glibc"]}
+    virtual = {"__unix": "0", "__linux": version_in(facts["kernel"]), "__glibc": version_in(facts["glibc"])}
     if asked.cuda:
         virtual["__cuda"] = asked.cuda
     try:
@@ -71,12 +70,18 @@ def solve(asked: Asked, platform: str, facts: Mapping[str, str]) -> Section:
     return make_section(platform, asked, [Package(str(record.url), record.sha256.hex()) for record in records])
 
 
+def version_in(text: str) -> str:
+    """The numbers at the beginning of what a node says of itself; "0" where there are none."""
+    found = re.match(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII)
+    return found[0] if found else "0"
+
+
 def fetched(package: Package) -> Path:
     """The package's file in the cache, which has exactly the content of the lock. Raises CondaError."""
     path = _cache("packages", package.sha256) / package.file
     if path.is_file() and _sha256(path) == package.sha256:
         return path
-    beside = path.with_name(f"{path.name}.new")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         with urllib.request.build_opener().open(package.url, timeout=SECONDS) as answer, beside.open("wb") as file:
             size = 0

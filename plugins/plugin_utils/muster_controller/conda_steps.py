@@ -10,6 +10,7 @@ from ansible.errors import AnsibleActionFail
 from muster.pytorch import conda, environments
 from muster.pytorch.conda import CondaError
 from muster.pytorch.lock import LockError
+from muster.pytorch.request import is_environment
 
 from .conda import put_together, solve
 from .connection import connect
@@ -81,7 +82,12 @@ class CondaSteps(EnvironmentSteps):
         return answer
 
     def look(self, asked: Asked) -> dict[str, Any]:
-        return self.on_node("look", self.locked(asked))
+        found = self.on_node("look", self.locked(asked))
+        if self.arguments.get("mode") != "verify" or found.get("failed"):
+            return found
+        reasons = found["plan"]["reasons"]
+        fix = "Have it made with pytorch_mode=manage, or take it out of the inventory"
+        return {"failed": True, "msg": f"{reasons[0]}. {fix}"} if reasons else {**found, "changed": False}
 
     def fetch(self, asked: Asked) -> dict[str, Any]:
         """If it is this node's turn, put it together here and bring it to all that need the same."""
@@ -149,7 +155,12 @@ class CondaSteps(EnvironmentSteps):
         """(platform, name of the environment) that the node needs; None for nothing."""
         look = self._of(registered(self.vars, name, self.looks))
         build = look.get("plan", {}).get("build")
-        return (look["facts"]["platform"], build) if build and not look.get("failed") else None
+        if not build or look.get("failed"):
+            return None
+        platform = look["facts"]["platform"]
+        # Both come from the node, and one of them becomes a path.
+        usable = platform in conda.PLATFORMS.values() and (build == NOT_YET or is_environment(build))
+        return (platform, build) if usable else None
 
     def _news(self, names: list[str]) -> Mapping[str, Any]:
         """What came of it when one of these had its turn."""
