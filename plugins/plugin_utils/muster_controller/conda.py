@@ -28,7 +28,7 @@ from muster_node.tools import files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-MISSING = "conda packages need py-rattler on the controller, which is not there. Install it beside Ansible: script/setup conda"
+MISSING = "conda packages need py-rattler on the controller, which is not there: install it with script/setup conda"
 CACHE = Path("~/.cache/muster/conda")
 SECONDS = 300.0  # without a byte of a package
 MOST_PACKAGE = 8_000_000_000
