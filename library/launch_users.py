@@ -82,17 +82,10 @@ differences:
 """
 
 import os
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.launch_users.model import RECORD, Request
-from ansible.module_utils.muster.launch_users.plan import make_plan
-from ansible.module_utils.muster.launch_users.request import faults, limit_faults, users_of
-from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.launch_users.act import act
-from ansible.module_utils.muster_node.launch_users.look import observe, record
-from ansible.module_utils.muster_node.tools import files
-from ansible.module_utils.muster_node.tools.result import RefusedError, diff, lines, one_sentence, refuse, warn
+from ansible.module_utils.muster_node.launch_users.provide import provide
+from ansible.module_utils.muster_node.tools.result import one_sentence, warn
 
 SPEC = {
     "node": {"type": "str", "required": True},
@@ -105,39 +98,15 @@ SPEC = {
     "gpus": {"type": "int", "default": 0},
     "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
 }
-FIX = f"To change it, run {playbook('site.yml', tags='launch_users', launch_users_mode='manage')}"
-
-
-def request_of(params: dict[str, Any]) -> Request:
-    limits = {key: params[key] for key in ("memlock", "nofile", "tasks")}
-    wrong = [*faults(params["users"], ""), *limit_faults(limits)]
-    refuse([f"{what}: {fix}" for what, fix in wrong])
-    return Request(users_of(params["users"], limits), params["root"], params["torchrun"], params["gpus"])
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    request = request_of(module.params)
-    try:
-        noted = record()
-    except ValueError as problem:
-        raise RefusedError(f"{RECORD}: {problem}", "Remove it, and take back by hand what it was about") from problem
-    if not request.users and not noted.users and not noted.group:
-        return {"changed": False, "differences": []}
-    plan = make_plan(request, observe(request, noted))
-    refuse(plan.problems, plan.differences if module.params["mode"] == "verify" else (), FIX)
-    shown = [diff("launch users", lines(plan.lines_before), lines(plan.lines_after))]
-    shown += [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
-    if plan.needed and not module.check_mode:
-        act(plan, request)
-    warn(module, plan.notes)
-    return {"changed": plan.needed, "differences": plan.differences, "diff": shown}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     os.umask(0o022)
     with one_sentence(module):
-        module.exit_json(**run_module(module))
+        result = provide(module.params, check=module.check_mode)
+        warn(module, result.pop("notes"))
+        module.exit_json(**result)
 
 
 if __name__ == "__main__":

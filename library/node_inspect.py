@@ -69,33 +69,9 @@ facts:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.inspect.facts import facts
-from ansible.module_utils.muster_node.looks import (
-    adapters,
-    boot,
-    bus,
-    clock,
-    disk,
-    listeners,
-    network,
-    packages,
-    services,
-    stack,
-    users,
-)
-from ansible.module_utils.muster_node.looks import system as look_system
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-SUBJECTS = (
-    *("system", "users", "pci", "boot", "network", "listeners", "clock", "services", "packages", "disk", "stack"),
-    "rdma",
-)
+from ansible.module_utils.muster_node.looks.inspect import SUBJECTS, look_at
 
 
 def main() -> None:
@@ -109,25 +85,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted = module.params
-    subjects = wanted["only"] or SUBJECTS
-    if "users" in subjects and not wanted["user"]:
+    if "users" in (wanted["only"] or SUBJECTS) and not wanted["user"]:
         module.fail_json(msg="user is required where users is looked at")
-    system = look_system.look()
-    ways: dict[str, Callable[[], Any]] = {
-        "users": lambda: users.look(wanted["user"]),
-        "pci": bus.look,
-        "boot": boot.look,
-        "network": lambda: network.look(wanted["peers"]),
-        "listeners": listeners.look,
-        "clock": clock.look,
-        "services": lambda: services.look(system["root"]),
-        "packages": packages.look,
-        "disk": lambda: disk.look(wanted["paths"]),
-        "stack": stack.look,
-        "rdma": adapters.look,
-    }
-    looks = {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}
-    module.exit_json(changed=False, facts=facts(looks))
+    module.exit_json(changed=False, facts=facts(look_at(wanted)))
 
 
 if __name__ == "__main__":

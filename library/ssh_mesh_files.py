@@ -21,6 +21,10 @@ options:
     description: Name of the node in the inventory, for messages.
     type: str
     required: true
+  address:
+    description: The node's own address in the training network.
+    type: str
+    required: true
   user:
     description: The training user.
     type: str
@@ -67,114 +71,24 @@ strangers:
   type: list
   elements: str
   returned: success
+ways:
+  description: A digest of all that logins from here, and of all that logins on this node go by.
+  type: dict
+  returned: success, and not in check mode
 """
 
-import contextlib
-import os
-import pwd
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster.network.ssh_mesh import BlockError
 from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.tools import files
-from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-NAMES = ("authorized_keys", "config", ssh_mesh.KNOWN_HOSTS)
-MOST = 4_000_000  # bytes of a file
-
-
-@contextlib.contextmanager
-def acting_as(entry: pwd.struct_passwd) -> Iterator[None]:
-    """Be the user where files are concerned: root has no rights on many file servers."""
-    groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
-    os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    os.setegid(entry.pw_gid)
-    os.seteuid(entry.pw_uid)
-    try:
-        yield
-    finally:
-        os.seteuid(uid)
-        os.setegid(gid)
-        os.setgroups(groups)
-
-
-class Folder:
-    """The user's ~/.ssh."""
-
-    def __init__(self, entry: pwd.struct_passwd) -> None:
-        self.entry = entry
-        self.path = Path(entry.pw_dir) / ".ssh"
-
-    def read(self, name: str) -> str:
-        """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
-        path = str(self.path / name)
-        try:
-            content: bytes = files.read(path, most=MOST, links=True, owner=self.entry.pw_uid)
-        except FileNotFoundError:
-            return ""
-        except files.ForeignError as foreign:
-            raise RefusedError(
-                f"{path} {foreign.strerror}, and is left alone:"
-                f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
-            ) from None
-        return content.decode("utf-8", "surrogateescape")
-
-    def write(self, name: str, text: str) -> None:
-        """At once or not at all. A link stays a link, and the file keeps its mode."""
-        self.path.mkdir(mode=0o700, exist_ok=True)
-        content = text.encode("utf-8", "surrogateescape")
-        files.replace(str(self.path / name), content, mode=0o600, keep=True, links=True)
-
-
-def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    user = params["user"]
-    try:
-        entry: pwd.struct_passwd | None = pwd.getpwnam(user)
-    except KeyError:
-        if not params["members"]:
-            return {"changed": False, "strangers": [], "diff": []}
-        if not check:
-            raise RefusedError(
-                f"has no user {user}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
-            ) from None
-        entry = None
-    with acting_as(entry) if entry else contextlib.nullcontext():
-        folder = Folder(entry) if entry else None
-        before = {name: folder.read(name) if folder else "" for name in NAMES}
-        members = [ssh_mesh.member_of(given) for given in params["members"]]
-        if members:
-            wanted = ssh_mesh.wanted(params["cluster"], user, members, params["identity"], *before.values())
-        else:
-            wanted = ssh_mesh.forgotten(before["authorized_keys"], before["config"])
-        after = dict(zip(NAMES, (wanted.authorized_keys, wanted.config, wanted.known_hosts), strict=True))
-        changed = [name for name in NAMES if before[name] != after[name]]
-        if params["mode"] == "verify" and changed:
-            found = [sentence for name in changed for sentence in ssh_mesh.differences(name, before[name], after[name])]
-            command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
-            raise RefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
-        if folder and not check:
-            # The logins of the others come last: until then nothing of this node's own is in their way.
-            for name in reversed(NAMES):
-                if name in changed and after[name]:
-                    folder.write(name, after[name])
-                elif name in changed:
-                    files.remove(str(folder.path / name))
-    return {
-        "changed": bool(changed),
-        "strangers": list(wanted.strangers),
-        "diff": [diff(f"~{user}/.ssh/{name}", before[name], after[name]) for name in changed],
-    }
+from ansible.module_utils.muster_node.network.mesh_files import keep
+from ansible.module_utils.muster_node.tools.result import RefusedError, one_sentence
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "node": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "cluster": {"type": "str", "required": True},
             "identity": {"type": "path", "required": True},
@@ -183,7 +97,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    with one_sentence(module, refusals=(ssh_mesh.BlockError,)):
+    with one_sentence(module, refusals=(BlockError,)):
         try:
             result = keep(module.params, check=module.check_mode)
         except OSError as problem:

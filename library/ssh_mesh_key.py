@@ -80,7 +80,7 @@ sshd: {description: What is to be done about the settings of sshd. Empty means n
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.muster_node.network.mesh_key import provide
+from ansible.module_utils.muster_node.network.mesh_key import provide, warnings
 from ansible.module_utils.muster_node.tools.result import one_sentence
 
 SPEC = {
@@ -102,12 +102,8 @@ def main() -> None:
     os.umask(0o022)
     with one_sentence(module):
         result = provide(module.params, check=module.check_mode)
-    overridden = result.pop("overridden")
-    if overridden:
-        module.warn(
-            f"{module.params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's settings"
-            f" come before {module.params['sshd_path']}, and are left alone. ssh_mesh_sshd: off ends this warning."
-        )
+    for sentence in warnings(module.params, result.pop("overridden")):
+        module.warn(sentence)
     module.exit_json(**result)
 
 

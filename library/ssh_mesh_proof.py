@@ -10,6 +10,8 @@ short_description: Proves that the training user can log in on the peers
 description:
   - Runs C(ssh PEER hostname) as the user, without a password and with checked host keys, on all peers at once, and
     fails with each peer on which it did not work, why, and what to type.
+  - A login that worked is remembered on the node, with a digest of all that it went by at both ends. As long as that is
+    the same, it is tried by sampling alone, unless O(full) is given.
   - Beyond sixteen peers it takes a sample, such that every node is logged in on by some other.
   - A peer that was not looked at in this run is not tried.
 version_added: "0.1.0"
@@ -28,6 +30,23 @@ options:
     type: list
     elements: dict
     required: true
+  memory:
+    description: File that remembers logins. Empty for none.
+    type: path
+    default: ""
+  ways:
+    description:
+      - Of each peer, the digest of what a login on it goes by. Filled in from what O(looks) has of both ends.
+    type: dict
+    default: {}
+  looks:
+    description: Name under which the result of M(ssh_mesh_files) is registered.
+    type: str
+    default: ""
+  full:
+    description: Whether to try every peer, whatever is remembered.
+    type: bool
+    default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
@@ -43,6 +62,8 @@ EXAMPLES = r"""
     node: "{{ inventory_hostname }}"
     user: muster
     members: "{{ members.members }}"
+    memory: /var/lib/muster/ssh/muster/proved.json
+    looks: files
   become: true
 """
 
@@ -51,45 +72,13 @@ tried: {description: Peers that were logged in on., type: list, elements: str, r
 not_tried: {description: Peers that were not, with the reason., type: dict, returned: always}
 """
 
-import os
 import pwd
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.network import ssh_mesh
 from ansible.module_utils.muster.verdict.commands import playbook
-from ansible.module_utils.muster_node.tools.run import run
-
-# sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
-AT_ONCE = 6
-TRIES = 4
-TIMEOUT = 30
-MOST = 64_000  # bytes of what a login prints
-# The user's own settings for connections that are shared must not stand in for a login.
-OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes")
-
-
-def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
-    argv = ["ssh", "-n", "-T", *(f"-o{option}" for option in OPTIONS), peer.name, "hostname"]
-    names = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
-    done = run(*argv, seconds=TIMEOUT, env={"PATH": os.defpath, "LC_ALL": "C", **names}, user=entry, most=MOST)
-    if done.code is None:
-        return ssh_mesh.Attempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
-    lines = done.text.split()
-    # A shell without a login says so on standard output.
-    said = done.aside if done.code == 0 else f"{done.aside}\n{done.text}"
-    return ssh_mesh.Attempt(peer, done.code, said, lines[-1] if lines else "")
-
-
-def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
-    for number in range(1, TRIES):
-        tried = attempt(entry, peer)
-        if not ssh_mesh.passing(tried):
-            return tried
-        time.sleep(0.5 * number)
-    return attempt(entry, peer)
+from ansible.module_utils.muster_node.network import mesh_logins
 
 
 def prove(params: dict[str, Any]) -> dict[str, Any]:
@@ -100,15 +89,21 @@ def prove(params: dict[str, Any]) -> dict[str, Any]:
         if not member.seen
     }
     there = [name for name, member in members.items() if member.seen]
-    chosen = ssh_mesh.sample(there, params["node"])
+    sample = ssh_mesh.sample(there, params["node"])
     not_tried |= {
-        name: f"a sample of {len(chosen)} peers was tried"
+        name: f"a sample of {len(sample)} peers was tried"
         for name in there
-        if name not in chosen and name != params["node"]
+        if name not in sample and name != params["node"]
     }
-    entry = pwd.getpwnam(params["user"])
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        attempts = list(pool.map(lambda name: log_in(entry, members[name]), chosen))
+    known = mesh_logins.remembered(params["memory"]) if params["memory"] else {}
+    chosen = sample if params["full"] else ssh_mesh.to_prove(sample, known, params["ways"])
+    not_tried |= {name: "nothing has changed since it was logged in on" for name in sample if name not in chosen}
+    attempts = mesh_logins.log_in_on(pwd.getpwnam(params["user"]), [members[name] for name in chosen])
+    failed = [one.peer.name for one in attempts if ssh_mesh.refusals(params["user"], [one])]
+    if params["memory"]:
+        now = {name: way for name, way in params["ways"].items() if name in chosen and name not in failed}
+        kept = {name: way for name, way in known.items() if name in members and name not in chosen}
+        mesh_logins.remember(params["memory"], {**kept, **now})
     result: dict[str, Any] = {"changed": False, "tried": chosen, "not_tried": not_tried}
     refusals = ssh_mesh.refusals(params["user"], attempts)
     if refusals:
@@ -123,6 +118,10 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "user": {"type": "str", "required": True},
             "members": {"type": "list", "elements": "dict", "required": True},
+            "memory": {"type": "path", "default": ""},
+            "ways": {"type": "dict", "default": {}},
+            "looks": {"type": "str", "default": ""},
+            "full": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

@@ -125,7 +125,7 @@ class ActionModule(ControllerAction):
         return [node for node in look.nodes if node in repaired], done
 
     def condemn(self, parts: dict[str, list[str]]) -> None:
-        asked = requests(self, self.task_vars, list(parts))
+        asked = requests(self.task_vars, self._templar, self._loader, list(parts))
         asks = {node: {"environment": asked[node]["environment"], "parts": names} for node, names in parts.items()}
         for node, answer in ask_all(self, self.task_vars, "condemn", asks).items():
             if isinstance(answer, NodeError):
@@ -148,7 +148,8 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             return [], ["what is there would be taken as what is installed"]
         about = {"by": operator(), "run": run_id(), "parts": []}
-        asked = {node: {**one, **about} for node, one in requests(self, self.task_vars, list(nodes)).items()}
+        asked = requests(self.task_vars, self._templar, self._loader, list(nodes))
+        asked = {node: {**one, **about} for node, one in asked.items()}
         answers = ask_all(self, self.task_vars, "keep", asked)
         told = [node for node, answer in answers.items() if isinstance(answer, dict)]
         said = {True: "what is there is taken as what is installed", False: "it was written down like this before"}

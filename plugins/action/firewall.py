@@ -11,18 +11,17 @@ from ansible.utils.display import Display
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.firewall import judge, model, table
-from muster.firewall import look as firewall_look
+from muster.firewall import judge
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
 from muster_controller.action import ControllerAction
 from muster_controller.connection import NodeConnection, connect
-from muster_controller.guard import GUARD_ROOT, Command, Guard, GuardError
+from muster_controller.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
+from muster_controller.guard import Command, Guard, GuardError
 from muster_controller.node_error import NodeError
-from muster_controller.program import Program
 from muster_controller.terminal import typed
-from muster_controller.variables import node_variables, value_of_nodes
+from muster_controller.variables import value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
     from muster.firewall.plan import Plan
     from muster.verdict.finding import FindingShape
 
-PROGRAM = Program("firewall")
-WHAT = "firewall"
-# What a node cannot be left with; nothing is changed then.
-BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
 FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
 
 
@@ -53,13 +48,11 @@ class ActionModule(ControllerAction):
             return {"failed": True, "msg": f"{node}: {exc}"}
 
     def request(self, node: str, options: dict[str, Any], task_vars: Mapping[str, Any]) -> Request:
-        own = node_variables(task_vars, self._templar, self._loader, node)
         addresses = value_of_nodes(task_vars, self._templar, self._loader, "cluster_address")
-        return model.make_request(node, own, addresses, options)
+        return request_of(task_vars, self._templar, self._loader, node, addresses, options)
 
     def verify(self, request: Request, look: Look) -> dict[str, Any]:
-        findings = judge.judge(request, look, judge.scene_now(look))
-        findings += judge.judge_boot(request, look)
+        findings = findings_now(request, look)
         failed = [finding for finding in findings if finding.status == "fail"]
         result = {"changed": False, "packages": [], "findings": as_dicts(findings)}
         if failed:
@@ -87,7 +80,7 @@ class ActionModule(ControllerAction):
         plan = firewall_plan.make_plan(request, look)
         planned = judge.scene_planned(request, look, plan)
         findings = judge.judge(request, look, planned)
-        blocked = [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
+        blocked = blocked_by(findings)
         if blocked:
             lines = [*as_lines(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
@@ -145,14 +138,3 @@ class ActionModule(ControllerAction):
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:
     return [finding.as_dict() for finding in findings]
-
-
-def look_at(node: NodeConnection) -> Look:
-    places = {
-        "guard": f"{GUARD_ROOT}/{WHAT}",
-        "table": table.TABLE,
-        "rules": table.RULES_FILE,
-        "unit": table.UNIT,
-        "sysctl": firewall_plan.SYSCTL_FILE,
-    }
-    return firewall_look.read_look(PROGRAM.call(node, "look", places, privileged=True))

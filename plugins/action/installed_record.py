@@ -20,7 +20,7 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             return {"written": []}
         about = {"by": operator(), "run": run_id(), "parts": self.options["parts"]}
-        asked = requests(self, self.task_vars, list(self.task_vars["ansible_play_hosts"]))
+        asked = requests(self.task_vars, self._templar, self._loader, list(self.task_vars["ansible_play_hosts"]))
         answers = ask_all(self, self.task_vars, "keep", {node: {**one, **about} for node, one in asked.items()})
         warnings = [
             f"{node}: what is installed was not written down, so that drift cannot say later what has changed: {answer}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.network import ssh_mesh
 from muster_controller.action import ControllerAction
+from muster_controller.mesh_members import member_of
 from muster_controller.variables import Roles, load_roles, read_node, registered, staying
 
 if TYPE_CHECKING:
@@ -36,24 +36,4 @@ class ActionModule(ControllerAction):
     def _member(self, task_vars: Mapping[str, Any], roles: Roles, name: str, looks: str) -> ssh_mesh.Member:
         values = read_node(task_vars, self._templar, roles, name, ("cluster_address", "ansible_host")).values
         address = str(values["cluster_address"])
-        look = registered(task_vars, name, looks)
-        if "host_keys" not in look:
-            return ssh_mesh.Member(name, address, seen=False)
-        return ssh_mesh.Member(
-            name=name,
-            address=address,
-            sources=(address, *other_sources(str(values.get("ansible_host", "")))),
-            port=int(look["port"]),
-            key=str(look["key"]),
-            host_keys=tuple(str(key) for key in look["host_keys"]),
-            hostname=str(look["hostname"]),
-        )
-
-
-def other_sources(ansible_host: str) -> list[str]:
-    """The address of the controller's way in, from which the node may log in on a peer as well."""
-    try:
-        address = ipaddress.ip_address(ansible_host)
-    except ValueError:
-        return []
-    return [] if address.is_loopback else [str(address)]
+        return member_of(name, address, str(values.get("ansible_host", "")), registered(task_vars, name, looks))

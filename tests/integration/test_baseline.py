@@ -36,7 +36,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def again(nodes: list[Machine], play: Play) -> Result:
-    return play(PLAYBOOK, check=True)
+    return play(PLAYBOOK, check=True, extravars={"full": True})
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def provide(
             "pytorch_offline_dir": WHEELS,
             "pytorch_packages": [],
             "pytorch_lock": str(lock),
+            "full": True,  # the role looks itself, whatever there is to do
             **requested,
         }
         result = play("playbooks/pytorch.yml", extravars=extravars, limit=machine.name, check=check)

@@ -103,7 +103,8 @@ def test_each_node_has_a_user_and_a_sudo_password_of_its_own(play: Play, lab: La
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)
     assert looked.rc == 0, looked.stdout
-    assert set(looked.results("Look at the node")) == set(USERS)
+    (look,) = looked.results("Look at the nodes, for all steps to come").values()
+    assert set(look["nodes"]) == set(USERS)
     checked = play("playbooks/baseline.yml", inventory=lab.inventory, cmdline=become, check=True)
     assert checked.rc == 0, checked.stdout
     assert {one.partition(":")[0] for one in checked.changed} == set(USERS)

@@ -50,7 +50,7 @@ def test_a_node_that_joins_later_gets_the_same_from_its_peer(cluster: CountedClu
     assert cluster.lock.read_bytes() == written
     assert list(cluster.wheelhouses()) == ["node1"], "the wheels lie on the node as often as nobody needs"
 
-    again, sent = cluster.provide("node1", "node2")
+    again, sent = cluster.provide("node1", "node2", full=True)
     assert (again.rc, again.changed, sent) == (0, [], 0), again.stdout
     assert tasks_of_the_role(again, "node2") == ["Validating arguments against arg spec 'main'", LOOK]
 

@@ -69,6 +69,7 @@ OF_PLAYBOOKS = {
     "host_key": "playbooks/onboard.yml",
     "share_to": "playbooks/share.yml",
     **dict.fromkeys(("watch", "watch_seconds", "status_json", "status_gate", "status_wait"), "playbooks/status.yml"),
+    "full": "roles/cluster/defaults/main.yml",
     "report_run": "playbooks/report.yml",
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",

@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible import context
+
 from muster.inventory.secrets import is_secret
 from muster.verdict.masking import MASK, SECRET_NAME, masked_argv, masked_text
 
@@ -37,6 +39,11 @@ def short(path: str) -> str:
 
 def tags_of(options: Mapping[str, Any]) -> list[str]:
     return [tag for tag in options.get("tags") or () if tag != "all"]
+
+
+def chosen_tags() -> tuple[list[str], list[str]]:
+    """The tags that this run takes, and those that it leaves out."""
+    return list(context.CLIARGS.get("tags") or ["all"]), list(context.CLIARGS.get("skip_tags") or [])
 
 
 def doing(options: Mapping[str, Any]) -> str:

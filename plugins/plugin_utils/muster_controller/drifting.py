@@ -64,7 +64,7 @@ class Drifting:
         self.action, self.vars, self.folder = action, task_vars, folder
 
     def look(self, nodes: Sequence[str]) -> Look:
-        asked = requests(self.action, self.vars, list(nodes))
+        asked = requests(self.vars, self.action._templar, self.action._loader, list(nodes))
         with ThreadPoolExecutor(1) as aside:
             coming = aside.submit(ask_all, self.action, self.vars, "look", asked)
             said, stopped = self.planned(nodes)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.pytorch.choice import Ask
 from muster.pytorch.downloads import Need, downloader, holders
@@ -21,7 +20,7 @@ from .connection import connect
 from .distribution import PROGRAM
 from .lock_file import REVIEWED, LockFile, reviewed
 from .messages import Messages
-from .sources import node_environment, pip_mirror
+from .pytorch_look import places, sections
 from .variables import load_roles, read_node, registered
 from .wheels import WheelSharing
 
@@ -58,9 +57,8 @@ class EnvironmentSteps:
             return {"failed": True, "msg": f"{self.node}: {self.path}: {problem}"}
 
     def _node(self, step: str, **more: Any) -> dict[str, Any]:
-        here = (self.vars, self.action._templar, self.action._loader, self.node)
-        places = {"mirror": pip_mirror(*here), "environment": node_environment(*here)}
-        arguments = {**places, **self.arguments, "step": step, **more}
+        here = places(self.vars, self.action._templar, self.action._loader, self.node)
+        arguments = {**here, **self.arguments, "step": step, **more}
         answer: dict[str, Any] = self.action._execute_module("pytorch_env", arguments, task_vars=self.vars)
         if step != "look":
             answer.pop("diff", None)  # the look has shown it
@@ -71,16 +69,7 @@ class EnvironmentSteps:
         return result.get("named", {}).get(self.name, {}) if self.name else result
 
     def _look(self) -> dict[str, Any]:
-        if self.lock is None or self.arguments.get("mode") == "verify":
-            return self._node("look")
-        shipped = reviewed() if self._may_be_reviewed() else ()
-        locked, known = ([section.as_dict() for section in each] for each in (self.lock.read(), shipped))
-        return self._node("look", locked=locked, reviewed=known)
-
-    def _may_be_reviewed(self) -> bool:
-        """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
-        asked, index = self.arguments.get("reviewed_lock"), self.arguments.get("index_url", "auto")
-        return boolean(asked or False) and index in ("", "auto") and not self.arguments.get("offline_dir")
+        return self._node("look", **sections(self.arguments, self.lock))
 
     def _fetch(self) -> dict[str, Any]:
         """If it is this node's turn, bring the wheels to all that need the same; get them here if nobody has them."""

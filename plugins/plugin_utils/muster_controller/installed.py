@@ -11,7 +11,7 @@ from .program import Program
 from .variables import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ansible.plugins.action import ActionBase
 
@@ -25,16 +25,16 @@ KERNELS = ("linux-image-",)
 OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler")
 
 
-def requests(action: ActionBase, task_vars: Mapping[str, Any], nodes: list[str]) -> dict[str, Json]:
+def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Sequence[str]) -> dict[str, Json]:
     """What the program is asked about each node."""
-    listed = action._loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
+    listed = loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
     own = [str(name) for entry in listed["_node_baseline_packages"] for name in str(entry).split("|")]
     compiler = [str(name) for name in listed["_node_baseline_compiler"]]
     prefixes = [str(name) for name in listed["_node_baseline_gpu_packages"]]
-    roles = load_roles(action._loader, "cluster", "pytorch", "node_baseline")
+    roles = load_roles(loader, "cluster", "pytorch", "node_baseline")
     found = {}
     for node in nodes:
-        values = read_node(task_vars, action._templar, roles, node, OF_A_NODE).values
+        values = read_node(task_vars, templar, roles, node, OF_A_NODE).values
         more = [name for entry in values.get("node_baseline_extra_packages", ()) for name in str(entry).split("|")]
         found[node] = {
             "packages": [*own, *(compiler if values.get("node_baseline_compiler") else ()), *more, *FIREWALLS],

@@ -40,9 +40,11 @@ PACKING = threading.Lock()
 
 @dataclass(frozen=True)
 class Program:
-    """name: of a file in muster_node/programs. It is packed when it is first sent, by one thread for all."""
+    """name: of a file in muster_node/programs, or in another room of muster_node. It is packed when it is first sent,
+    by one thread for all."""
 
     name: str
+    room: str = "programs"
 
     def __post_init__(self) -> None:
         if find_spec(self.module) is None:
@@ -50,7 +52,7 @@ class Program:
 
     @property
     def module(self) -> str:
-        return f"muster_node.programs.{self.name}"
+        return f"muster_node.{self.room}.{self.name}"
 
     def call(self, connection: Way, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
         """Run it there; return the JSON object that it prints. Raises NodeError."""

@@ -101,8 +101,14 @@ def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
 
 
 def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:
-    """Return what an earlier task registered under this name on the host; nothing where it did not run there."""
-    result: Mapping[str, Any] = task_vars["hostvars"].raw_get(host).get(name, {})
+    """Return what an earlier task registered under this name on the host; nothing where it did not run there.
+
+    A task that spoke for all nodes has the host's own under `nodes`; a host that is not among them was asked alone.
+    """
+    known = task_vars["hostvars"].raw_get(host)
+    result: Mapping[str, Any] = known.get(name, {})
+    if "nodes" in result:
+        result = result["nodes"].get(host) or known.get(f"{name}_alone", {})
     return result
 
 
@@ -122,7 +128,7 @@ def read_node(
         if name not in merged:
             continue
         try:
-            value = _plain(node_templar.template(merged[name]))
+            value = plain(node_templar.template(merged[name]))
             values[name] = read(roles.options[name], value) if name in roles.options else value
         except ValueError as error:
             errors[name] = str(error)
@@ -131,10 +137,10 @@ def read_node(
     return NodeReading(values, errors)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return lists and dicts as Python's own: Ansible hands out lazy ones, which cannot leave the plugin."""
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return value

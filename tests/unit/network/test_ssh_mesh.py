@@ -212,3 +212,13 @@ def test_sshd_is_changed_or_reloaded_only_where_that_helps(
     offered = sshd.offers_of(offer) if offer else {}
     assert sshd.pending(DROPIN, file, sshd.parse(settings), offered) == to_do
     assert sshd.overridden(DROPIN, file, sshd.parse(settings)) == overridden
+
+
+def test_a_login_is_tried_where_its_way_is_another_one_and_on_one_peer_anyhow() -> None:
+    ways = {f"node{number}": ssh_mesh.way("out", f"in {number}") for number in range(4)}
+    assert ssh_mesh.to_prove(["node1", "node2", "node3"], ways, ways) == ["node1"]
+    known = {**ways, "node3": ssh_mesh.way("out", "in another")}
+    assert ssh_mesh.to_prove(["node1", "node2", "node3"], known, ways) == ["node1", "node3"]
+    assert ssh_mesh.to_prove(["node1", "node2"], {}, ways) == ["node1", "node2"]
+    assert ssh_mesh.to_prove(["node1", "node2"], ways, {}) == ["node1", "node2"]
+    assert ssh_mesh.to_prove([], {}, {}) == []

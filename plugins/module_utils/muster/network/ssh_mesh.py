@@ -7,6 +7,7 @@ the lines of a node that took no part in a run are kept, and those of a node tha
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.commands import playbook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 BEGIN = "# BEGIN muster: written by the role ssh_mesh, which overwrites changes in here"
 END = "# END muster"
@@ -263,6 +264,19 @@ def sample(names: Sequence[str], own: str) -> list[str]:
     if len(ring) <= MAX_PEERS:
         return ring
     return [ring[place * len(ring) // MAX_PEERS] for place in range(MAX_PEERS)]
+
+
+def way(out: str, into: str) -> str:
+    """What a login goes by at both of its ends, as one digest. out, into: those of the two ends."""
+    return hashlib.sha256(f"{out} {into}".encode()).hexdigest()
+
+
+def to_prove(peers: Sequence[str], known: Mapping[str, str], ways: Mapping[str, str]) -> list[str]:
+    """Of the peers, in their order, those whose login has to be tried: its way is another one than when it worked last.
+
+    The first one is tried in any case; peers begin behind the node itself, so that each is somebody's.
+    """
+    return [name for name in peers if name == peers[0] or not ways.get(name) or known.get(name) != ways[name]]
 
 
 @dataclass(frozen=True)

@@ -34,18 +34,24 @@ def read() -> Json:
 
 
 def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
-    """Write it where it says something else; whether it did. A part that could not be seen stays as it was, and so does
+    """Write it where it says something else; whether it did."""
+    whole = to_write(now, parts)
+    if not whole:
+        return False
+    text = json.dumps({"schema": SCHEMA, "at": time.time(), "by": by, "run": run, **whole}, indent=1)
+    files.replace(PATH, f"{text}\n".encode(), mode=0o644, parents=True)
+    return True
+
+
+def to_write(now: Json, parts: list[str]) -> Json:
+    """What the record is to say; nothing where it does. A part that could not be seen stays as it was, and so does
     each that is not in `parts`, where that names some and there is a record."""
     there = read()["record"]
     whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
     whole.pop("unseen")
     if parts and there:
         whole = {**there, **{name: whole[name] for name in parts if name in whole}}
-    if without_passing(there) == without_passing({**whole, "schema": SCHEMA}):
-        return False
-    text = json.dumps({"schema": SCHEMA, "at": time.time(), "by": by, "run": run, **whole}, indent=1)
-    files.replace(PATH, f"{text}\n".encode(), mode=0o644, parents=True)
-    return True
+    return {} if without_passing(there) == without_passing({**whole, "schema": SCHEMA}) else whole
 
 
 def without_passing(record: Json) -> Json:

@@ -50,6 +50,15 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     return {**known, **provide_key(params, entry, check=check)}
 
 
+def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
+    """overridden: the weak algorithms that the site itself has sshd offer."""
+    said = (
+        f"{params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's settings"
+        f" come before {params['sshd_path']}, and are left alone. ssh_mesh_sshd: off ends this warning."
+    )
+    return [said] if overridden else []
+
+
 def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool) -> dict[str, Any]:
     identity = Identity(params["identity"], entry, params["comment"])
     before = identity.public()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.network import sshd
 
 from ..tools.result import RefusedError
 from .tool import run
+
+if TYPE_CHECKING:
+    import subprocess
 
 SSHD = "/usr/sbin/sshd"
 # A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/guard.py.
@@ -20,11 +23,20 @@ def settings_in_force(user: str, address: str) -> sshd.Settings:
     """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
     if not Path(SSHD).exists():
         raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
-    said = run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+    said = asked(user, address)
     broken = sshd.broken(said.returncode, said.stderr)
     if broken:
         raise RefusedError(broken)
     return sshd.parse(said.stdout) if said.returncode == 0 else {}
+
+
+def asked(user: str, address: str) -> subprocess.CompletedProcess[str]:
+    return run(SSHD, "-T", "-C", f"user={user},host={address},addr={address}")
+
+
+def in_force(user: str, address: str) -> str:
+    """All settings for this user, as sshd prints them."""
+    return asked(user, address).stdout
 
 
 def host_keys(settings: sshd.Settings) -> list[str]:

@@ -18,22 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = "muster_node"
+# What decides, by the name under which everything on nodes imports it.
+DECIDES = "ansible.module_utils.muster"
 # Reading a file as Python does takes twenty times as long; a test holds that both find the same.
 IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+OF_DECISIONS = re.compile(rf"^ *from ({re.escape(DECIDES)})(?![\w])([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @cache
 def pack(name: str) -> str:
     """Return a program as one text, which runs as a file as well. name: of its module, as imported here."""
     room = name.rsplit(".", 2)[0]
+    beside = f"{room.removesuffix(ROOM)}muster"  # where the decisions lie here
+    there = {room: ROOM, beside: DECIDES}
     sources: dict[str, str] = {}
     wanted = [name, program.__name__]
     while wanted:
         each = wanted.pop()
-        own = ROOM + each.removeprefix(room)
+        here = room if each.startswith(f"{room}.") else beside
+        own = there[here] + each.removeprefix(here)
         if own not in sources:
             sources[own] = source_of(each)
-            wanted += imported(each, sources[own], room)
+            wanted += imported(each, sources[own], here, beside)
     return program.text_of(ROOM + name.removeprefix(room), dict(sorted(sources.items())))
 
 
@@ -46,25 +52,34 @@ def source_of(module: str) -> str:
     return str(source)
 
 
-def imported(module: str, source: str, room: str) -> Iterator[str]:
-    """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`."""
-    for dots, name, names in relative_imports(source):
-        package = ".".join(module.split(".")[:-dots])
+def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[str]:
+    """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`.
+
+    beside: the room of the decisions, which are imported by their whole name.
+    """
+    for dots, name, names in imports(source, IMPORT):
+        package = ".".join(module.split(".")[: -len(dots)])
         if not f"{package}.".startswith(f"{room}."):
-            raise ImportError(f"{module} imports from outside of {ROOM}", name=module)
-        found = f"{package}.{name}" if name else package
-        spec = find_spec(found)
-        if spec is None or spec.submodule_search_locations is None:
-            yield found
-        else:
-            yield from (f"{found}.{each}" for each in names)
+            raise ImportError(f"{module} imports from outside of {room}", name=module)
+        yield from modules(f"{package}.{name}" if name else package, names)
+    for _, name, names in imports(source, OF_DECISIONS) if beside else ():
+        yield from modules(beside + name, names)
 
 
-def relative_imports(source: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield of each `from ..name import names` how many dots it has, the name, and the names."""
-    for dots, name, names in IMPORT.findall(source):
+def modules(found: str, names: list[str]) -> Iterator[str]:
+    """Yield a module, or those of a folder that are named."""
+    spec = find_spec(found)
+    if spec is None or spec.submodule_search_locations is None:
+        yield found
+    else:
+        yield from (f"{found}.{each}" for each in names)
+
+
+def imports(source: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield of each `from ..name import names` its dots, or what stands for them, the name, and the names."""
+    for before, name, names in pattern.findall(source):
         bare = re.sub(r"#.*", "", names).strip("() \n")
-        yield len(dots), name, [each.split()[0] for each in bare.split(",") if each.strip()]
+        yield before, name, [each.split()[0] for each in bare.split(",") if each.strip()]
 
 
 @cache

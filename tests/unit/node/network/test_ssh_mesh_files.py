@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pwd
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible.module_utils.muster_node.network.mesh_files import Folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_waits")
 
-MODULE = Path(__file__).parents[4] / "library/ssh_mesh_files.py"
-
 
 @pytest.fixture
-def home(tmp_path: Path) -> Any:
-    """The folder as the module has it."""
-    spec = importlib.util.spec_from_file_location("ssh_mesh_files", MODULE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def home(tmp_path: Path) -> Folder:
     me = list(pwd.getpwuid(os.getuid()))
     me[5] = str(tmp_path)
     (tmp_path / ".ssh").mkdir()
-    return module.Folder(pwd.struct_passwd(me))
+    return Folder(pwd.struct_passwd(me))
 
 
 def huge(path: Path) -> None:
@@ -43,7 +37,7 @@ def huge(path: Path) -> None:
         pytest.param(huge, "more than", id="a huge file"),
     ],
 )
-def test_what_is_no_file_of_ssh_is_refused(home: Any, put: Any, why: str) -> None:
+def test_what_is_no_file_of_ssh_is_refused(home: Folder, put: Any, why: str) -> None:
     put(home.path / "config")
     with pytest.raises(OSError, match=why):
         home.read("config")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_node.tools.pack import imported, pack, relative_imports, sent
+from muster_node.tools.pack import IMPORT, imported, imports, pack, sent
 from muster_node.tools.program import BOOTSTRAP, answer_in
 
 ROOM = Path(__file__).parents[4] / "plugins/module_utils/muster_node"
@@ -74,8 +74,8 @@ ROOMS = {
 def test_imports_are_found_as_python_itself_finds_them(path: Path) -> None:
     text = path.read_text()
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
-    read = [(node.level, node.module or "", [each.name for each in node.names]) for node in nodes]
-    assert sorted(relative_imports(text)) == sorted(read)
+    read = [("." * node.level, node.module or "", [each.name for each in node.names]) for node in nodes]
+    assert sorted(imports(text, IMPORT)) == sorted(read)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -148,7 +148,23 @@ def test_a_copy_of_itself_is_the_text_that_was_sent() -> None:
     assert again.stdout == first.stdout
 
 
-def test_the_judging_side_is_never_sent() -> None:
+def test_a_program_may_take_decisions_with_it_by_their_whole_name() -> None:
+    line = "from ansible.module_utils.muster.network import ssh_mesh"
+    assert [*imported("muster_node.programs.x", line, "muster_node", "muster")] == ["muster.network.ssh_mesh"]
+    there = pack("muster_node.road.role_looks")
+    assert "\n'ansible.module_utils.muster.network.ssh_mesh': (" in there
+    assert [*imported("muster_node.programs.x", line, "muster_node")] == []
+
+
+def test_whatever_a_look_runs_into_is_a_reason_for_the_role_to_come() -> None:
+    argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
+    asked = {"looks": {"one": {"module": "nothing", "options": {}}}, "remembers": False, "full": False}
+    text = sent("muster_node.road.role_looks", asked)
+    done = subprocess.run(argv, input=text, capture_output=True, check=True, timeout=60)
+    assert answer_in(done.stdout.decode()) == {"seen": {"one": {"why": ["KeyError: 'nothing'"], "warnings": []}}}
+
+
+def test_nothing_else_is_reached_from_the_room() -> None:
     with pytest.raises(ImportError, match="imports from outside of muster_node"):
         list(imported("muster_node.programs.x", "from ...muster.launch import plan", "muster_node"))
 

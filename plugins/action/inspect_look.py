@@ -1,0 +1,62 @@
+"""Looks at all nodes in one round trip; documented in library/inspect_look.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from muster.road.looks import to_come
+from muster_controller.action import ControllerAction
+from muster_controller.command_line import chosen_tags
+from muster_controller.connection import connect
+from muster_controller.looks_kept import KeptLooks
+from muster_controller.role_looks import RoleLooks
+from muster_controller.variables import node_variables
+
+STEP = "inspect"
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        names = [name for name in self.task_vars["groups"]["gpu_nodes"] if name in self.task_vars["ansible_play_hosts"]]
+        if not names:
+            return {"nodes": {}}
+        cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
+        kept = KeptLooks()
+        # A look for some subjects alone goes by the whole one of this run.
+        seen = {} if not self.options["only"] else {name: kept.of(STEP, name) or {} for name in names}
+        missing = [name for name in names if STEP not in seen.get(name, {})]
+        if missing:
+            seen |= self._ask(missing, names, kept, full=cluster["cluster_full"])
+        return {"nodes": {name: {"facts": one[STEP]["facts"]} for name, one in seen.items() if self._whole(one)}}
+
+    def _ask(self, missing: list[str], names: list[str], kept: KeptLooks, *, full: bool) -> dict[str, Any]:
+        looks = RoleLooks(self.task_vars, self._templar, self._loader, names)
+        check, only = self._task.check_mode, self.options["only"]
+        steps = (
+            () if only else to_come(STEP, *chosen_tags(), road=boolean(self.task_vars.get("cluster_validated", False)))
+        )
+        request = {"remembers": not check, "full": full}
+        connections = [connect(self, name, self.task_vars) for name in missing]
+        inspects = {name: self._options(name, only) for name in missing}
+        of = looks.steps_of(STEP, steps)
+        answers = looks.ask(connections, of, request, looks.shift(check=check), inspects)
+        if not only:
+            kept.keep({name: (STEP, *of[name]) for name in of}, {name: one for name, one in answers.items() if one})
+            kept.write()
+        return answers
+
+    def _options(self, name: str, only: list[str]) -> dict[str, Any]:
+        if only:
+            return {"only": only, "user": "", "peers": [], "paths": []}
+        plan = self.options["plan"]
+        user = plan["requests"][name]["cluster_user"]
+        return {"only": [], "user": user, "peers": plan["peers"], "paths": plan["writes"][name]}
+
+    def _whole(self, seen: dict[str, Any]) -> bool:
+        return "facts" in seen.get(STEP, {})

@@ -1,0 +1,49 @@
+"""Looks once at all nodes, for all roles of a step and of those to come; documented in library/role_looks.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from muster.road.looks import looks_of, to_come
+from muster_controller.action import ControllerAction
+from muster_controller.command_line import chosen_tags
+from muster_controller.connection import connect
+from muster_controller.looks_kept import KeptLooks
+from muster_controller.role_looks import RoleLooks
+from muster_controller.variables import node_variables
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        names = [name for name in self.task_vars["ansible_play_hosts"] if name in self.task_vars["groups"]["gpu_nodes"]]
+        step = self.options["step"]
+        cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
+        looks = RoleLooks(self.task_vars, self._templar, self._loader, names)
+        full = cluster["cluster_full"]
+        kept = KeptLooks()
+        steps = to_come(step, *chosen_tags(), road=boolean(self.task_vars.get("cluster_validated", False)))
+        missing = [name for name in names if full or kept.of(step, name) is None]
+        check = self._task.check_mode
+        shift = looks.shift(check=check)
+        connections = [connect(self, name, self.task_vars) for name in missing]
+        of = looks.steps_of(step, steps)
+        answers = looks.ask(connections, of, {"remembers": not check, "full": full}, shift) if missing else {}
+        kept.keep(of, answers)
+        judged = looks.judge(step, {name: kept.of(step, name) or {} for name in names})
+        coming = {name for reasons in judged.why.values() for name in reasons}
+        kept.forget(names if full else coming)
+        kept.write()
+        roles = [look.role for look in looks_of(step)]
+        return {
+            "content": [] if full else [name for name in names if name not in coming],
+            "needed": {role: names if full else list(judged.why.get(role, {})) for role in roles},
+            "why": judged.why,
+            "looked_at": missing,
+            "warnings": judged.warnings,
+        }

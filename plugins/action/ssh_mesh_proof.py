@@ -1,0 +1,24 @@
+"""Gives the module ssh_mesh_proof what logins go by at their other ends; documented in library/ssh_mesh_proof.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.network.ssh_mesh import way
+from muster_controller.action import FilledIn
+from muster_controller.variables import registered
+
+
+class ActionModule(FilledIn):
+    def from_inventory(self) -> dict[str, Any]:
+        looks = self._task.args.get("looks", "")
+        seen = {name: self._ways(name, looks) for name in self.task_vars["groups"]["gpu_nodes"]} if looks else {}
+        own = seen.get(self.node, {}).get("out", "")
+        return {"ways": {name: way(own, ways["in"]) for name, ways in seen.items() if own and ways}}
+
+    def _ways(self, name: str, looks: str) -> dict[str, str]:
+        return dict(registered(self.task_vars, name, looks).get("ways") or {})

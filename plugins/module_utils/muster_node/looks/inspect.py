@@ -1,0 +1,37 @@
+"""What a machine that may become a node is like: the looks that muster/inspect/facts.py reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import adapters, boot, bus, clock, disk, listeners, network, packages, services, stack, users
+from . import system as look_system
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+SUBJECTS = (
+    *("system", "users", "pci", "boot", "network", "listeners", "clock", "services", "packages", "disk", "stack"),
+    "rdma",
+)
+
+
+def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each look by its subject. wanted: the options of library/node_inspect.py."""
+    subjects = wanted["only"] or SUBJECTS
+    system = look_system.look()
+    ways: dict[str, Callable[[], Any]] = {
+        "users": lambda: users.look(wanted["user"]),
+        "pci": bus.look,
+        "boot": boot.look,
+        "network": lambda: network.look(wanted["peers"]),
+        "listeners": listeners.look,
+        "clock": clock.look,
+        "services": lambda: services.look(system["root"]),
+        "packages": packages.look,
+        "disk": lambda: disk.look(wanted["paths"]),
+        "stack": stack.look,
+        "rdma": adapters.look,
+    }
+    return {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}

@@ -1,0 +1,72 @@
+"""Logging in on peers as the training user, and what is remembered of it.
+
+A login that worked is remembered with a digest of all that it went by at both ends (see mesh_ways): where that is
+another one, it counts no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.muster.network import ssh_mesh
+
+from ..tools import files
+from ..tools.run import run
+
+if TYPE_CHECKING:
+    import pwd
+    from collections.abc import Mapping, Sequence
+
+# sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
+AT_ONCE = 6
+TRIES = 4
+TIMEOUT = 30
+MOST = 64_000  # bytes of what a login prints
+MOST_MEMORY = 1_000_000  # bytes
+# The user's own settings for connections that are shared must not stand in for a login.
+OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes")
+
+
+def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
+    argv = ["ssh", "-n", "-T", *(f"-o{option}" for option in OPTIONS), peer.name, "hostname"]
+    names = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    done = run(*argv, seconds=TIMEOUT, env={"PATH": os.defpath, "LC_ALL": "C", **names}, user=entry, most=MOST)
+    if done.code is None:
+        return ssh_mesh.Attempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
+    lines = done.text.split()
+    # A shell without a login says so on standard output.
+    said = done.aside if done.code == 0 else f"{done.aside}\n{done.text}"
+    return ssh_mesh.Attempt(peer, done.code, said, lines[-1] if lines else "")
+
+
+def log_in(entry: pwd.struct_passwd, peer: ssh_mesh.Member) -> ssh_mesh.Attempt:
+    for number in range(1, TRIES):
+        tried = attempt(entry, peer)
+        if not ssh_mesh.passing(tried):
+            return tried
+        time.sleep(0.5 * number)
+    return attempt(entry, peer)
+
+
+def log_in_on(entry: pwd.struct_passwd, peers: Sequence[ssh_mesh.Member]) -> list[ssh_mesh.Attempt]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda peer: log_in(entry, peer), peers))
+
+
+def remembered(path: str) -> dict[str, str]:
+    """Of each peer that was logged in on, the digest of what that went by; nothing where there is no such file."""
+    with suppress(OSError, ValueError):
+        found = json.loads(files.read(path, most=MOST_MEMORY, owner=os.geteuid()))
+        if isinstance(found, dict):
+            return {str(peer): str(digest) for peer, digest in found.items()}
+    return {}
+
+
+def remember(path: str, proved: Mapping[str, str]) -> None:
+    if remembered(path) != dict(proved):
+        files.replace(path, json.dumps(proved, sort_keys=True).encode(), mode=0o600)

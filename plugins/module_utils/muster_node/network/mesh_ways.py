@@ -1,0 +1,62 @@
+"""All that a login between two nodes goes by, as a digest for each end: the way out, and the way in.
+
+The firewall is not among it: whether that lets peers in is judged anew in every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..tools import files
+from .account import account_of
+from .sshd import in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+# What a client, and what a server goes by beside the user's own files. Folders count with what lies in them.
+CLIENT = ("/usr/bin/ssh", "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
+SERVER = ("/etc/pam.d", "/etc/security", "/etc/nologin", "/etc/hosts.allow", "/etc/hosts.deny", "/usr/sbin/sshd")
+
+
+def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return {out, in}. texts: of the user's files, by their names in ~/.ssh."""
+    entry = pwd.getpwnam(user)
+    account = account_of(entry)
+    both = [files.text(BOOT), list(entry)[2:], list(account.groups)]
+    ssh = f"{entry.pw_dir}/.ssh"
+    # ssh takes the public half from a file beside the key, where somebody has put one.
+    keys = [stamp(f"{identity}{end}") for end in ("", ".pub", "-cert.pub")]
+    client = [keys, texts["config"], texts["muster_known_hosts"], *map(stamp, CLIENT)]
+    server = [os.uname().nodename, texts["authorized_keys"], account.locked, account.expired, sorted(account.loose)]
+    server += [in_force(user, address), *(stamp(path, ids_alone=True) for path in (entry.pw_dir, ssh))]
+    server += [stamp(f"{ssh}/authorized_keys", ids_alone=True), *map(stamp, SERVER)]
+    return {"out": digest([both, client]), "in": digest([both, server])}
+
+
+def stamp(path: str, *, ids_alone: bool = False) -> list[Any]:
+    """What a change of a file, or of one in a folder, changes as well; nobody can set the time of its status.
+
+    ids_alone: whose it is and who may, for a folder in which others work.
+    """
+    try:
+        seen = Path(path).stat()
+    except OSError as problem:
+        return [problem.errno]
+    own: list[Any] = [seen.st_uid, seen.st_gid, seen.st_mode]
+    if ids_alone:
+        return own
+    own += [seen.st_ino, seen.st_size, seen.st_ctime_ns]
+    with suppress(OSError):
+        own += [[below.name, *stamp(str(below))] for below in sorted(Path(path).iterdir())]
+    return own
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,146 @@
+"""What roles would change on this node, asked all at once. Nothing is changed: each is asked as it is in check mode.
+
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. The verb needs root.
+
+    look   {looks: {name: {module, options}}, remembers, full} -> {seen: {name: {why, warnings, ...}}}
+
+why: a sentence for each thing that differs. Where the look itself came to nothing, that is a reason as well: the role
+then comes to this node, looks by itself and says in its own words what stands in the way.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.inspect.facts import facts
+from ansible.module_utils.muster.network import ssh_mesh
+from ansible.module_utils.muster.network.hosts_file import Cluster
+
+from ..baseline.compare import compare
+from ..baseline.idle import cloud_init_at_work
+from ..drift import facts as drift_facts
+from ..drift import record
+from ..launch_users import provide as launch_users
+from ..looks.inspect import look_at
+from ..network import mesh_files, mesh_key, mesh_logins, mesh_ways, names
+from ..programs import firewall
+from ..pytorch.manager import Manager, verify
+from ..pytorch.memory import RememberingRoot
+from ..pytorch.root import LookedAs
+from ..tools.program import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+
+
+def main() -> None:
+    # Every user of the node may read an environment, whatever umask root has.
+    os.umask(0o022)
+    answer({"look": look})
+
+
+def look(request: Json) -> Json:
+    ways: dict[str, Callable[[Json, Json], Json]] = {
+        "node_inspect": inspected,
+        "node_plan": baseline,
+        "hosts_file": hosts,
+        "ssh_mesh_key": mesh,
+        "firewall": rules,
+        "pytorch_env": pytorch,
+        "launch_users": people,
+        "installed_record": installed,
+    }
+    seen = {}
+    for name, asked in request["looks"].items():
+        try:
+            seen[name] = {"warnings": [], **ways[asked["module"]](asked["options"], request)}
+        except Exception as problem:  # whatever it is, the role says it better
+            seen[name] = {"why": [f"{type(problem).__name__}: {problem}"], "warnings": []}
+    return {"seen": seen}
+
+
+def inspected(options: Json, _request: Json) -> Json:
+    return {"why": [], "facts": facts(look_at(options))}
+
+
+def baseline(options: Json, _request: Json) -> Json:
+    found = compare(options, check=True)
+    at_work = cloud_init_at_work()
+    traces = [f"{path} is there" for path in found["traces"]]
+    why = [*found["differences"], *traces, *([f"{at_work} is at work"] if at_work else [])]
+    return {"why": why or (["something differs"] if found["needed"] else [])}
+
+
+def hosts(options: Json, _request: Json) -> Json:
+    cluster = Cluster(options["nodes"], options["own"], socket.gethostname())
+    if options["mode"] == "verify":
+        names.provide(cluster, "verify", check=True)
+        return {"why": []}
+    return {"why": names.differences(cluster)}
+
+
+def mesh(options: Json, _request: Json) -> Json:
+    """The user's key, and what the controller judges with what it sees of the others."""
+    found = mesh_key.provide(options, check=True)
+    why = [f"what sshd offers is not as it shall be: {found['sshd']}"] if found["sshd"] else []
+    if found["changed"]:
+        return {"why": [*why, f"the key of {options['user']} is not as it shall be"]}
+    entry = pwd.getpwnam(options["user"])
+    with mesh_files.acting_as(entry):
+        texts = mesh_files.Folder(entry).texts()
+    ways = mesh_ways.ways(options["user"], options["address"], options["identity"], texts)
+    sample = [] if why else [ssh_mesh.Member(name, "") for name in options["sample"]]
+    return {
+        "why": why,
+        "warnings": mesh_key.warnings(options, found["overridden"]),
+        "look": {name: found[name] for name in ("key", "host_keys", "port", "hostname")},
+        "texts": texts,
+        "ways": ways,
+        "proved": mesh_logins.remembered(options["memory"]),
+        "tried": {
+            one.peer.name: {"code": one.code, "said": one.said[-300:], "hostname": one.hostname}
+            for one in mesh_logins.log_in_on(entry, sample)
+        },
+    }
+
+
+def rules(options: Json, _request: Json) -> Json:
+    return {"why": [], "look": firewall.look(options["places"])}
+
+
+def pytorch(options: Json, request: Json) -> Json:
+    os.environ.update(options["environment"])
+    who = LookedAs.choose(options["user"])
+    root = RememberingRoot(
+        options["root"], who, writes=request["remembers"] and options["mode"] == "manage", proves=request["full"]
+    )
+    if options["mode"] == "verify":
+        verify(root, options)
+        return {"why": []}
+    found = Manager(root, options, check=True).look()
+    why = [*found["plan"]["reasons"]] if found["changed"] else []
+    return {
+        "why": why or (["something differs"] if found["changed"] else []),
+        "warnings": found.get("notes", []),
+        "wrong": root.wrong,
+    }
+
+
+def people(options: Json, _request: Json) -> Json:
+    found = launch_users.provide(options, check=True)
+    why = found["differences"] or (["something differs"] if found["changed"] else [])
+    return {"why": why, "warnings": [f"{options['node']}: {note}." for note in found["notes"]]}
+
+
+def installed(options: Json, _request: Json) -> Json:
+    other = record.to_write(drift_facts.facts(options), [])
+    return {"why": ["what was written down as installed is not so now"] if other else []}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A node as its peers shall know it, by the inventory and by what was seen there."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+from muster.network import ssh_mesh
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any]) -> ssh_mesh.Member:
+    """look: what ssh_mesh_key returned; nothing where the node was not looked at."""
+    if "host_keys" not in look:
+        return ssh_mesh.Member(name, address, seen=False)
+    return ssh_mesh.Member(
+        name=name,
+        address=address,
+        sources=(address, *other_sources(ansible_host)),
+        port=int(look["port"]),
+        key=str(look["key"]),
+        host_keys=tuple(str(key) for key in look["host_keys"]),
+        hostname=str(look["hostname"]),
+    )
+
+
+def other_sources(ansible_host: str) -> list[str]:
+    """The address of the controller's way in, from which the node may log in on a peer as well."""
+    try:
+        address = ipaddress.ip_address(ansible_host)
+    except ValueError:
+        return []
+    return [] if address.is_loopback else [str(address)]

@@ -1,0 +1,68 @@
+"""What is written down of a node, and when: only what differs, only what was seen, only what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_node.drift import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEEN: dict[str, Any] = {"kernel": "6.8", "packages": {"ufw": "1"}, "booted": 5.0, "unseen": []}
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "installed.json"
+    monkeypatch.setattr(record, "PATH", str(place))
+    return place
+
+
+def without_unseen(**changes: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**SEEN, **changes}.items() if name != "unseen"}
+
+
+def test_the_first_record_is_all_that_was_seen(path: Path) -> None:
+    assert record.to_write(SEEN, []) == without_unseen()
+    assert record.keep(SEEN, "anna", "run 1", []) is True
+    assert path.exists()
+    assert record.read()["record"] == {"schema": 1, **without_unseen(), **passing()}
+
+
+def passing() -> dict[str, Any]:
+    there = record.read()["record"]
+    return {name: there[name] for name in ("at", "by", "run")}
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize(
+    ("now", "parts", "written"),
+    [
+        pytest.param({}, [], {}, id="nothing differs"),
+        pytest.param({"booted": 9.0}, [], {}, id="a boot alone is no other state"),
+        pytest.param({"kernel": "6.9"}, [], {"kernel": "6.9"}, id="another kernel"),
+        pytest.param({"packages": {}}, [], {"packages": {}}, id="seen and empty"),
+        pytest.param({"kernel": "6.9"}, ["packages"], {}, id="what differs was not asked for"),
+        pytest.param(
+            {"kernel": "6.9", "packages": {"ufw": "2"}}, ["packages"], {"packages": {"ufw": "2"}}, id="one part alone"
+        ),
+    ],
+)
+def test_a_later_one_is_written_where_it_differs(
+    now: dict[str, Any], parts: list[str], written: dict[str, Any]
+) -> None:
+    record.keep(SEEN, "anna", "run 1", [])
+    found = record.to_write({**SEEN, **now}, parts)
+    there = without_unseen()
+    assert {name: value for name, value in found.items() if there.get(name, ...) != value and name in there} == written
+    assert record.keep({**SEEN, **now}, "ben", "run 2", parts) is bool(written)
+
+
+@pytest.mark.usefixtures("path")
+def test_a_part_that_could_not_be_seen_stays_as_it_was() -> None:
+    record.keep(SEEN, "anna", "run 1", [])
+    blind = {"kernel": "6.9", "booted": 5.0, "unseen": ["packages"]}
+    assert record.to_write(blind, [])["packages"] == {"ufw": "1"}

@@ -1,0 +1,56 @@
+"""Which steps are looked for at once, and where no quick look excuses a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.road.looks import LOOKS, comes_anyhow, to_come, waits
+from muster.road.steps import STEPS
+from paths import ROOT
+
+PLAIN = {
+    "cluster_mirror": "upstream",
+    "cluster_http_proxy": "",
+    "cluster_https_proxy": "",
+    "cluster_extra_ca": "",
+    "cluster_offline_dir": "",
+    "mtu_training": 0,
+    "cluster_gpus": 0,
+}
+
+
+def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
+    assert to_come("baseline", ["all"], [], road=True) == ("baseline", "network", "pytorch")
+    assert to_come("baseline", ["baseline", "pytorch"], [], road=True) == ("baseline", "pytorch")
+    assert to_come("network", ["all"], ["pytorch"], road=True) == ("network",)
+    assert to_come("network", ["all"], [], road=False) == ("network",)
+    assert to_come("inspect", ["inspect", "network"], [], road=True) == ("network",)
+    assert to_come("inspect", ["all"], [], road=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "own"),
+    [
+        ("baseline", {"cluster_mirror": "custom"}),
+        ("baseline", {"cluster_https_proxy": "http://proxy:3128"}),
+        ("network", {"mtu_training": 9000}),
+    ],
+)
+def test_what_a_quick_look_does_not_see_the_role_looks_at(step: str, own: dict[str, object]) -> None:
+    assert comes_anyhow(step, PLAIN) == ""
+    assert comes_anyhow(step, {**PLAIN, **own}).endswith("itself")
+
+
+def test_which_build_goes_with_gpus_is_known_behind_their_stack() -> None:
+    assert waits("pytorch", {**PLAIN, "cluster_gpus": 8})
+    assert not waits("pytorch", PLAIN)
+    assert not waits("network", {**PLAIN, "cluster_gpus": 8})
+
+
+def test_every_role_of_such_a_step_has_a_look_or_comes_anyhow() -> None:
+    roles = {step.tag: step.roles for step in STEPS}
+    for tag, looks in LOOKS.items():
+        assert set(roles[tag]) - {look.role for look in looks} <= {"package_sources", "mtu"}
+        for look in looks:
+            text = (ROOT / f"roles/{look.role}/tasks/{look.tasks}.yml").read_text()
+            assert f" {look.module}:" in text
