@@ -62,6 +62,24 @@ options:
     type: list
     elements: str
     default: []
+  ranges:
+    description:
+      - Whether O(packages) are lines of a requirements file, with ranges and markers. Set by the controller's part of
+        the module for each of O(environments).
+    type: bool
+    default: false
+  environments:
+    description:
+      - Environments beside this one, as C(cluster_environments) has them. The controller's part of the module takes
+        each step for every one of them, with a lock C(NAME.lock.txt) beside O(lock).
+    type: dict
+    default: {}
+  environments_root:
+    description:
+      - Folder that holds a folder for each of O(environments). Those that are not among them are removed from it,
+        unless a process uses them. Empty for leaving it alone.
+    type: path
+    default: ""
   python:
     description: Python that the environment is made with.
     type: path
@@ -223,6 +241,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+named:
+  description: The same for each of O(environments) that is built here. What failed has C(failed) and C(msg).
+  returned: there are any
+  type: dict
+forget:
+  description: Environments with a name that are removed, because O(environments) has them no longer.
+  returned: mode is manage
+  type: list
+  elements: str
 environment:
   description: The environment that C(current) leads to, or will.
   returned: when the request can be
@@ -336,6 +363,9 @@ SPEC = {
     "gpus": {"type": "int", "default": 0},
     "auto_variant": {"type": "str", "default": ""},
     "packages": SEVERAL,
+    "ranges": {"type": "bool", "default": False},
+    "environments": {"type": "dict", "default": {}},
+    "environments_root": {"type": "path", "default": ""},
     "python": {"type": "path", "default": "/usr/bin/python3"},
     "user": {"type": "str", "default": "nobody"},
     "index_url": {"type": "str", "default": "auto"},
@@ -374,7 +404,10 @@ def main() -> None:
             module.exit_json(**verify(root, params))
         manager = Manager(root, params, check=module.check_mode)
         step = {"look": manager.look, "fetch": manager.fetch, "provide": manager.provide}[params["step"]]
-        module.exit_json(**step())
+        result = step()
+        for note in result.pop("notes", ()):
+            module.warn(note)
+        module.exit_json(**result)
 
 
 if __name__ == "__main__":

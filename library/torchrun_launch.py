@@ -21,6 +21,10 @@ options:
       - With O(project), a path that does not begin with a slash is within the project.
     type: str
     default: ""
+  environment:
+    description: Name of the environment of C(cluster_environments) that it runs in. Empty means the default one.
+    type: str
+    default: ""
   script_src:
     description:
       - Path of a script on the controller that is sent to every node with the start.

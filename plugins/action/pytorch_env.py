@@ -1,222 +1,67 @@
-"""The lock of the PyTorch environments, and which node downloads; documented in library/pytorch_env.py.
-
-Every use is an ordinary task, and Ansible ends one task on all nodes before it begins the next. So nobody waits here:
-what a step needs to know of other nodes, it reads from what their earlier steps registered.
-"""
+"""The environments of the nodes, one step for all of them; documented in library/pytorch_env.py."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from muster.pytorch.choice import Ask
-from muster.pytorch.downloads import Need, downloader, holders
-from muster.pytorch.lock import LockError, Section, same_place, section_of
-from muster_controller.connection import connect
-from muster_controller.distribution import PROGRAM
-from muster_controller.lock_file import REVIEWED, LockFile, reviewed
-from muster_controller.messages import Messages
-from muster_controller.pytorch_look import places, sections
-from muster_controller.variables import load_roles, read_node, registered
-from muster_controller.wheels import WheelSharing
+from muster.pytorch import environments
+from muster_controller.conda_steps import CondaSteps
+from muster_controller.environment_steps import EnvironmentSteps
+from muster_controller.named_steps import NamedSteps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OF_SHARING = ("cluster_address", "pytorch_offline_dir", "firewall_launch_ports")
-OF_A_NODE = ("cluster_torch_version", "cluster_gpus", "pytorch_variant", "pytorch_packages")
-MOST_LINES = 12
 
 
 class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        self.vars: Mapping[str, Any] = task_vars or {}
-        self.node: str = self.vars["inventory_hostname"]
+        known: Mapping[str, Any] = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.arguments = dict(self._task.args)
-        step = self.arguments.pop("step", "look")
-        self.looks = self.arguments.pop("looks", "")
-        self.earlier = self.arguments.pop("fetched", [])
-        path = self.arguments.pop("lock", "")
-        self.lock = LockFile(path) if path else None
-        try:
-            result.update({"look": self._look, "fetch": self._fetch, "provide": self._provide}[step]())
-        except LockError as problem:
-            result.update(failed=True, msg=f"{self.node}: {path}: {problem}")
-        return result
+        arguments = dict(self._task.args)
+        step = arguments.pop("step", "look")
+        result.update(EnvironmentSteps(self, known, arguments).work(step))
+        names = environments.built(arguments.get("environments") or {})
+        if result.get("failed") or not names:
+            return result
+        kinds = {name: CondaSteps if arguments["environments"][name].get("conda") else NamedSteps for name in names}
+        named = {name: kind(self, known, arguments, name).work(step) for name, kind in kinds.items()}
+        return together(result, named, step)
 
-    def _node(self, step: str, **more: Any) -> dict[str, Any]:
-        here = places(self.vars, self._templar, self._loader, self.node)
-        arguments = {**here, **self.arguments, "step": step, **more}
-        answer: dict[str, Any] = self._execute_module("pytorch_env", arguments, task_vars=self.vars)
-        if step != "look":
-            answer.pop("diff", None)  # the look has shown it
-        return answer
 
-    def _look(self) -> dict[str, Any]:
-        return self._node("look", **sections(self.arguments, self.lock))
+def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: str) -> dict[str, Any]:
+    """One result, with those of environments that have a name under `named`.
 
-    def _fetch(self) -> dict[str, Any]:
-        """If it is this node's turn, bring the wheels to all that need the same; get them here if nobody has them."""
-        needs = self._needs()
-        mine = needs[self.node]
-        _, earlier = self._fetched(mine.key, needs)
-        able = {name: need for name, need in needs.items() if name not in earlier.get("lost", ())}
-        if earlier.get("complete") or downloader(mine.key, able) != self.node:
-            return {"skipped": True, "skip_reason": "another node gets the wheels, or none are needed"}
-        takers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
-        peers = holders(self.node, mine.key, able, self.vars["groups"]["gpu_nodes"]) if mine.section else []
-        fetched: dict[str, Any] = {"changed": True}
-        sharing = self._sharing(section_of(mine.section), takers, self._askable(peers)) if mine.section else None
-        if sharing is None or not sharing.holders:
-            known = [mine.section] if mine.section else []
-            fetched.update(self._node("fetch", locked=known))
-            if fetched.get("failed") or "section" not in fetched:
-                return fetched
-            sharing = self._sharing(section_of(fetched["section"]), takers, [])
-        section = section_of(fetched.setdefault("section", mine.section or {}))
-        had = sharing.holders
-        if self.lock is not None:
-            fetched.update(self._written_down(self.lock, section))
-        failures = sharing.spread()
-        sharing.messages.close()
-        return {
-            **fetched,
-            "holders": had,
-            "came": sharing.distribution.came,
-            "why": failures,
-            "lost": [name for name in takers if name not in sharing.distribution.lacks],
-            "complete": bool(sharing.holders),
-        }
+    Wheels that could not be had of one of these are asked for once more on another node, and the rest is provided. So
+    the failure is the last thing.
+    """
+    diffs = [part for part in (result.get("diff"), *(one.pop("diff", None) for one in named.values())) if part]
+    found = {**result, "named": dict(named)}
+    found["changed"] = any(one.get("changed") for one in (result, *named.values()))
+    found["warnings"] = [text for one in (result, *named.values()) for text in one.pop("warnings", ())]
+    if "plan" in result:
+        own = [f"environment {name}: {why}" for name, one in named.items() for why in reasons_of(one)]
+        found["plan"] = {**result["plan"], "reasons": [*result["plan"]["reasons"], *own]}
+    if len(diffs) > 1:
+        found["diff"] = diffs
+    elif diffs:
+        found["diff"] = diffs[0]
+    if not all(one.get("skipped") for one in (result, *named.values())):
+        found.pop("skipped", None)
+        found.pop("skip_reason", None)
+    failures = [str(one["msg"]) for one in named.values() if one.get("failed")]
+    if failures and step != "fetch":
+        found.update(failed=True, msg="\n".join(failures))
+    return found
 
-    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
-        """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
-        names = list(dict.fromkeys([*takers, *peers]))
-        values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
-        port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
-        folder = str(Path(self.arguments["root"], "wheels", section.digest))
-        messages = Messages({name: connect(self, name, self.vars) for name in names}, PROGRAM)
-        messages.open()
-        addresses = {name: values[name]["cluster_address"] for name in names}
-        sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
-        sharing.look(takers)
-        return sharing
 
-    def _without_folder(self, names: list[str]) -> list[str]:
-        """This node, and of the others those that have no folder of their own with the wheels."""
-        values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
-        return [name for name in names if name == self.node or not values[name]["pytorch_offline_dir"]]
-
-    def _read(self, name: str, variables: tuple[str, ...], *roles: str) -> dict[str, Any]:
-        reading = read_node(self.vars, self._templar, load_roles(self._loader, *roles), name, variables)
-        for variable, error in reading.errors.items():
-            raise AnsibleActionFail(f"{name}: {variable} {error}.")
-        return reading.values
-
-    def _shown(self, line: str) -> None:
-        self._display.display(f"  {line}")
-
-    def _written_down(self, lock: LockFile, section: Section) -> dict[str, Any]:
-        """Have what a node has got in the lock, unless it is there; an environment that is there stays."""
-        there = lock.read()
-        if section in there:
-            return {}
-        if any(same_place(section, one) and section.asked == one.asked for one in there):
-            raise LockError(f"the node answered with another environment for {section.title} than is there")
-        done = lock.take(section, self._asks())
-        self._say(done["locked"])
-        whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, and not reviewed"
-        self._display.display(f"  {lock}: {section.title}: {whence}")
-        return done
-
-    def _provide(self) -> dict[str, Any]:
-        needs = self._needs()
-        mine = needs[self.node]
-        if not mine.build:
-            return self._node("provide", locked=[mine.section] if mine.section else [])
-        name, news = self._fetched(mine.key, needs)
-        if not news:
-            raise AnsibleActionFail(
-                f"{self.node}: nobody downloaded the wheels, and it was not tried here. {self._failures(mine.key)}"
-            )
-        keep = name == self.node and name in news["holders"]
-        result = self._node("provide", locked=[news["section"]], keep_wheels=keep)
-        if "wheels" in result:
-            result["wheels"].update(self._came(name, news, result["wheels"]["came_from"]))
-        why = result.get("wheels", {}).get("why")
-        if why and "index" in result["wheels"]["came_from"]:
-            result["warnings"] = [f"{self.node} downloaded its wheels itself: {why}."]
-        return result
-
-    def _came(self, name: str, news: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
-        """Where the wheels of this node came from. name: of the node that got them for all, with this news of it.
-        found: what the node says, which had them all beforehand or got them itself."""
-        if found != ["here"]:
-            return {"why": news["why"].get(self.node, "")}
-        got = news.get("wheels", {}).get("came_from") if name == self.node else None
-        return {"came_from": got or news["came"].get(self.node) or found, "why": ""}
-
-    def _needs(self) -> dict[str, Need]:
-        """What the look found that each node needs, in the order of the play."""
-        found = {name: self._need(name) for name in self.vars["ansible_play_batch"]}
-        return {name: need for name, need in found.items() if need is not None}
-
-    def _need(self, name: str) -> Need | None:
-        look = registered(self.vars, name, self.looks)
-        return Need(**look["needs"]) if "needs" in look and not look.get("failed") else None
-
-    def _fetched(self, key: str, needs: Mapping[str, Need]) -> tuple[str, Mapping[str, Any]]:
-        """The node that has last got these wheels in this run, and what it reported; nothing where nobody has."""
-        for register in reversed(self.earlier):
-            for name in (name for name, need in needs.items() if need.key == key):
-                news = registered(self.vars, name, register)
-                if "section" in news:
-                    return name, news
-        return "", {}
-
-    def _failures(self, key: str) -> str:
-        """Why each node that tried to get these wheels did not. Ansible has left it out of the play."""
-        why = []
-        for name in self.vars["ansible_play_hosts_all"]:
-            need = self._need(name)
-            for register in self.earlier if need and need.key == key else ():
-                news = registered(self.vars, name, register)
-                if news.get("failed") or news.get("unreachable"):
-                    why.append(f"{name}: {str(news.get('msg', '')).removeprefix(name + ': ')}")
-        return " ".join(why)
-
-    def _askable(self, names: list[str]) -> list[str]:
-        """The nodes to ask for wheels: none where they lie in a folder of the node itself."""
-        return [] if self.arguments.get("offline_dir") else names
-
-    def _asks(self) -> list[Ask]:
-        """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
-        inventory has it, and what is in use until then stays in the lock."""
-        asks = []
-        for name in self.vars["groups"]["gpu_nodes"]:
-            values = self._read(name, OF_A_NODE, "cluster", "pytorch")
-            asks.append(
-                Ask(
-                    torch_version=values["cluster_torch_version"],
-                    variant=values["pytorch_variant"],
-                    gpus=values["cluster_gpus"],
-                    packages=tuple(values["pytorch_packages"]),
-                )
-            )
-        asked = str(self.arguments["torch_version"])
-        return list(dict.fromkeys([*asks, *(replace(ask, torch_version=asked) for ask in asks)]))
-
-    def _say(self, changes: list[str]) -> None:
-        more = len(changes) - MOST_LINES
-        lines = [*changes[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
-        for line in lines:
-            self._display.display(f"  {self.lock}: {line}")
+def reasons_of(result: Mapping[str, Any]) -> list[str]:
+    """Why there is something to do, as a look found it."""
+    return list(result.get("plan", {}).get("reasons", ()))

@@ -105,7 +105,7 @@ class ActionModule(ControllerAction):
         known = options["attach"] or options["stop"]
         if known:
             return self.known_plan(known, names, cluster), cluster
-        self.inventory = [NodeSpec.read(name, own) for name, own in variables.items()]
+        self.inventory = [NodeSpec.read(name, own, options["environment"]) for name, own in variables.items()]
         if options["project"]:
             self.project = read_project(options["project"], options["project_max_mb"])
         self.request = request_of(given, options, cluster, self.project)

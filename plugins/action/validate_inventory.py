@@ -16,6 +16,7 @@ from ansible.release import __version__ as ansible_version
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
 from muster_controller.action import ControllerAction
 from muster_controller.command_line import sentence
+from muster_controller.environments import problems as problems_of
 from muster_controller.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.origin import clear_secrets
 from muster_controller.rule_files import COMMANDS, FILES, read_rules
@@ -62,7 +63,7 @@ class ActionModule(ControllerAction):
         if not found:
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             run = read_run(self._loader)
-            inventory = of_this_run(inventory, run, launches=self.options["launches"])
+            inventory = of_this_run(inventory, run, self._folder(), launches=self.options["launches"])
             found = problems(inventory)
             of_run = [problem for problem in found if job.is_of_the_run(inventory, problem)]
             subject = subject_of(len(found), len(of_run))
@@ -77,6 +78,12 @@ class ActionModule(ControllerAction):
                 self._display.error(result["msg"], wrap_text=False)
         return result
 
+    def _folder(self) -> str:
+        """The inventory's, as the nodes' variables have it."""
+        names = self.task_vars["groups"].get("gpu_nodes", [])
+        of_first = self.task_vars["hostvars"].raw_get(names[0]) if names else {}
+        return str(of_first.get("inventory_dir") or project_root())
+
 
 def subject_of(found: int, of_run: int) -> str:
     """What has so many problems. of_run: how many of them are of what was given to the run."""
@@ -87,8 +94,8 @@ def subject_of(found: int, of_run: int) -> str:
     return f"{subject} {'has' if found == of_run else 'have'} {count}"
 
 
-def of_this_run(inventory: Inventory, run: Mapping[str, Any], *, launches: bool) -> Inventory:
-    """The inventory with what was given to this run beside it."""
+def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, launches: bool) -> Inventory:
+    """The inventory with what was given to this run beside it. folder: that the inventory lies in."""
     first = inventory.nodes[0].variables if inventory.nodes else {}
     return replace(
         inventory,
@@ -98,6 +105,7 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], *, launches: bool)
         launches=launches,
         unusable=tuple(unusable_files(first)) if launches else (),
         rules=tuple(rules_of_site(first)),
+        environments=tuple(environments(first, folder)),
     )
 
 
@@ -105,6 +113,11 @@ def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the site's own rules for diagnoses."""
     _, found = read_rules(values.get(FILES) or (), commands=values.get(COMMANDS) is True)
     return found
+
+
+def environments(values: Mapping[str, Any], folder: str) -> list[Problem]:
+    """What is wrong with the environments that have a name."""
+    return list(problems_of(values.get("cluster_environments", {}), folder))
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:

@@ -22,13 +22,14 @@ THREADS = 50
 # Beside what the role node_baseline lists, the role firewall installs one of these.
 FIREWALLS = ("ufw", "nftables")
 KERNELS = ("linux-image-",)
-OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages")
+OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler")
 
 
 def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Sequence[str]) -> dict[str, Json]:
     """What the program is asked about each node."""
     listed = loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
     own = [str(name) for entry in listed["_node_baseline_packages"] for name in str(entry).split("|")]
+    compiler = [str(name) for name in listed["_node_baseline_compiler"]]
     prefixes = [str(name) for name in listed["_node_baseline_gpu_packages"]]
     roles = load_roles(loader, "cluster", "pytorch", "node_baseline")
     found = {}
@@ -36,7 +37,7 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
         values = read_node(task_vars, templar, roles, node, OF_A_NODE).values
         more = [name for entry in values.get("node_baseline_extra_packages", ()) for name in str(entry).split("|")]
         found[node] = {
-            "packages": [*own, *more, *FIREWALLS],
+            "packages": [*own, *(compiler if values.get("node_baseline_compiler") else ()), *more, *FIREWALLS],
             "prefixes": [*prefixes, *KERNELS],
             "environment": f"{values['pytorch_root']}/current",
         }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+BRING_BACK = "Bring it back from version control, or delete it: the next environment writes it anew"
 REVIEWED = "roles/pytorch/files/locks"
 
 
@@ -29,8 +30,8 @@ def reviewed() -> tuple[Section, ...]:
     return tuple(section for path in sorted(files_of) for section in lock.parse(path.read_text()))
 
 
-class LockFile:
-    """path: as pytorch_lock gives it."""
+class LockText:
+    """A lock as text. path: as pytorch_lock gives it."""
 
     def __init__(self, path: str) -> None:
         # A link stays one.
@@ -39,27 +40,7 @@ class LockFile:
     def __str__(self) -> str:
         return self.path.name
 
-    def read(self) -> tuple[Section, ...]:
-        return self._parse(self._text())
-
-    def take(self, section: Section, asks: list[Ask]) -> dict[str, Any]:
-        """Write the section, which a node has sent, into it. Return what is different then."""
-        if not still_asked(section, asks):
-            raise LockError(f"the node sent an environment for {section.title}, which the inventory does not ask for")
-        with self._alone():
-            before = self._text()
-            sections = self._parse(before)
-            after_it = updated(sections, section, asks)
-            after = lock.render(after_it)
-            if after != before:
-                self._write(after)
-        path = str(self.path)
-        return {
-            "locked": lock.changes(sections, after_it, section),
-            "diff": {"before": before, "after": after, "before_header": path, "after_header": path},
-        }
-
-    def _text(self) -> str:
+    def text(self) -> str:
         self._refuse_strangers()
         try:
             return files.read(str(self.path), most=lock.MOST).decode("utf-8")
@@ -72,15 +53,8 @@ class LockFile:
         if found := who_else_writes(self.path):
             raise LockError(": ".join(found))
 
-    def _parse(self, text: str) -> tuple[Section, ...]:
-        try:
-            return lock.parse(text)
-        except LockError as problem:
-            fix = "Bring it back from version control, or delete it: the next environment writes it anew"
-            raise LockError(f"{problem}. {fix}") from None
-
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Nobody else writes it meanwhile: not a node with another Python, and no other run."""
         try:
             with one_writer(self.path.parent):
@@ -88,7 +62,7 @@ class LockFile:
         except OSError as problem:
             raise self._unwritable(problem) from None
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         try:
             files.replace(str(self.path), text.encode(), mode=0o644)
         except OSError as problem:
@@ -98,3 +72,33 @@ class LockFile:
         return LockError(
             f"it cannot be written ({problem.strerror}). Set pytorch_lock to a place where it can, or to ''"
         )
+
+    def difference(self, before: str, after: str) -> dict[str, str]:
+        path = str(self.path)
+        return {"before": before, "after": after, "before_header": path, "after_header": path}
+
+
+class LockFile(LockText):
+    """The wheels of environments."""
+
+    def read(self) -> tuple[Section, ...]:
+        return self._parse(self.text())
+
+    def take(self, section: Section, asks: list[Ask]) -> dict[str, Any]:
+        """Write the section, which a node has sent, into it. Return what is different then."""
+        if not still_asked(section, asks):
+            raise LockError(f"the node sent an environment for {section.title}, which the inventory does not ask for")
+        with self.alone():
+            before = self.text()
+            sections = self._parse(before)
+            after_it = updated(sections, section, asks)
+            after = lock.render(after_it)
+            if after != before:
+                self.write(after)
+        return {"locked": lock.changes(sections, after_it, section), "diff": self.difference(before, after)}
+
+    def _parse(self, text: str) -> tuple[Section, ...]:
+        try:
+            return lock.parse(text)
+        except LockError as problem:
+            raise LockError(f"{problem}. {BRING_BACK}") from None

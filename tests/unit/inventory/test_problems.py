@@ -30,6 +30,7 @@ PER_NODE = {
     "cluster_nproc_per_node",
     "cluster_quarantined",
     "cluster_torchrun",
+    "cluster_environments_root",
     "gpu_stack_system",
     "cuda_toolkit_mode",
     "cuda_toolkit_default",

@@ -50,6 +50,16 @@ def test_nothing_else_of_the_inventory_is_in_it() -> None:
     assert not [word for word in (*secret, *map(str, secret.values())) if word in text and word != "root"]
 
 
+def test_environments_are_there_by_their_names_alone() -> None:
+    own = {
+        "cluster_environments": {"vision": {"requirements": "/home/a/vision.txt"}},
+        "cluster_environments_root": "/opt/muster/pytorch/named",
+    }
+    variables = share.inventory([node("node1", values=own), node("node2", values=own)])["gpu_nodes"]["vars"]
+    assert variables["cluster_environments"] == {"vision": {"provided": True}}
+    assert variables["cluster_environments_root"] == "/opt/muster/pytorch/named"
+
+
 def test_the_way_is_kept_without_the_administrators_name() -> None:
     hops = (Hop("bastion.lab", 22, (KEY,)), Hop("fd00::1", 2222))
     nodes = [node("node1", hops=hops, port=2200), node("node2", hops=hops, port=2200)]

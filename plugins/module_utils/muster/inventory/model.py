@@ -86,7 +86,7 @@ class Inventory:
     options and still right. unassigned: words behind -e that set nothing. launches: whether the play launches
     something. unusable: options of a launch whose file on the controller cannot be used, and why.
 
-    rules: what is wrong with the site's own rules for diagnoses.
+    rules: what is wrong with the site's own rules for diagnoses. environments: with cluster_environments and its files.
     """
 
     nodes: tuple[Node, ...]
@@ -103,6 +103,7 @@ class Inventory:
     launches: bool = False
     unusable: tuple[tuple[str, str], ...] = ()
     rules: tuple[Problem, ...] = ()
+    environments: tuple[Problem, ...] = ()
 
     def participants(self) -> list[Node]:
         chosen = self.launch_nodes()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .messages import Facts
 
 from ..members import quarantine
+from ..pytorch import environments
 from . import caches, data, fetched, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
@@ -54,12 +55,16 @@ class NodeSpec:
     quarantine: str = ""  # since when, by whom and why, as far as the inventory says
 
     @classmethod
-    def read(cls, name: str, own: Mapping[str, Any]) -> NodeSpec:
-        """own: the node's variables of the role cluster."""
+    def read(cls, name: str, own: Mapping[str, Any], environment: str = "") -> NodeSpec:
+        """own: the node's variables of the role cluster. environment: by its name. Raises PlanError."""
+        try:
+            torchrun = environments.torchrun(own, environment)
+        except KeyError:
+            raise PlanError([environments.unknown(own, environment)]) from None
         return cls(
             name=name,
             address=own["cluster_address"],
-            torchrun=own["cluster_torchrun"],
+            torchrun=torchrun,
             interface=own["cluster_interface"],
             gpus=own["cluster_gpus"],
             nproc=own["cluster_nproc_per_node"],

@@ -16,21 +16,27 @@ UNASKED = "auto"
 
 @dataclass(frozen=True)
 class Ask:
-    """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's."""
+    """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's.
+    ranges: whether the packages are those of a requirements file, and not exact pins."""
 
     torch_version: str
     variant: str
     gpus: int
     packages: tuple[str, ...]
     auto: str = ""
+    ranges: bool = False
 
     def request(self, python: str, variant: str = "") -> Request:
         variant = variant or self.variant
         if variant == UNASKED and self.gpus:
             variant = self.auto if self.auto not in ("", "cpu") else "cuda"
-        packages = self.packages
         return make_request(
-            torch_version=self.torch_version, variant=variant, gpus=self.gpus, packages=packages, python=python
+            torch_version=self.torch_version,
+            variant=variant,
+            gpus=self.gpus,
+            packages=self.packages,
+            python=python,
+            ranges=self.ranges,
         )
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .request import Request, canonical_name
+from .request import EXTRAS, MARKER, VERSIONS, Request, canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEAD = """\
 # The PyTorch environments of this cluster, to the last wheel. Every node gets exactly these, also one that joins later.
 # Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
-# Where cluster_torch_version, pytorch_variant or pytorch_packages ask for something else, it is written anew.
+# Where the inventory asks for something else, it is written anew.
 """
 MOST = 4_000_000  # characters of the file
 MOST_LINES = 1000  # of one environment
@@ -27,7 +27,7 @@ MOST_ASKED = 200
 _NAME, _VERSION = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}"
 _TITLE = re.compile(r"# environment: Python (\d{1,2}\.\d{1,2}), (\w{1,32}), (cpu|cuda|cu\d{2,4})", re.ASCII)
 _ASKED = re.compile(r"# asked for: (.+)")
-_PIN = re.compile(rf"{_NAME}(\[[A-Za-z0-9._,-]{{0,128}}\])?=={_VERSION}")
+_REQUIRED = re.compile(rf"{_NAME}({EXTRAS})?({VERSIONS}(,{VERSIONS})*)?(; {MARKER})?", re.ASCII)
 _DIGEST = re.compile(r"# digest: ([0-9a-f]{16})")
 _WHEEL = re.compile(
     rf"({_NAME})==({_VERSION}) --hash=sha256:([0-9a-f]{{64}})  # ([A-Za-z0-9][A-Za-z0-9._+!-]{{0,250}}\.whl)"
@@ -142,8 +142,8 @@ def _parse_section(lines: list[str]) -> Section:
     if len(lines) > MOST_LINES or len(pins) > MOST_ASKED:
         raise LockError(f"the environment after '{lines[0]}' is larger than any could be")
     for pin in pins:
-        if not _PIN.fullmatch(pin):
-            raise LockError(f"'{pin[:100]}', which it was asked for, is not an exact pin")
+        if not _REQUIRED.fullmatch(pin):
+            raise LockError(f"'{pin[:100]}', which it was asked for, is no requirement")
     section = Section(title[1], title[2], title[3], pins, tuple(map(_parse_wheel, lines[3:])))
     if section.digest != digest[1]:
         raise LockError(f"the environment for {section.title} is not as it was written")

@@ -145,8 +145,11 @@ def describe(request: Request, name: str, packages: Mapping[str, str], environme
     return "\n".join(lines) + "\n"
 
 
-def difference(request: Request, before: Observed, plan: Plan, *, lock: bool) -> dict[str, str]:
-    """The diff of what is live and what lies there. lock: whether the wheels are going to be written down."""
+def difference(
+    request: Request, before: Observed, plan: Plan, *, lock: bool, forget: Sequence[str] = ()
+) -> dict[str, str]:
+    """The diff of what is live and what lies there. lock: whether the wheels are going to be written down. forget:
+    environments with a name that are removed."""
     was = before.environments.get(before.current) or Environment()
     wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
     gone = {*plan.discard, *plan.retire}
@@ -155,4 +158,4 @@ def difference(request: Request, before: Observed, plan: Plan, *, lock: bool) ->
     then = describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after))
     if lock and plan.build and not request.locked:
         there, then = f"{there}the lock: nothing for this request\n", f"{then}the lock: every wheel with its hash\n"
-    return {"before": there, "after": then}
+    return {"before": there + "".join(f"environment {name}, with a name\n" for name in forget), "after": then}

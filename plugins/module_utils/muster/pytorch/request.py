@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 _PIN = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[A-Za-z0-9._,\s-]*\])?\s*==\s*([A-Za-z0-9.+!_-]+)\s*(?:;\s*(.+))?"
 )
+# What a requirements file may say of a package: everything that pip judges by names and versions alone, and no address.
+NAME, EXTRAS = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", r"\[[A-Za-z0-9._,-]{0,128}\]"
+VERSIONS = r"(?:~=|==|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]{1,128}"
+MARKER = r"[\w .'\"<>=!~()-]{1,200}"
+_RANGE = re.compile(rf"({NAME})({EXTRAS})?({VERSIONS}(?:,{VERSIONS})*)?(?:;({MARKER}))?", re.ASCII)
+_EXACT = re.compile(r"==([A-Za-z0-9.+!_-]+)")
 _MARKER = re.compile(r"python_version\s*(<=|<|==|!=|>=|>)\s*['\"](\d+)\.(\d+)['\"]")
 _TORCH_VERSION = re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*")
 _VARIANT = re.compile(r"cpu|cuda|cu\d{2,4}")
@@ -25,18 +31,24 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package at one version. One without a local part (`+cpu`) is met by any local build, as in pip."""
+    """One package at one version. One without a local part (`+cpu`) is met by any local build, as in pip.
+
+    more: what pip alone judges, behind the name: a range of versions, which then has no version here, and a marker.
+    """
 
     name: str
     version: str
     extras: str = ""
+    more: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}{self.extras}=={self.version}"
+        return f"{self.name}{self.extras}{f'=={self.version}' if self.version else ''}{self.more}"
 
     def met_by(self, packages: Mapping[str, str]) -> bool:
         installed = packages.get(self.name)
-        return installed is not None and same_version(installed, self.version)
+        if installed is None:
+            return ";" in self.more
+        return not self.version or same_version(installed, self.version)
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,10 @@ def is_environment(name: str) -> bool:
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
-def make_request(*, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str) -> Request:
+def make_request(
+    *, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str, ranges: bool = False
+) -> Request:
+    """ranges: whether the packages are those of a requirements file, and not exact pins."""
     if not _TORCH_VERSION.fullmatch(torch_version):
         raise RequestError(
             f"cluster_torch_version: '{torch_version}' is not an exact version. Write it as 2.13.0; "
@@ -103,10 +118,11 @@ def make_request(*, torch_version: str, variant: str, gpus: int, packages: Seque
     local = "" if variant == "cuda" else f"+{variant}"
     pins = [Requirement("torch", torch_version + local)]
     for text in packages:
-        requirement = parse_requirement(text, python)
+        requirement = parse_range(text, python) if ranges else parse_requirement(text, python)
         if requirement is None:
             continue
-        if requirement.name in {pin.name for pin in pins}:
+        # Of several ranges pip takes what meets all of them.
+        if not ranges and requirement.name in {pin.name for pin in pins}:
             raise RequestError(
                 f"pytorch_packages: {requirement.name} is named twice"
                 + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
@@ -124,6 +140,27 @@ def parse_requirement(text: str, python: str) -> Requirement | None:
     if marker is not None and not _holds(marker, python):
         return None
     return Requirement(canonical_name(name), version.lower(), (extras or "").replace(" ", ""))
+
+
+def parse_range(text: str, python: str) -> Requirement | None:
+    """What a line of a requirements file asks for, or None when its marker leaves out this Python."""
+    found = _RANGE.fullmatch(_without_spaces(text))
+    if found is None:
+        raise RequestError(f"'{text[:200]}' is no name of a package, with versions and a marker or without")
+    name, extras, versions, marker = found.groups(default="")
+    if marker and all(_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker)):
+        if not _holds(marker, python):
+            return None
+        marker = ""
+    exact = _EXACT.fullmatch(versions)
+    more = ("" if exact else versions) + (f"; {marker.strip()}" if marker else "")
+    return Requirement(canonical_name(name), exact[1].lower() if exact else "", extras, more)
+
+
+def _without_spaces(text: str) -> str:
+    """The line without the spaces that mean nothing."""
+    what, semicolon, marker = text.partition(";")
+    return re.sub(r"\s*([~=!<>]=|[<>,\[\]])\s*", r"\1", what).strip() + semicolon + re.sub(r"\s+", " ", marker).strip()
 
 
 def _holds(marker: str, python: str) -> bool:

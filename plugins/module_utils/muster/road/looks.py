@@ -53,6 +53,8 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
         return "its package sources are looked at by the role itself"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
         return "its MTU is looked at by the role itself"
+    if step == "pytorch" and values["cluster_environments"]:
+        return "its environments that have a name are looked at by the role itself"
     return ""
 
 
@@ -63,5 +65,5 @@ def waits(step: str, values: Mapping[str, object]) -> bool:
 
 OPTIONS = (
     *("cluster_mirror", "cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir"),
-    *("mtu_training", "cluster_gpus", "cluster_address", "cluster_name", "ansible_host"),
+    *("mtu_training", "cluster_environments", "cluster_gpus", "cluster_address", "cluster_name", "ansible_host"),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..network import known_hosts
+from ..pytorch.environments import PROVIDED
 from ..verdict.commands import Terminal, on_node, playbook
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ VALUES = (
     *("cluster_nproc_per_node", "cluster_quarantined", "cluster_launch_nodes", "cluster_backend"),
     *("cluster_master_port", "cluster_torch_version", "cluster_torchrun", "cluster_user", "cluster_run_root"),
     *("cluster_run_keep", "cluster_run_keep_mb", "cluster_work_root", "cluster_users_root"),
+    *("cluster_environments", "cluster_environments_root"),
 )
 # Of others of these, people have their own (ansible_user, keys, passwords), or need none (ansible_become).
 OF_ANSIBLE = ("ansible_python_interpreter",)
@@ -102,8 +104,13 @@ def _variables(node: Shared) -> dict[str, Any]:
         found["ansible_port"] = node.port
     if node.hops:
         found["ansible_ssh_common_args"] = f"-J {','.join(hop.shown for hop in node.hops)}"
-    names = [name for name in (*OF_ANSIBLE, *VALUES) if node.values.get(name) not in (None, "", [], False)]
-    return {**found, **{name: node.values[name] for name in names}}
+    # People launch in the environments, and do not build them.
+    named = {name: {PROVIDED: True} for name in node.values.get("cluster_environments", ())}
+    values = {**node.values, "cluster_environments": named}
+    if not named:
+        values.pop("cluster_environments_root", None)
+    names = [name for name in (*OF_ANSIBLE, *VALUES) if values.get(name) not in (None, "", [], {}, False)]
+    return {**found, **{name: values[name] for name in names}}
 
 
 def known_hosts_text(nodes: Sequence[Shared]) -> str:

@@ -15,6 +15,7 @@ from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
 from ..tools.result import RefusedError
+from .forgetting import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 def ask_of(params: dict[str, Any]) -> Ask:
     asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
-    return Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
+    packages = tuple(params["packages"])
+    return Ask(**asked, packages=packages, auto=params["auto_variant"], ranges=params["ranges"])
 
 
 def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +61,7 @@ class Manager:
         self.choice = choose(locked, ask_of(params), self.python.version, self.python.machine, reviewed)
         self.request: Request = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
+        self.forgotten = Forgotten(params["environments_root"], params["environments"], root.look_as)
 
     def look(self) -> dict[str, Any]:
         sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
@@ -80,8 +83,8 @@ class Manager:
             section=section.as_dict() if section else None,
         )
         result = {**self._result(before, plan, look), "needs": asdict(need)}
-        if self.choice.note:
-            result["warnings"] = [f"{self.params['node']}: {self.choice.note}."]
+        stay = [f"a process uses the environment {name}, which is asked for no longer" for name in self.forgotten.used]
+        result["notes"] = [f"{self.params['node']}: {note}." for note in (self.choice.note, *stay) if note]
         return result
 
     def fetch(self) -> dict[str, Any]:
@@ -112,6 +115,7 @@ class Manager:
             done = plan.build or bool(plan.discard)
             _refuse_failures(findings, {"changed": done, "findings": [finding.as_dict() for finding in findings]})
             self._switch(plan, before)
+        self.forgotten.remove()
         result = self._result(before, plan, look)
         if wheels:
             result["wheels"] = wheels
@@ -172,16 +176,18 @@ class Manager:
 
     def _result(self, before: planning.Observed, plan: planning.Plan, look: dict[str, Any]) -> dict[str, Any]:
         findings = judging.judge(self.params["node"], self.request, look) if look else []
+        forget = self.forgotten.names
         result = {
-            "changed": plan.changed,
+            "changed": plan.changed or bool(forget),
             "environment": str(self.root.envs / plan.target),
+            "forget": forget,
             "plan": {
-                "reasons": list(plan.reasons),
+                "reasons": [*plan.reasons, *(f"environment {name} is asked for no longer" for name in forget)],
                 "build": plan.target if plan.build else "",
                 "switch": plan.switch,
                 "remove": [*plan.discard, *plan.retire],
             },
-            "diff": planning.difference(self.request, before, plan, lock=bool(self.params["lock"])),
+            "diff": planning.difference(self.request, before, plan, lock=bool(self.params["lock"]), forget=forget),
             "torch": _shown(look, self.root.look_as.name),
             "findings": [finding.as_dict() for finding in findings],
         }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+NEW_LINK = ".current.new"
 LOOK_TIMEOUT = {"files": 60, "import": 300}
 MOST_SAID = 4_000_000  # bytes: whatever packages print when they are imported
 MOST_LINE = 200  # characters
@@ -190,7 +191,7 @@ class PytorchRoot:
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
             raise RefusedError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
-        beside = self.root / ".current.new"
+        beside = self.root / NEW_LINK
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")
         beside.replace(self.link)

@@ -182,14 +182,19 @@ class Wheelhouse:
 
     def tidy(self, keep: str) -> None:
         """Remove all wheels but those of the section with this digest."""
-        if not self.folder.is_dir():
-            return
-        for path in self.folder.iterdir():
-            ours = path.name.startswith(NEW) or pytorch_lock.is_digest(path.name)
-            if ours and path.name != keep and path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        tidy(self.folder, keep)
+
+
+def tidy(folder: Path, keep: str = "") -> None:
+    """Remove the folders of wheels from it, but the one of this name; and itself, where nothing is left in it."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        ours = path.name.startswith(NEW) or pytorch_lock.is_digest(path.name)
+        if ours and path.name != keep and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def sha256_of(path: Path) -> str:

@@ -126,7 +126,7 @@ def pytorch(options: Json, request: Json) -> Json:
     why = [*found["plan"]["reasons"]] if found["changed"] else []
     return {
         "why": why or (["something differs"] if found["changed"] else []),
-        "warnings": found.get("warnings", []),
+        "warnings": found.get("notes", []),
         "wrong": root.wrong,
     }
 

@@ -10,6 +10,7 @@ from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 
 SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
+OF_US = ("envs", "named")  # the default environments, and those that have a name
 MOST = 100  # processes that are listed
 
 
@@ -42,7 +43,7 @@ def environments(root: str) -> list[str]:
 
 def processes(root: str) -> list[dict[str, Any]]:
     """Launches come first: of many processes, what is cut off is of the same one, or matters no more than these."""
-    places = {f"{root}/current/", f"{root}/envs/", f"{os.path.realpath(root)}/envs/"}
+    places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
     found = []
     for pid in process.ids():
         launch = process.launch_at(pid)

@@ -1,0 +1,120 @@
+"""Environments of conda packages: what an environment.yml asks for, and the lock with every package and its hash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.pytorch import conda
+from muster.pytorch.conda import Asked, CondaError, Package, Section
+from muster.pytorch.lock import LockError
+from muster.pytorch.plan import Environment, shortcomings
+from muster.pytorch.request import is_environment
+
+YML = {"name": "bio", "channels": ["conda-forge", "nodefaults"], "dependencies": ["python=3.12", "numpy >=2,<3"]}
+ASKED = Asked(("conda-forge",), ("python=3.12", "numpy >=2,<3"))
+HASH = "0" * 64
+AT = "https://conda.example.org/conda-forge"
+
+
+def section(platform: str = "linux-64", *more: str, asked: Asked = ASKED) -> Section:
+    names = [f"{platform}/python-3.12.4-h955ad1f_1.conda", "noarch/six-1.17.0-pyhd8ed1ab_0.tar.bz2", *more]
+    return conda.make_section(platform, asked, [Package(f"{AT}/{name}", HASH) for name in names])
+
+
+def test_what_an_environment_yml_asks_for() -> None:
+    assert conda.asked_of(YML) == ASKED
+    assert conda.asked_of(YML, "12.8").lines == ("channel conda-forge", "numpy >=2,<3", "python=3.12", "__cuda=12.8")
+    mirror = {**YML, "channels": ["https://mirror.example.org/conda-forge", "file:///srv/channel"]}
+    assert conda.asked_of(mirror).channels == ("https://mirror.example.org/conda-forge", "file:///srv/channel")
+
+
+@pytest.mark.parametrize(
+    ("content", "refusal"),
+    [
+        ([], "it is no mapping with channels and dependencies"),
+        ({**YML, "channels": []}, "it names no channels, and none is asked unless it does"),
+        ({**YML, "dependencies": None}, "it has no dependencies"),
+        (
+            {**YML, "dependencies": ["python", {"pip": ["torch"]}]},
+            "it has packages for pip among its dependencies: take conda's, or make a second environment",
+        ),
+        (
+            {**YML, "channels": ["https://me:secret@h/c"]},
+            "its channel 'https://me:secret@h/c' is neither a name nor an address without a password",
+        ),
+        ({**YML, "channels": ["--x"]}, "its channel '--x' is neither a name nor an address without a password"),
+        ({**YML, "dependencies": ["a\nb"]}, "its dependency 'a\\nb' is none as conda writes them"),
+        ({**YML, "dependencies": [3]}, "its dependency '3' is none as conda writes them"),
+    ],
+)
+def test_an_environment_yml_that_cannot_be_used(content: Any, refusal: str) -> None:
+    with pytest.raises(CondaError) as refused:
+        conda.asked_of(content)
+    assert str(refused.value) == refusal
+
+
+def test_what_is_written_is_read_again() -> None:
+    sections = (section(), section("linux-aarch64"))
+    text = conda.render(sections)
+    assert set(conda.parse(text)) == set(sections)
+    assert conda.render(conda.parse(text)) == text
+    assert conda.parse("") == ()
+    assert conda.section_of(section().as_dict()) == section()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refusal"),
+    [
+        ("six-1.17.0", "six-1.16.0", "the environment for linux-64 is not as it was written"),
+        ("sha256:000", "md5:000", "its line '"),
+        ("# asked for", "# wanted", "what follows '# environment: linux-64' is not an environment"),
+        ("/six-1.17.0-pyhd8ed1ab_0.tar.bz2", "/six.zip", "is not the address of a conda package"),
+        ("# The conda", "<<<<<<< HEAD\n# The conda", "its line '<<<<<<< HEAD' belongs to no environment"),
+    ],
+)
+def test_a_lock_that_somebody_edited_is_refused(old: str, new: str, refusal: str) -> None:
+    text = conda.render([section()])
+    with pytest.raises(LockError, match=refusal):
+        conda.parse(text.replace(old, new))
+
+
+def test_a_lock_of_wheels_is_none() -> None:
+    with pytest.raises(LockError, match="is not an environment of conda packages"):
+        conda.parse("# environment: Python 3.12, x86_64, cpu\n# asked for: torch==2.13.0\n# digest: 0000000000000000\n")
+
+
+def test_another_request_takes_the_place_of_the_one_before() -> None:
+    other = conda.asked_of({**YML, "dependencies": ["python=3.12"]})
+    new = section(asked=other)
+    assert conda.section_for([section()], ASKED, "linux-64") == section()
+    assert conda.section_for([section()], other, "linux-64") is None
+    assert conda.with_section([section(), section("linux-aarch64")], new, other) == (new,)
+    both = conda.with_section([section("linux-aarch64")], section(), ASKED)
+    assert {one.platform for one in both} == {"linux-64", "linux-aarch64"}
+
+
+def test_what_is_different_is_said() -> None:
+    newer = conda.make_section("linux-64", ASKED, [Package(f"{AT}/linux-64/python-3.12.5-h1_0.conda", HASH)])
+    assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
+    assert conda.changes([section()], newer) == [
+        "linux-64, conda: python 3.12.4_h955ad1f_1 -> 3.12.5_h1_0",
+        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 is gone",
+    ]
+
+
+def test_its_name_follows_from_the_lock_and_it_is_judged_by_its_packages() -> None:
+    request = section().request()
+    assert request.name.startswith("3.12.4-conda-py3.12-")
+    assert is_environment(request.name)
+    assert request.name != section("linux-64", "noarch/attrs-1-0.conda").request().name
+    there = {"python": "3.12.4_h955ad1f_1", "six": "1.17.0_pyhd8ed1ab_0"}
+    assert shortcomings(request, Environment("3.12", there)) == []
+    (lacks,) = shortcomings(request, Environment("3.12", {**there, "six": "1.17.0_0"}))
+    assert lacks == "six==1.17.0_pyhd8ed1ab_0 is wanted, and it has 1.17.0_0"
+
+
+def test_an_environment_has_a_python() -> None:
+    with pytest.raises(LockError, match="it has no package python"):
+        conda.make_section("linux-64", ASKED, []).request()

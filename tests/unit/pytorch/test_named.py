@@ -1,0 +1,114 @@
+"""Environments by their names: where each lies, what is wrong with what the inventory says of them, and what their
+files ask for (cases/environments, cases/requirements).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.pytorch import environments, lock, requirements
+from muster.pytorch.choice import Ask, still_asked
+from muster.pytorch.environments import Place
+from muster.pytorch.request import parse_range
+from muster.pytorch.requirements import RequirementsError
+
+CLUSTER: dict[str, Any] = {
+    "cluster_torchrun": "/opt/muster/pytorch/current/bin/torchrun",
+    "cluster_environments_root": "/opt/muster/pytorch/named",
+    "cluster_environments": {"vision": {"requirements": "vision.txt"}, "theirs": {"provided": True}},
+}
+
+
+@cases(__file__, "environments")
+def test_problems(case: dict[str, Any]) -> None:
+    assert [f"{what}. {fix}" for what, fix in environments.problems(case["declared"])] == case["problems"]
+
+
+def test_every_environment_has_a_path_that_stays() -> None:
+    assert environments.places(CLUSTER) == (
+        Place("default", "/opt/muster/pytorch/current"),
+        Place("vision", "/opt/muster/pytorch/named/vision/current"),
+        Place("theirs", "/opt/muster/pytorch/named/theirs/current"),
+    )
+    assert environments.places(CLUSTER)[1].python == "/opt/muster/pytorch/named/vision/current/bin/python"
+
+
+def test_a_launch_finds_its_torchrun_by_the_name() -> None:
+    own = {**CLUSTER, "cluster_torchrun": "/opt/site/bin/torchrun"}
+    assert environments.torchrun(own, "") == environments.torchrun(own, "default") == "/opt/site/bin/torchrun"
+    assert environments.torchrun(own, "vision") == "/opt/muster/pytorch/named/vision/current/bin/torchrun"
+    with pytest.raises(KeyError):
+        environments.torchrun(own, "nlp")
+
+
+def test_what_somebody_else_keeps_is_not_built() -> None:
+    assert environments.built(CLUSTER["cluster_environments"]) == ("vision",)
+
+
+@cases(__file__, "requirements")
+def test_what_a_requirements_file_asks_for(case: dict[str, Any]) -> None:
+    options = case.get("options", {})
+
+    def read() -> tuple[list[str], requirements.Asked]:
+        lines, included = requirements.parts_of(case["text"])
+        return included, requirements.asked(lines, options.get("torch", ""), options.get("variant", ""))
+
+    if "refusal" in case:
+        with pytest.raises(RequirementsError) as refusal:
+            read()
+        assert str(refusal.value) == case["refusal"]
+        return
+    included, asked = read()
+    assert included == case.get("included", [])
+    assert [asked.torch_version, asked.variant] == case.get("torch", ["", ""])
+    assert [str(parse_range(line, "3.12")) for line in asked.packages] == case["packages"]
+
+
+PROJECT = {
+    "project": {"dependencies": ["numpy>=2"], "optional-dependencies": {"Train_GPU": ["torch==2.12.0"], "docs": ["x"]}}
+}
+
+
+def test_what_a_pyproject_asks_for() -> None:
+    assert requirements.of_pyproject(PROJECT, []) == ["numpy>=2"]
+    assert requirements.of_pyproject(PROJECT, ["train-gpu"]) == ["numpy>=2", "torch==2.12.0"]
+
+
+@pytest.mark.parametrize(
+    ("project", "extras", "refusal"),
+    [
+        ({}, [], "it has no table [project], and only there are dependencies looked for"),
+        (PROJECT, ["gpu"], "it has no optional-dependencies called gpu"),
+        (
+            {"project": {"dynamic": ["dependencies"]}},
+            [],
+            "its dependencies are dynamic, and code of a project is not run to find them out",
+        ),
+    ],
+)
+def test_a_pyproject_that_cannot_be_used(project: dict[str, Any], extras: list[str], refusal: str) -> None:
+    with pytest.raises(RequirementsError) as refused:
+        requirements.of_pyproject(project, extras)
+    assert str(refused.value) == refusal
+
+
+def test_a_marker_is_judged_here_where_it_is_about_python_alone() -> None:
+    assert parse_range('numpy>=2; python_version < "3.11"', "3.12") is None
+    windows = parse_range('pywin32==310; sys_platform == "win32"', "3.12")
+    assert windows
+    assert windows.met_by({})
+    assert not windows.met_by({"pywin32": "1"})
+
+
+def test_ranges_are_in_the_lock_as_they_were_asked_for() -> None:
+    ask = Ask("2.13.0", "cpu", 0, ("numpy >= 2, <3", 'x==1; sys_platform == "win32"'), ranges=True)
+    request = ask.request("3.12")
+    section = lock.make_section(request, "x86_64", [lock.Wheel("numpy", "2.3.5", "0" * 64, "numpy-2.3.5-any.whl")])
+    assert section.asked == ("torch==2.13.0+cpu", "numpy>=2,<3", 'x==1; sys_platform == "win32"')
+    assert lock.parse(lock.render([section])) == (section,)
+    assert still_asked(section, [ask])
+    assert not still_asked(section, [replace(ask, packages=("numpy",))])
