@@ -20,6 +20,7 @@ from ansible.plugins.action import ActionBase
 from muster.pytorch.choice import Ask
 from muster.pytorch.downloads import Need, downloader, holders
 from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster.pytorch.request import PLAIN, TORCH
 from muster_controller.connection import connect
 from muster_controller.distribution import PROGRAM
 from muster_controller.lock_file import REVIEWED, LockFile, reviewed
@@ -212,6 +213,10 @@ class ActionModule(ActionBase):
     def _asks(self) -> list[Ask]:
         """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
         inventory has it, and what is in use until then stays in the lock."""
+        package = self.arguments.get("package", TORCH)
+        if package != TORCH:
+            version, packages = str(self.arguments["torch_version"]), tuple(self.arguments["packages"])
+            return [Ask(version, PLAIN, 0, packages, package=package)]
         asks = []
         for name in self.vars["groups"]["gpu_nodes"]:
             values = self._read(name, OF_A_NODE, "cluster", "pytorch")

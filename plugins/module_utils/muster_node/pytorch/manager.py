@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def ask_of(params: dict[str, Any]) -> Ask:
     asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
-    return Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"])
+    return Ask(**asked, packages=tuple(params["packages"]), auto=params["auto_variant"], package=params["package"])
 
 
 def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
