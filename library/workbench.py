@@ -8,10 +8,10 @@ DOCUMENTATION = r"""
 module: workbench
 short_description: Have launch users run notebooks on a node
 description:
-  - Puts there a unit of everybody's user manager, which starts for nobody by itself, what it runs besides JupyterLab, and
-    a kernel for each environment. JupyterLab's own environment is C(pytorch_env)'s work.
-  - Kernels are registered for the environments that have ipykernel, or whose Python is JupyterLab's. Nothing is put into
-    an environment.
+  - Puts there a unit of everybody's user manager, which starts for nobody by itself, what it runs besides JupyterLab,
+    and a kernel for each environment. JupyterLab's own environment is C(pytorch_env)'s work.
+  - Kernels are registered for the environments that have ipykernel, or whose Python is JupyterLab's. Nothing is put
+    into an environment.
   - With V(absent) of O(state), notebooks that run are ended, and all of it is taken off, with JupyterLab's environment.
     People's files stay.
 version_added: "0.3.0"
@@ -34,7 +34,8 @@ options:
     type: dict
     default: {}
   environments:
-    description: Environments that get a kernel, as paths by their names. V(default) is the one that notebooks use unasked.
+    description:
+      - Environments that get a kernel, as paths by their names. V(default) is the one that notebooks use unasked.
     type: dict
     default: {}
   state:
@@ -82,7 +83,7 @@ from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.workbench.files import is_kernel
 from ansible.module_utils.muster.workbench.plan import Request, make_plan
 from ansible.module_utils.muster_node.tools import files, trust
-from ansible.module_utils.muster_node.tools.result import diff, one_sentence, refuse, warn
+from ansible.module_utils.muster_node.tools.result import RefusedError, diff, one_sentence, refuse, warn
 from ansible.module_utils.muster_node.workbench.act import act
 from ansible.module_utils.muster_node.workbench.look import observe
 
@@ -107,9 +108,8 @@ def request_of(params: dict[str, Any]) -> Request:
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     request = request_of(module.params)
     foreign = trust.foreign_writer(request.root)
-    refuse(
-        [f"{request.root} is not safe to use: {foreign}; set workbench_root to a folder of root's"] if foreign else []
-    )
+    if foreign:
+        raise RefusedError(f"{request.root} is not safe to use: {foreign}", "Set workbench_root to a folder of root's")
     plan = make_plan(request, observe(request))
     refuse((), plan.differences if module.params["mode"] == "verify" else (), FIX)
     shown = [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
