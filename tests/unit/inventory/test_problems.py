@@ -50,6 +50,7 @@ PER_NODE = {
     "health_prometheus_dir",
     "mtu_mode",
     "mtu_confirm_seconds",
+    "workbench_mode",
 }
 WITH_A_PLACE = (
     "cluster",
@@ -61,6 +62,7 @@ WITH_A_PLACE = (
     "container_toolkit",
     "dcgm",
     "health",
+    "workbench",
 )
 DEFAULTS = {
     "cluster_name": "rack",

@@ -121,15 +121,16 @@ def make_request(*, torch_version: str, variant: str, gpus: int, packages: Seque
 
 def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> Request:
     """The request for an environment of another package, such as JupyterLab, with what belongs to it."""
-    pins = [parse_requirement(text, python) for text in (f"{package}=={version}", *packages)]
+    option = "workbench_packages"
+    pins = [parse_requirement(text, python, option) for text in (f"{package}=={version}", *packages)]
     return Request(PLAIN, 0, python, tuple(pin for pin in pins if pin))
 
 
-def parse_requirement(text: str, python: str) -> Requirement | None:
+def parse_requirement(text: str, python: str, option: str = "pytorch_packages") -> Requirement | None:
     """The exact pin in `text`, or None when its marker leaves out this Python."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise RequestError(f"pytorch_packages: '{text}' is not an exact pin. Write it as name==version")
+        raise RequestError(f"{option}: '{text}' is not an exact pin. Write it as name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None

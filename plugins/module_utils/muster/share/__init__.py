@@ -17,6 +17,7 @@ VALUES = (
     *("cluster_nproc_per_node", "cluster_quarantined", "cluster_launch_nodes", "cluster_backend"),
     *("cluster_master_port", "cluster_torch_version", "cluster_torchrun", "cluster_user", "cluster_run_root"),
     *("cluster_run_keep", "cluster_run_keep_mb", "cluster_work_root", "cluster_users_root"),
+    "workbench_nodes",
 )
 # Of others of these, people have their own (ansible_user, keys, passwords), or need none (ansible_become).
 OF_ANSIBLE = ("ansible_python_interpreter",)
