@@ -11,7 +11,6 @@ from ..verdict.commands import playbook
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BOOK = "playbooks/notebook.yml"
 WISHES = {"started": True, "stopped": False}
 
 
@@ -58,7 +57,7 @@ def token(way: Way, user: str, file: str) -> str:
 def lines(node: str, seen: Mapping[str, Any], way: Way | None, port: int) -> list[str]:
     user, begin = seen["user"], f"The notebook of {seen['user']} on {node}"
     if not seen["running"]:
-        start = playbook(BOOK, notebook_user=user, notebook_state="started")
+        start = playbook("playbooks/notebook.yml", notebook_user=user, notebook_state="started")
         return [f"{begin} does not run. To start it: {start}"]
     often = "also after a restart of the node" if seen["at_boot"] else "until it is ended, or the node restarts"
     found = [f"{begin} runs, {often}."]
