@@ -154,6 +154,7 @@ def test_started_twice_it_is_the_same_one(nodes: list[Machine], notebook: Callab
     assert nodes[0].inside("cat", TOKEN).stdout == before
 
 
+@pytest.mark.slow
 def test_a_check_says_what_would_be_and_does_nothing(
     nodes: list[Machine], notebook: Callable[..., Result], play: Play
 ) -> None:
@@ -180,6 +181,7 @@ def test_stopped_it_leaves_nothing_that_runs_and_all_files(
     nodes[0].inside("test", "-e", "/home/anna/work.ipynb")
 
 
+@pytest.mark.slow
 def test_it_survives_a_restart_of_the_node_where_that_is_wanted(
     nodes: list[Machine], notebook: Callable[..., Result]
 ) -> None:
@@ -201,6 +203,7 @@ def test_it_survives_a_restart_of_the_node_where_that_is_wanted(
     assert not seen(notebook("looked_at"))["notebook"]["running"]
 
 
+@pytest.mark.slow
 def test_a_launch_user_starts_their_own_without_root(nodes: list[Machine], persons: list[Person], play: Play) -> None:
     _, ben = persons
     shared = play("playbooks/share.yml", extravars={**ON, "share_to": str(ben.folder / "lab")})
@@ -229,6 +232,7 @@ def test_who_is_no_launch_user_gets_none(persons: list[Person], play: Play) -> N
     assert "node1: admin is not in launch_users, and only they have notebooks." in refused.stdout
 
 
+@pytest.mark.slow
 def test_out_of_the_inventory_it_goes_and_peoples_files_stay(
     nodes: list[Machine], notebook: Callable[..., Result], play: Play
 ) -> None:

@@ -144,9 +144,17 @@ Train, here the example that comes with Muster; `-e launch_script=PATH` takes a 
 What runs, where, and since when:
 
     {jobs}
-
+{_notebooks(nodes, terminal)}
 docs/launch.md says the rest.
 """
+
+
+def _notebooks(nodes: Sequence[Shared], terminal: Terminal) -> str:
+    there = nodes[0].values.get("workbench_nodes")
+    if not there:
+        return ""
+    start = terminal.text(playbook("playbooks/notebook.yml", notebook_state="started"))
+    return f"\nA notebook of your own, on {', '.join(there)} (docs/notebooks.md):\n\n    {start}\n"
 
 
 def _bastions(nodes: Sequence[Shared]) -> str:
