@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 SECONDS = 60.0
-TEXT, CLOSE = 1, 8
+TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 
 
 def free_port() -> int:
@@ -93,7 +93,7 @@ class Kernel:
         header = {"msg_id": asked, "username": "", "session": asked, "msg_type": "execute_request", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
-        self.frames.send(json.dumps(message))
+        self.frames.send(json.dumps(message).encode())
         said = ""
         while True:
             answer = json.loads(self.frames.receive())
@@ -124,20 +124,24 @@ class Frames:
         while self.stream.readline().strip():
             pass
 
-    def send(self, text: str) -> None:
-        data, mask = text.encode(), os.urandom(4)
-        size = struct.pack("!BBQ", 0x80 | TEXT, 0x80 | 127, len(data))
-        self.stream.write(size + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(data)))
+    def send(self, data: bytes, kind: int = TEXT) -> None:
+        mask = os.urandom(4)
+        size = len(data)
+        long = struct.pack("!BBQ", 0x80 | kind, 0x80 | 127, size)
+        head = long if size > 125 else bytes((0x80 | kind, 0x80 | size))
+        self.stream.write(head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(data)))
         self.stream.flush()
 
     def receive(self) -> str:
-        """The next message of text; pings and the like are passed over."""
+        """The next message of text. Whoever does not answer pings is cut off after a while."""
         while True:
             first, second = self.stream.read(2)
             size = second & 0x7F
             if size in (126, 127):
                 size = int.from_bytes(self.stream.read(2 if size == 126 else 8), "big")
-            data = self.stream.read(size)
-            assert first & 0xF != CLOSE, data
-            if first & 0xF == TEXT:
+            data, kind = self.stream.read(size), first & 0xF
+            assert kind != CLOSE, data
+            if kind == PING:
+                self.send(data, PONG)
+            if kind == TEXT:
                 return data.decode()
