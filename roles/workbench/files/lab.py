@@ -31,6 +31,8 @@ def arguments(runtime: str, home: str, folder: str) -> list[str]:
         "ServerApp.sock_mode": "0600",
         "ServerApp.open_browser": False,
         "ServerApp.root_dir": home,
+        # The token is the one way in, and nothing is written into a home.
+        "PasswordIdentityProvider.allow_password_change": False,
         "KernelManager.transport": "ipc",
         "ServerProxy.servers": {"tensorboard": tensorboard(runtime, folder)},
         # The environment is root's, and the same on all nodes.
