@@ -17,6 +17,7 @@ from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from machines import Machine, Play, Result
     from people import Person
@@ -68,7 +69,7 @@ def persons(nodes: list[Machine], play: Play) -> Iterator[list[Person]]:
         finally:
             for machine in nodes:
                 machine.inside("systemctl", "stop", *(f"user@{person.uid}.service" for person in made))
-            nobody = {"launch_users": [], "workbench_nodes": []}
+            nobody: dict[str, Any] = {"launch_users": [], "workbench_nodes": []}
             assert play("site.yml", tags="launch_users,workbench", extravars=nobody).rc == 0
 
 
@@ -135,6 +136,27 @@ def test_whoever_has_the_token_gets_in_and_nobody_else(
         assert token not in text
     mode = node1.inside("stat", "--format=%U %a", TOKEN).stdout.split()
     assert mode == ["anna", "600"]
+
+
+def test_the_line_goes_by_a_bastion(
+    nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result], tmp_path: Path
+) -> None:
+    node1, node2, _ = nodes
+    anna, _ = persons
+    settings = tmp_path / "ssh_config"
+    settings.write_text(
+        f"Host *\n  UserKnownHostsFile {node1.folder}/known_hosts\n  IdentityFile {anna.key}\n"
+        f"  IdentityFile {node1.folder}/id_ed25519\n  IdentitiesOnly yes\n  ControlPath none\n"
+    )
+    port = free_port()
+    way = f"-F {settings} -J anna@{node2.address}"
+    line = seen(notebook("looked_at", notebook_port=port, ansible_ssh_common_args=way))["ssh"]
+    assert f"-J anna@{node2.address}" in line
+    with tunnel(shlex.split(line), port):
+        come = node2.inside("sh", "-c", "ss --no-header --numeric --tcp state established").stdout
+        assert f"{node1.address}:22" in come
+        assert Jupyter(port).ask("/api/status")[0] == 403
+        assert Jupyter(port, node1.inside("cat", TOKEN).stdout).ask("/api/status")[0] == 200
 
 
 def test_from_a_machine_that_is_no_node_nobody_gets_there(
