@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
         before = self._ask(node, "look")
         changed = changes(before, options["state"], options["at_boot"])
         verb = "look" if self._task.check_mode else VERBS[options["state"]]
-        seen = self._ask(node, verb) if changed and verb != "look" else before
+        seen = self._ask(node, verb) if verb != "look" else before
         way = way_to(node, own=not options["user"])
         self._show(lines(name, seen, way, options["port"]))
         shown = {key: seen[key] for key in ("user", "running", "at_boot", "socket", "token_file")}

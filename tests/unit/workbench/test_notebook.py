@@ -11,6 +11,7 @@ from muster.workbench.notebook import Way, changes, lines, problem, tunnel
 SEEN: dict[str, Any] = {
     "user": "anna",
     "running": True,
+    "answers": True,
     "at_boot": False,
     "socket": "/run/user/2001/muster-notebook/socket",
     "token_file": "/var/lib/muster/users/anna/notebook/token",
@@ -77,6 +78,11 @@ def test_one_that_starts_with_the_node() -> None:
         "The notebook of anna on node1 runs, also after a restart of the node.",
         "It listens on /run/user/2001/muster-notebook/socket.",
     ]
+
+
+def test_one_that_does_not_answer_is_not_said_to_be_fine() -> None:
+    (said,) = lines("node1", {**SEEN, "answers": False}, WAY, 8888)
+    assert said.startswith("The notebook of anna on node1 runs, and does not answer.")
 
 
 def test_one_that_does_not_run_is_said_with_what_starts_it() -> None:

@@ -59,6 +59,8 @@ def lines(node: str, seen: Mapping[str, Any], way: Way | None, port: int) -> lis
     if not seen["running"]:
         start = playbook("playbooks/notebook.yml", notebook_user=user, notebook_state="started")
         return [f"{begin} does not run. To start it: {start}"]
+    if not seen["answers"]:
+        return [f"{begin} runs, and does not answer. See what it says there: journalctl --user --unit muster-notebook"]
     often = "also after a restart of the node" if seen["at_boot"] else "until it is ended, or the node restarts"
     found = [f"{begin} runs, {often}."]
     if way is None:

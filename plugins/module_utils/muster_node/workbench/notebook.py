@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import secrets
 import socket
 import time
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 UNIT = "muster-notebook.service"
-TOKEN = re.compile(r"[0-9a-f]{48}")
 START_SECONDS = 60.0  # JupyterLab takes three on a quiet machine
 STOP_SECONDS = 40.0
 CALL_SECONDS = 5.0
 MOST_WRITTEN = 4096  # bytes
 MOST_HEAD = 4096
+RUNS = ("active", "activating")
 UNIT_FILE = f"/etc/systemd/user/{UNIT}"
 
 
@@ -84,14 +83,17 @@ def runtime(owner: pwd.struct_passwd) -> str:
 
 def look(owner: pwd.struct_passwd, request: Json) -> Json:
     place = folder(owner, request)
+    token, listens = f"{place}/token", f"{runtime(owner)}/muster-notebook/socket"
+    runs = state(owner) in RUNS
     return {
         "user": owner.pw_name,
         "there": Path(UNIT_FILE).exists(),
         "launch_user": Path(place).parent.is_dir(),
-        "running": state(owner) in ("active", "activating", "reloading"),
+        "running": runs,
+        "answers": runs and answer(listens, files.text(token) or "") == 200,
         "at_boot": Path(place, "at_boot").exists(),
-        "socket": f"{runtime(owner)}/muster-notebook/socket",
-        "token_file": f"{place}/token",
+        "socket": listens,
+        "token_file": token,
     }
 
 
@@ -101,6 +103,9 @@ def start(owner: pwd.struct_passwd, request: Json) -> Json:
         raise NoNotebookError("JupyterLab is not on this node")
     if not before["launch_user"]:
         raise NoNotebookError(f"{owner.pw_name} is not in launch_users, and only they have notebooks")
+    if not Path(runtime(owner)).is_dir():
+        unit = f"user@{owner.pw_uid}.service"
+        raise NoNotebookError(f"{unit}, the systemd of {owner.pw_name}, does not run: launch_users starts it")
     place = folder(owner, request)
     with suppress(FileExistsError):
         files.make_folder(place, mode=0o700)
@@ -113,8 +118,7 @@ def start(owner: pwd.struct_passwd, request: Json) -> Json:
         systemctl(owner, "reset-failed", UNIT, may_fail=True)
         systemctl(owner, "start", UNIT)
     wait(owner, before)
-    after = look(owner, request)
-    return {**after, "changed": after != before}
+    return look(owner, request)
 
 
 def stop(owner: pwd.struct_passwd, request: Json) -> Json:
@@ -122,14 +126,14 @@ def stop(owner: pwd.struct_passwd, request: Json) -> Json:
     place = folder(owner, request)
     if before["running"]:
         systemctl(owner, "stop", UNIT)
-    gone = [files.remove(f"{place}/{name}") for name in ("at_boot", "token")]
-    files.remove(f"{runtime(owner)}/muster-notebook.wanted")
+    for path in (f"{place}/at_boot", f"{place}/token", f"{runtime(owner)}/muster-notebook.wanted"):
+        files.remove(path)
     with suppress(OSError):
         Path(place).rmdir()  # what else is in it is its owner's
     after = look(owner, request)
     if after["running"]:
         raise NoNotebookError(f"the notebook of {owner.pw_name} still runs")
-    return {**after, "changed": before["running"] or any(gone)}
+    return after
 
 
 def mark(path: str, *, there: bool) -> None:
@@ -163,7 +167,7 @@ def wait(owner: pwd.struct_passwd, seen: Json) -> None:
     token = files.read(seen["token_file"], most=100).decode()
     deadline = time.monotonic() + START_SECONDS
     while (code := answer(seen["socket"], token)) != 200:
-        if state(owner) not in ("active", "activating") or time.monotonic() > deadline:
+        if state(owner) not in RUNS or time.monotonic() > deadline:
             raise NoNotebookError(f"the notebook of {owner.pw_name} does not answer ({code or 'nobody listens'})")
         time.sleep(0.2)
     if answer(seen["socket"], "") != 403:
