@@ -36,6 +36,7 @@ options:
   environments:
     description:
       - Environments that get a kernel, as paths by their names. V(default) is the one that notebooks use unasked.
+      - Default, those of the node, which the controller's part of the module knows.
     type: dict
     default: {}
   state:
@@ -62,7 +63,6 @@ EXAMPLES = r"""
     root: /opt/muster/workbench
     users_root: /var/lib/muster/users
     programs: {lab.py: "{{ lookup('file', 'lab.py') }}"}
-    environments: {default: /opt/muster/pytorch/current}
   become: true
 """
 

@@ -1,0 +1,12 @@
+"""Which environments get a kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.workbench.environments import environments
+
+
+@pytest.mark.parametrize("root", ["/opt/muster/pytorch/current", "/srv/site/torch"])
+def test_the_default_one_is_that_of_torchrun(root: str) -> None:
+    assert environments({"cluster_torchrun": f"{root}/bin/torchrun"}) == {"default": root}
