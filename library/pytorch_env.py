@@ -36,6 +36,16 @@ options:
     type: str
     choices: [manage, verify]
     default: manage
+  package:
+    description:
+      - What the environment is there for. Of another package than V(torch), O(torch_version) is the version, O(variant)
+        is V(plain), O(gpus) means nothing, and O(mode) is V(manage).
+    type: str
+    default: torch
+  root_option:
+    description: Name of the variable that names O(root), for messages.
+    type: str
+    default: pytorch_root
   torch_version:
     description: Exact version of torch, without the build after a C(+).
     type: str
@@ -358,6 +368,8 @@ SPEC = {
     "node": {"type": "str", "required": True},
     "root": {"type": "path", "required": True},
     "mode": {"type": "str", "choices": ["manage", "verify"], "default": "manage"},
+    "package": {"type": "str", "default": "torch"},
+    "root_option": {"type": "str", "default": "pytorch_root"},
     "torch_version": {"type": "str", "required": True},
     "variant": {"type": "str", "default": "auto"},
     "gpus": {"type": "int", "default": 0},
@@ -399,7 +411,7 @@ def main() -> None:
     # pip goes by them, and so does whatever it starts.
     os.environ.update(params["environment"])
     with one_sentence(module, params["root"], (RequestError, LockError, WheelError)):
-        root = PytorchRoot(params["root"], LookedAs.choose(params["user"]))
+        root = PytorchRoot(params["root"], LookedAs.choose(params["user"]), params["package"], params["root_option"])
         if params["mode"] == "verify":
             module.exit_json(**verify(root, params))
         manager = Manager(root, params, check=module.check_mode)

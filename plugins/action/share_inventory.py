@@ -18,8 +18,10 @@ from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.first_contact import read, road_to
 from muster_controller.sharing import shared
-from muster_controller.variables import node_variables, project_root
+from muster_controller.variables import load_roles, node_variables, project_root, read_node
 from muster_node.tools import files
+
+OTHERS = ("workbench_nodes",)
 
 
 class ActionModule(ControllerAction):
@@ -42,6 +44,7 @@ class ActionModule(ControllerAction):
 
     def _node(self, name: str) -> Shared:
         values = node_variables(self.task_vars, self._templar, self._loader, name)
+        values |= read_node(self.task_vars, self._templar, load_roles(self._loader, "workbench"), name, OTHERS).values
         node = connect(self, name, self.task_vars)
         own = self.task_vars["hostvars"].raw_get(name)
         if "ansible_python_interpreter" in own:

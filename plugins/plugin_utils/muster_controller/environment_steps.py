@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from muster.pytorch.choice import Ask
 from muster.pytorch.downloads import Need, downloader, holders
 from muster.pytorch.lock import LockError, Section, same_place, section_of
+from muster.pytorch.request import PLAIN, TORCH
 
 from .connection import connect
 from .distribution import PROGRAM
@@ -218,6 +219,10 @@ class EnvironmentSteps:
     def _asks(self) -> list[Ask]:
         """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
         inventory has it, and what is in use until then stays in the lock."""
+        package = self.arguments.get("package", TORCH)
+        if package != TORCH:
+            version, packages = str(self.arguments["torch_version"]), tuple(self.arguments["packages"])
+            return [Ask(version, PLAIN, 0, packages, package=package)]
         asks = []
         for name in self.vars["groups"]["gpu_nodes"]:
             values = self._read(name, OF_A_NODE, "cluster", "pytorch")

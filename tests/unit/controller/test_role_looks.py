@@ -121,7 +121,7 @@ def test_what_differs_on_one_brings_the_role_to_all(
 
 def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLooks) -> None:
     looks.names = ["node1", "node2", "node3"]
-    looks.values = {name: {"cluster_gpus": 0} for name in looks.names}
+    looks.values = {name: {"cluster_environments": {}, "workbench_nodes": []} for name in looks.names}
     off: Any = Off()
     looks.tasks = off
     same, other = ({"installed_record": {"why": why, "warnings": []}} for why in ([], ["it is another one"]))

@@ -51,6 +51,7 @@ PER_NODE = {
     "health_prometheus_dir",
     "mtu_mode",
     "mtu_confirm_seconds",
+    "workbench_mode",
 }
 WITH_A_PLACE = (
     "cluster",
@@ -62,6 +63,7 @@ WITH_A_PLACE = (
     "container_toolkit",
     "dcgm",
     "health",
+    "workbench",
 )
 DEFAULTS = {
     "cluster_name": "rack",

@@ -34,7 +34,7 @@ def section_of(given: dict[str, Any]) -> Section:
     variant, python = given["variant"], given.get("python", PYTHON)
     gpus = 0 if variant == "cpu" else 8
     request = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).request(python)
-    versions = {"torch": request.torch.version, **{pin.name: pin.version for pin in request.requirements[1:]}}
+    versions = {"torch": request.main.version, **{pin.name: pin.version for pin in request.requirements[1:]}}
     versions |= given.get("wheels", {"sympy": "1.14.0"})
     wheels = [make_wheel(name, version) for name, version in versions.items()]
     return lock.make_section(request, given.get("machine", MACHINE), wheels)

@@ -15,6 +15,8 @@ PLAIN = {
     "cluster_extra_ca": "",
     "cluster_offline_dir": "",
     "mtu_training": 0,
+    "workbench_nodes": [],
+    "cluster_environments": {},
     "cluster_gpus": 0,
 }
 
@@ -34,11 +36,13 @@ def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
         ("baseline", {"cluster_mirror": "custom"}),
         ("baseline", {"cluster_https_proxy": "http://proxy:3128"}),
         ("network", {"mtu_training": 9000}),
+        ("pytorch", {"cluster_environments": {"nlp": {"requirements": "nlp.txt"}}}),
+        ("pytorch", {"workbench_nodes": ["node1"]}),
     ],
 )
 def test_what_a_quick_look_does_not_see_the_role_looks_at(step: str, own: dict[str, object]) -> None:
     assert comes_anyhow(step, PLAIN) == ""
-    assert comes_anyhow(step, {**PLAIN, **own}).endswith("itself")
+    assert comes_anyhow(step, {**PLAIN, **own}).endswith(("itself", "themselves"))
 
 
 def test_which_build_goes_with_gpus_is_known_behind_their_stack() -> None:

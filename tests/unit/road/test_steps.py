@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muster.road.steps import Step
 
 # Of no step: a sandbox is made before there is a cluster, and the rest is for a cluster that is there already.
-OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "onboard", "sandbox", "upgrade", "wipe"}
+OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "notebook", "onboard", "sandbox", "upgrade", "wipe"}
 
 
 def test_site_yml_takes_the_steps_in_their_order() -> None:

@@ -91,3 +91,11 @@ def test_who_is_left_out_and_why_is_handed_on() -> None:
     written = share.inventory([node("node1"), node("node2", values=left_out)])["gpu_nodes"]
     assert "cluster_quarantined" not in written["hosts"]["node1"]
     assert written["hosts"]["node2"]["cluster_quarantined"] == left_out["cluster_quarantined"]
+
+
+def test_who_may_have_a_notebook_reads_how() -> None:
+    node = share.Shared("node1", "10.0.0.1", values={"cluster_name": "lab", "workbench_nodes": ["node1"]}, keys=(KEY,))
+    assert (
+        "    .venv/bin/ansible-playbook playbooks/notebook.yml -i ../lab -e notebook_state=started\n"
+        in share.readme([node], "lab")
+    )

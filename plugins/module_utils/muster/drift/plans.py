@@ -27,6 +27,7 @@ OF_ROLE = {
     "nvidia_driver": checks.DRIVER,
     "pytorch": checks.ENVIRONMENT,
     "launch_users": checks.USERS,
+    "workbench": checks.USERS,
 }
 # A role that says what differs by its diff alone, and the files that hold it.
 FILES_OF = {

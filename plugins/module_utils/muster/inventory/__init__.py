@@ -22,6 +22,7 @@ from . import (
     secrets,
     sources,
     values,
+    workbench,
 )
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
@@ -91,6 +92,8 @@ RULES: tuple[Rule, ...] = (
     launch_users.users_root_is_a_path,
     environments.environments_can_be_built,
     environments.launches_name_one,
+    workbench.nodes_exist,
+    workbench.packages_are_pins,
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .lock import Section, asked_by, same_place
-from .request import Request, RequestError, make_request
+from .request import TORCH, Request, RequestError, make_plain_request, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,9 @@ UNASKED = "auto"
 @dataclass(frozen=True)
 class Ask:
     """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's.
-    ranges: whether the packages are those of a requirements file, and not exact pins."""
+    ranges: whether the packages are those of a requirements file, and not exact pins. package: what the environment is
+    there for; of another than torch, torch_version is its version.
+    """
 
     torch_version: str
     variant: str
@@ -25,8 +27,12 @@ class Ask:
     packages: tuple[str, ...]
     auto: str = ""
     ranges: bool = False
+    package: str = TORCH
 
     def request(self, python: str, variant: str = "") -> Request:
+        if self.package != TORCH:
+            version = self.torch_version
+            return make_plain_request(self.package, version=version, packages=self.packages, python=python)
         variant = variant or self.variant
         if variant == UNASKED and self.gpus:
             variant = self.auto if self.auto not in ("", "cpu") else "cuda"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..verdict.check import Check
 from ..verdict.finding import evidence
-from .request import Request, public_version, same_version
+from .request import TORCH, Request, public_version, same_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,8 +71,19 @@ NCCL = Check(
 )
 
 
+TOOLS = Check(
+    "workbench.environment",
+    seen="sandbox",
+    reads="the environment with JupyterLab and TensorBoard",
+    fires="JupyterLab cannot be imported there, or a package of it has another version (fail)",
+    fix="Let the role build it with workbench_mode=manage",
+)
+
+
 def judge(node: str, request: Request, look: Mapping[str, Any]) -> list[Finding]:
     """The findings of one look, one for each check that could be made."""
+    if request.main.name != TORCH:
+        return [_tools(node, request, look)]
     if look.get("error"):
         return [_unusable(node, request, look)]
     found = [_version(node, request, look), _variant(node, request, look), *_packages(node, request, look)]
@@ -93,13 +104,24 @@ def _unusable(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
         node,
         f"PyTorch cannot be used: {look['error']}",
         fix=look.get("fix") or (MISFIT if trace else None),
-        expected=f"{request.torch} can be imported",
+        expected=f"{request.main} can be imported",
         evidence=evidence("import torch", trace),
     )
 
 
+def _tools(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
+    if look.get("error"):
+        summary = f"{request.main} cannot be used: {look['error']}"
+        return TOOLS.fail(node, summary, evidence=evidence(f"import {request.main.name}", look.get("trace", "")))
+    unmet = [pin for pin in request.requirements if not pin.met_by(look["packages"])]
+    have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in unmet or request.requirements)
+    if unmet:
+        return TOOLS.fail(node, f"{', '.join(map(str, unmet))} is wanted, and it has {have}", observed=have)
+    return TOOLS.passed(node, have, observed=have)
+
+
 def _version(node: str, request: Request, look: Mapping[str, Any]) -> Finding:
-    version, wanted = look["torch"]["version"], request.torch.version
+    version, wanted = look["torch"]["version"], request.main.version
     seen = {"observed": version, "expected": wanted}
     if same_version(public_version(version), public_version(wanted)):
         return VERSION.passed(node, f"torch {version}", **seen)

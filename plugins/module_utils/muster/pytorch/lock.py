@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .request import EXTRAS, MARKER, VERSIONS, Request, canonical_name
+from .request import EXTRAS, MARKER, PLAIN, VERSIONS, Request, canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +21,12 @@ HEAD = """\
 # Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
 # Where the inventory asks for something else, it is written anew.
 """
+HEAD_PLAIN = HEAD.replace("PyTorch environments", "environments of the workbench")
 MOST = 4_000_000  # characters of the file
 MOST_LINES = 1000  # of one environment
 MOST_ASKED = 200
 _NAME, _VERSION = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}"
-_TITLE = re.compile(r"# environment: Python (\d{1,2}\.\d{1,2}), (\w{1,32}), (cpu|cuda|cu\d{2,4})", re.ASCII)
+_TITLE = re.compile(r"# environment: Python (\d{1,2}\.\d{1,2}), (\w{1,32}), (cpu|cuda|cu\d{2,4}|plain)", re.ASCII)
 _ASKED = re.compile(r"# asked for: (.+)")
 _REQUIRED = re.compile(rf"{_NAME}({EXTRAS})?({VERSIONS}(,{VERSIONS})*)?(; {MARKER})?", re.ASCII)
 _DIGEST = re.compile(r"# digest: ([0-9a-f]{16})")
@@ -167,14 +168,15 @@ def _block(section: Section) -> str:
     )
 
 
-def render(sections: Iterable[Section]) -> str:
+def render(sections: Sequence[Section]) -> str:
     """The file's text, the same for the same sections in whatever order; empty for none."""
 
     def place(section: Section) -> tuple[Any, ...]:
         return ([int(part) for part in section.python.split(".")], section.machine, section.variant, section.asked)
 
     blocks = [f"\n{_block(section)}" for section in sorted(sections, key=place)]
-    return HEAD + "".join(blocks) if blocks else ""
+    head = HEAD_PLAIN if {section.variant for section in sections} == {PLAIN} else HEAD
+    return head + "".join(blocks) if blocks else ""
 
 
 def changes(before: Sequence[Section], after: Sequence[Section], new: Section) -> list[str]:

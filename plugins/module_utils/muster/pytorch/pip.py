@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from .request import Request, RequestError, canonical_name, public_version
+from .request import PLAIN, Request, RequestError, canonical_name, public_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> l
     places = [urlsplit(mirror.get(place, "")) for place in ("pip", "torch", "torch_links")]
     for host in sorted({place.netloc for place in places if place.scheme == "http"}):
         base += ["--trusted-host", host]
-    if variant == "cuda":
+    if variant in ("cuda", PLAIN):
         return [[*base, *own]]
     beside = [
         argument

@@ -22,7 +22,9 @@ _EXACT = re.compile(r"==([A-Za-z0-9.+!_-]+)")
 _MARKER = re.compile(r"python_version\s*(<=|<|==|!=|>=|>)\s*['\"](\d+)\.(\d+)['\"]")
 _TORCH_VERSION = re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*")
 _VARIANT = re.compile(r"cpu|cuda|cu\d{2,4}")
-_ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-c[a-z0-9]+-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
+TORCH = "torch"
+PLAIN = "plain"  # the variant of what has no builds for GPUs
+_ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-(?:c[a-z0-9]+|plain)-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
 
 
 class RequestError(ValueError):
@@ -53,7 +55,8 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Request:
-    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN.
+    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN; plain for one
+    that is not PyTorch's.
 
     locked: the version of every package that the lock gives it; empty where nothing is locked yet.
     """
@@ -65,7 +68,8 @@ class Request:
     locked: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def torch(self) -> Requirement:
+    def main(self) -> Requirement:
+        """What the environment is there for."""
         return self.requirements[0]
 
     @property
@@ -73,7 +77,7 @@ class Request:
         """The folder's name. It follows from the content: the same request has the same name on every node."""
         content = "\n".join([self.python, *sorted(map(str, self.requirements))])
         digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-        return f"{public_version(self.torch.version)}-{self.variant}-py{self.python}-{digest}"
+        return f"{public_version(self.main.version)}-{self.variant}-py{self.python}-{digest}"
 
 
 def canonical_name(name: str) -> str:
@@ -131,11 +135,18 @@ def make_request(
     return Request(variant, gpus, python, tuple(pins))
 
 
-def parse_requirement(text: str, python: str) -> Requirement | None:
+def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> Request:
+    """The request for an environment of another package, such as JupyterLab, with what belongs to it."""
+    option = "workbench_packages"
+    pins = [parse_requirement(text, python, option) for text in (f"{package}=={version}", *packages)]
+    return Request(PLAIN, 0, python, tuple(pin for pin in pins if pin))
+
+
+def parse_requirement(text: str, python: str, option: str = "pytorch_packages") -> Requirement | None:
     """The exact pin in `text`, or None when its marker leaves out this Python."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise RequestError(f"pytorch_packages: '{text}' is not an exact pin. Write it as name==version")
+        raise RequestError(f"{option}: '{text}' is not an exact pin. Write it as name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None

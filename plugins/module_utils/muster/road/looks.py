@@ -25,7 +25,11 @@ LOOKS: Mapping[str, tuple[RoleLook, ...]] = {
         RoleLook("ssh_mesh", "ssh_mesh_key", "user"),
         RoleLook("firewall", "firewall"),
     ),
-    "pytorch": (RoleLook("pytorch", "pytorch_env"), RoleLook("launch_users", "launch_users")),
+    "pytorch": (
+        RoleLook("pytorch", "pytorch_env"),
+        RoleLook("launch_users", "launch_users"),
+        RoleLook("workbench", "workbench"),
+    ),
 }
 # No role, but the last task of its step: where only this is to be done, a node stays for it and no role comes.
 RECORD = RoleLook("installed_record", "installed_record")
@@ -53,8 +57,8 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
         return "its package sources are looked at by the role itself"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
         return "its MTU is looked at by the role itself"
-    if step == "pytorch" and values["cluster_environments"]:
-        return "its environments that have a name are looked at by the role itself"
+    if step == "pytorch" and (values["cluster_environments"] or values["workbench_nodes"]):
+        return "environments beside the default one are looked at by the roles themselves"
     return ""
 
 
@@ -65,5 +69,6 @@ def waits(step: str, values: Mapping[str, object]) -> bool:
 
 OPTIONS = (
     *("cluster_mirror", "cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir"),
-    *("mtu_training", "cluster_environments", "cluster_gpus", "cluster_address", "cluster_name", "ansible_host"),
+    *("mtu_training", "cluster_environments", "workbench_nodes", "cluster_gpus", "cluster_address"),
+    *("cluster_name", "ansible_host"),
 )

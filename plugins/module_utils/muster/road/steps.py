@@ -80,7 +80,8 @@ STEPS = (
         "pytorch",
         "one PyTorch environment, the same on every node to the last wheel, downloaded once "
         "([docs/wheels.md](docs/wheels.md))",
-        ("pytorch", "launch_users"),
+        ("pytorch", "launch_users", "workbench"),
+        ("workbench_nodes", "workbench_root", "workbench_jupyterlab", "workbench_packages", "workbench_lock"),
     ),
     Step(
         "Health",

@@ -19,6 +19,7 @@ VALUES = (
     *("cluster_master_port", "cluster_torch_version", "cluster_torchrun", "cluster_user", "cluster_run_root"),
     *("cluster_run_keep", "cluster_run_keep_mb", "cluster_work_root", "cluster_users_root"),
     *("cluster_environments", "cluster_environments_root"),
+    "workbench_nodes",
 )
 # Of others of these, people have their own (ansible_user, keys, passwords), or need none (ansible_become).
 OF_ANSIBLE = ("ansible_python_interpreter",)
@@ -150,9 +151,17 @@ Train, here the example that comes with Muster; `-e launch_script=PATH` takes a 
 What runs, where, and since when:
 
     {jobs}
-
+{_notebooks(nodes, terminal)}
 docs/launch.md says the rest.
 """
+
+
+def _notebooks(nodes: Sequence[Shared], terminal: Terminal) -> str:
+    there = nodes[0].values.get("workbench_nodes")
+    if not there:
+        return ""
+    start = terminal.text(playbook("playbooks/notebook.yml", notebook_state="started"))
+    return f"\nA notebook of your own, on {', '.join(there)} (docs/notebooks.md):\n\n    {start}\n"
 
 
 def _bastions(nodes: Sequence[Shared]) -> str:

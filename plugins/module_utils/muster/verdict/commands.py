@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml")  # that people without root run
+EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # that people without root run
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Only what the functions below write, and never what has its inventory already.
 COMMAND = re.compile(

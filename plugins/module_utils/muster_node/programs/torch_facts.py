@@ -1,9 +1,10 @@
 """A look at a Python environment with PyTorch, from inside it.
 
-It is piped into the environment's interpreter, `python -I - DEPTH`, prints one line of JSON and writes nothing.
+It is piped into the environment's interpreter, `python -I - DEPTH [PACKAGE]`, prints one line of JSON and writes
+nothing.
 `files` reads only what lies there (0.3 s); `import` also imports torch (2 s, with CUDA some more). `build` and `load`
 are the same without a look at whether every file is there: `build` takes 0.05 s, and `load` imports torch only where
-its build has CUDA.
+its build has CUDA. Of another package than torch, `files` and `import` alone say anything.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def devices() -> dict[str, Any]:
     }
 
 
-def look(depth: str) -> dict[str, Any]:
+def look(depth: str, package: str = "torch") -> dict[str, Any]:
     if depth in ("build", "load"):
         return build(depth == "load")
     found = {canonical(d.metadata["Name"] or ""): d for d in importlib.metadata.distributions()}
@@ -168,18 +169,21 @@ def look(depth: str) -> dict[str, Any]:
     answer["faults"] = faults[:MOST_FAULTS]
     if depth == "import":
         try:
-            answer["torch"] = torch_by_importing()
+            if package == "torch":
+                answer["torch"] = torch_by_importing()
+            else:
+                importlib.import_module(package)
             answer["imported"] = True
         except Exception as problem:  # an import can fail in any way, and each is an answer
             answer["error"] = f"{type(problem).__name__}: {problem}"
             answer["trace"] = traceback.format_exc()
-    elif answer["torch"] is None:
-        answer["error"] = "torch is not installed"
+    elif package not in packages:
+        answer["error"] = f"{package} is not installed"
     return answer
 
 
 def main() -> None:
-    sys.stdout.write(json.dumps(look(sys.argv[1])) + "\n")
+    sys.stdout.write(json.dumps(look(*sys.argv[1:])) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def ask_of(params: dict[str, Any]) -> Ask:
     asked = {name: params[name] for name in ("torch_version", "variant", "gpus")}
-    packages = tuple(params["packages"])
-    return Ask(**asked, packages=packages, auto=params["auto_variant"], ranges=params["ranges"])
+    packages, package = tuple(params["packages"]), params["package"]
+    return Ask(**asked, packages=packages, auto=params["auto_variant"], ranges=params["ranges"], package=package)
 
 
 def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.muster.pytorch import plan as planning
-from ansible.module_utils.muster.pytorch.request import Request, is_environment
+from ansible.module_utils.muster.pytorch.request import TORCH, Request, is_environment
 
 from ..programs import torch_facts
 from ..tools import files
@@ -65,9 +65,13 @@ class LookedAs:
 
 
 class PytorchRoot:
-    """The folder with the environments: reading it, and the steps that change it."""
+    """The folder with the environments: reading it, and the steps that change it.
 
-    def __init__(self, root: str, look_as: LookedAs) -> None:
+    package: what they are there for. option: what names the folder.
+    """
+
+    def __init__(self, root: str, look_as: LookedAs, package: str = TORCH, option: str = "pytorch_root") -> None:
+        self.package, self.option = package, option
         self.root = Path(root)
         self.envs = self.root / "envs"
         self.link = self.root / "current"
@@ -79,7 +83,7 @@ class PytorchRoot:
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
         """What the environment's own Python says about it; `error` when it says nothing."""
         done = run(
-            *(str(environment / "bin" / "python"), "-I", "-", depth),
+            *(str(environment / "bin" / "python"), "-I", "-", depth, self.package),
             stdin=pack(torch_facts.__name__),
             seconds=LOOK_TIMEOUT[depth],
             env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "HOME": "/"},
@@ -90,7 +94,7 @@ class PytorchRoot:
             return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
         if done.code is None:
             why = os.strerror(ENOENT) if done.missing else done.why.rpartition(": ")[2]
-            places = "pytorch_python and pytorch_root must lie where every user may read"
+            places = f"its Python and {self.option} must lie where every user may read"
             error = f"{self.look_as.name} cannot start its Python: {why}"
             return {"error": error, "fix": places if why == os.strerror(EACCES) else ""}
         answer = answer_in(done.text)
@@ -162,7 +166,7 @@ class PytorchRoot:
     def refuse_foreign(self) -> None:
         """Refuse to work where others may write: what lies there becomes everybody's PyTorch."""
         for path in (self.envs, self.root / "wheels"):
-            refuse_foreign(str(path), "pytorch_root")
+            refuse_foreign(str(path), self.option)
 
     @contextlib.contextmanager
     def lock(self, timeout: int) -> Iterator[int]:
@@ -190,7 +194,7 @@ class PytorchRoot:
 
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
-            raise RefusedError(f"{self.link} is not a link", "Move it away, or choose another pytorch_root")
+            raise RefusedError(f"{self.link} is not a link", f"Move it away, or choose another {self.option}")
         beside = self.root / NEW_LINK
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")

@@ -94,7 +94,7 @@ class Wheelhouse:
     def missing(self, section: pytorch_lock.Section) -> list[str]:
         """Return the names of the wheels that are not there, or are others than the lock has."""
         path = self.path(section)
-        refuse_foreign(str(path), "pytorch_root")
+        refuse_foreign(str(path), self.root.option)
         return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
     def download(self, section: pytorch_lock.Section, missing: Sequence[str], lock: int) -> None:

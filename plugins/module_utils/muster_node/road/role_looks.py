@@ -31,6 +31,7 @@ from ..pytorch.manager import Manager, verify
 from ..pytorch.memory import RememberingRoot
 from ..pytorch.root import LookedAs
 from ..tools.program import answer
+from ..workbench import provide as workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,7 @@ def look(request: Json) -> Json:
         "firewall": rules,
         "pytorch_env": pytorch,
         "launch_users": people,
+        "workbench": notebooks,
         "installed_record": installed,
     }
     seen = {}
@@ -135,6 +137,11 @@ def people(options: Json, _request: Json) -> Json:
     found = launch_users.provide(options, check=True)
     why = found["differences"] or (["something differs"] if found["changed"] else [])
     return {"why": why, "warnings": [f"{options['node']}: {note}." for note in found["notes"]]}
+
+
+def notebooks(options: Json, _request: Json) -> Json:
+    found = workbench.provide(options, check=True)
+    return {"why": found["differences"], "warnings": [f"{options['node']}: {note}." for note in found["notes"]]}
 
 
 def installed(options: Json, _request: Json) -> Json:

@@ -1,0 +1,76 @@
+"""Somebody's notebook on a node; documented in library/notebook.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+
+from muster.workbench.notebook import Way, changes, lines, problem, tunnel
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.program import Program
+from muster_controller.terminal import typed
+from muster_controller.variables import node_variables
+
+if TYPE_CHECKING:
+    from muster_controller.connection import NodeConnection
+
+PROGRAM = Program("notebook")
+VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        options = self.options
+        known = self.task_vars["groups"].get("gpu_nodes", [])
+        why = problem(options["nodes"], known, options["on_node"], options["port"])
+        if why:
+            raise AnsibleActionFail(why)
+        name = options["on_node"] or options["nodes"][0]
+        node = connect(self, name, self.task_vars)
+        before = self._ask(node, "look")
+        changed = changes(before, options["state"], options["at_boot"])
+        verb = "look" if self._task.check_mode else VERBS[options["state"]]
+        seen = self._ask(node, verb) if verb != "look" else before
+        way = way_to(node, own=not options["user"])
+        self._show(lines(name, seen, way, options["port"]))
+        shown = {key: seen[key] for key in ("user", "running", "at_boot", "socket", "token_file")}
+        line = tunnel(way, seen["user"], seen["socket"], options["port"]) if way and seen["running"] else ""
+        return {"changed": changed, "notebook": shown, **({"ssh": line} if line else {})}
+
+    def _ask(self, node: NodeConnection, verb: str) -> dict[str, Any]:
+        cluster = node_variables(self.task_vars, self._templar, self._loader, node.name)
+        request = {
+            "user": self.options["user"],
+            "users_root": cluster["cluster_users_root"],
+            "at_boot": self.options["at_boot"],
+        }
+        said = PROGRAM.call(node, verb, request, privileged=bool(self.options["user"]))
+        if said.get("error"):
+            raise AnsibleActionFail(f"{node.name}: {said['error']}.")
+        return said
+
+    def _show(self, texts: list[str]) -> None:
+        for text in texts:
+            Display().display(typed(text))
+
+
+def way_to(node: NodeConnection, *, own: bool) -> Way | None:
+    """The way that the inventory describes; None where that is not ssh. own: whoever logs in is whose notebook it is,
+    and so the key is theirs as well."""
+    connection = node.connection
+    if connection.transport != "ssh":
+        return None
+    arguments: list[str] = []
+    for option in ("ssh_common_args", "ssh_extra_args"):
+        arguments += connection._split_ssh_args(connection.get_option(option) or "")
+    port, key = connection.get_option("port"), connection.get_option("private_key_file")
+    arguments += ["-p", str(port)] if port else []
+    arguments += ["-i", str(key)] if key and own else []
+    return Way(str(connection.get_option("host")), tuple(arguments))

@@ -1,0 +1,19 @@
+"""Which environments get a kernel; documented in library/workbench.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from muster.workbench.environments import environments
+from muster_controller.action import FilledIn
+from muster_controller.variables import node_variables
+
+
+class ActionModule(FilledIn):
+    def from_inventory(self) -> dict[str, Any]:
+        cluster = node_variables(self.task_vars, self._templar, self._loader, self.node)
+        return {"environments": environments(cluster)}

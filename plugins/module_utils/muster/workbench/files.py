@@ -1,0 +1,79 @@
+"""The files that a node has for notebooks."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from ..pytorch.environments import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNIT_NAME = "muster-notebook.service"
+UNIT = f"/etc/systemd/user/{UNIT_NAME}"
+WANTED = f"/etc/systemd/user/default.target.wants/{UNIT_NAME}"
+WANTED_LEADS_TO = f"../{UNIT_NAME}"
+HEAD = "# Written by Muster (role workbench), which overwrites changes in here.\n"
+# JupyterLab's own environment has a kernel of this name as well, which ours hides: it has no PyTorch.
+DEFAULT_KERNEL = "python3"
+_KERNEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def unit_text(root: str, users_root: str) -> str:
+    """For all launch users. It starts with a user manager only where its owner wants that: at_boot stays over a reboot,
+    and wanted does not."""
+    own = f"{users_root}/%u"
+    return (
+        HEAD
+        + f"""[Unit]
+Description=JupyterLab and TensorBoard of %u (Muster)
+ConditionPathExists={own}/notebook/token
+ConditionPathExists=|{own}/notebook/at_boot
+ConditionPathExists=|%t/muster-notebook.wanted
+
+[Service]
+Environment=JUPYTER_TOKEN_FILE={own}/notebook/token
+Environment=JUPYTER_RUNTIME_DIR=%t/muster-notebook/jupyter
+Environment=JUPYTER_PATH={root}/share/jupyter
+Environment=TENSORBOARD_LOGDIR={own}
+RuntimeDirectory=muster-notebook
+RuntimeDirectoryMode=0700
+WorkingDirectory=%h
+ExecStart={root}/current/bin/python {root}/lab.py
+KillMode=control-group
+TimeoutStopSec=20
+Restart=on-failure
+RestartSec=5
+"""
+    )
+
+
+def kernel_text(root: str, name: str, path: str) -> str:
+    """A kernel in the environment at this path. Without a debugger: that would listen on loopback, for everybody."""
+    shown = "PyTorch" if name == DEFAULT else f"PyTorch, {name}"
+    argv = ["/bin/sh", f"{root}/kernel.sh", path, "{connection_file}"]
+    spec = {"argv": argv, "display_name": shown, "language": "python", "metadata": {"debugger": False}}
+    return json.dumps(spec, indent=1) + "\n"
+
+
+def kernels_folder(root: str) -> str:
+    return f"{root}/share/jupyter/kernels"
+
+
+def kernel_path(root: str, name: str) -> str:
+    return f"{kernels_folder(root)}/{DEFAULT_KERNEL if name == DEFAULT else name}/kernel.json"
+
+
+def is_kernel(name: str) -> bool:
+    return _KERNEL.fullmatch(name) is not None
+
+
+def texts(root: str, users_root: str, programs: Mapping[str, str], environments: Mapping[str, str]) -> dict[str, str]:
+    """Every file by its path. programs: by name in the root. environments: by name, those that can have a kernel."""
+    found = {f"{root}/{name}": text for name, text in programs.items()}
+    found[UNIT] = unit_text(root, users_root)
+    for name, path in environments.items():
+        found[kernel_path(root, name)] = kernel_text(root, name, path)
+    return found

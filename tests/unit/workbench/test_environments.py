@@ -1,0 +1,19 @@
+"""Which environments get a kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.workbench.environments import environments
+
+
+@pytest.mark.parametrize("root", ["/opt/muster/pytorch/current", "/srv/site/torch"])
+def test_the_default_one_is_that_of_torchrun(root: str) -> None:
+    cluster = {
+        "cluster_torchrun": f"{root}/bin/torchrun",
+        "cluster_environments": {},
+        "cluster_environments_root": "/e",
+    }
+    assert environments(cluster) == {"default": root}
+    named = {**cluster, "cluster_environments": {"nlp": {"requirements": "nlp.txt"}}}
+    assert environments(named) == {"default": root, "nlp": "/e/nlp/current"}

@@ -1,0 +1,42 @@
+"""What a node gets for notebooks, and what is taken off it (cases/plan)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cases import cases
+from muster.workbench import files
+from muster.workbench.plan import Python, Request, Seen, make_plan
+
+ROOT, USERS = "/opt/muster/workbench", "/var/lib/muster/users"
+PROGRAMS = {"lab.py": "# lab\n"}
+
+
+@cases(__file__, "plan")
+def test_plan(case: dict[str, Any]) -> None:
+    pythons = {name: Python(**one) for name, one in case["seen"].pop("pythons", {}).items()}
+    earlier = case.get("earlier")
+    texts = files.texts(ROOT, USERS, PROGRAMS, earlier) if earlier else {}
+    request = Request(ROOT, USERS, PROGRAMS, case.get("environments", {}), case.get("present", True))
+    plan = make_plan(request, Seen(texts=texts, pythons=pythons, **case["seen"]))
+    assert plan.differences == case.get("differences", [])
+    assert plan.notes == case.get("notes", [])
+    assert [path for path, text in plan.files.items() if text is not None] == case.get("written", [])
+    assert [path for path, text in plan.files.items() if text is None] == case.get("removed", [])
+    assert plan.needed == bool(plan.differences)
+
+
+def test_the_default_kernel_hides_the_one_of_jupyterlab_itself() -> None:
+    assert files.kernel_path(ROOT, "default") == f"{ROOT}/share/jupyter/kernels/python3/kernel.json"
+
+
+def test_a_kernel_has_no_debugger_since_that_listens_for_everybody() -> None:
+    assert json.loads(files.kernel_text(ROOT, "default", "/opt/x"))["metadata"] == {"debugger": False}
+
+
+def test_a_notebook_has_a_folder_that_nobody_else_may_enter_and_no_token_in_its_unit() -> None:
+    text = files.unit_text(ROOT, USERS)
+    assert "RuntimeDirectoryMode=0700\n" in text
+    assert f"JUPYTER_TOKEN_FILE={USERS}/%u/notebook/token\n" in text
+    assert "JUPYTER_TOKEN=" not in text
