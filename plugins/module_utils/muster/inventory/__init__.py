@@ -10,7 +10,19 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..packages import unencrypted
-from . import addresses, controller, firewall, gpu_parts, job, launch_users, names, secrets, sources, values
+from . import (
+    addresses,
+    controller,
+    firewall,
+    gpu_parts,
+    job,
+    launch_users,
+    names,
+    secrets,
+    shared_data,
+    sources,
+    values,
+)
 from .model import Inventory, Node, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 
@@ -77,6 +89,7 @@ RULES: tuple[Rule, ...] = (
     launch_users.users_are_accounts,
     launch_users.limits_can_be_set,
     launch_users.users_root_is_a_path,
+    shared_data.mounts_can_be_had,
 )
 
 
