@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.utils.vars import load_extra_vars
 
 from .documentation import documented_options
 from .variables import Roles, load_roles, plain, project_root
@@ -67,7 +68,9 @@ class RoleTasks:
         hostvars = self.task_vars["hostvars"]
         if host not in self.hosts:
             self.hosts[host] = {**hostvars.raw_get(host), "hostvars": hostvars}
-        merged = {**self.roles[look.role].defaults, **self.hosts[host], **own, **more}
+        # What was given with -e goes before everything, here as everywhere.
+        given = load_extra_vars(self.loader)
+        merged = {**self.roles[look.role].defaults, **self.hosts[host], **own, **given, **more}
         return self.templar.copy_with_new_env(available_variables=merged)
 
 

@@ -123,7 +123,9 @@ def folders(options: Json, _request: Json) -> Json:
 def pytorch(options: Json, request: Json) -> Json:
     os.environ.update(options["environment"])
     who = LookedAs.choose(options["user"])
-    root = RememberingRoot(options["root"], who, writes=request["remembers"], proves=request["full"])
+    root = RememberingRoot(
+        options["root"], who, writes=request["remembers"] and options["mode"] == "manage", proves=request["full"]
+    )
     if options["mode"] == "verify":
         verify(root, options)
         return {"why": []}
