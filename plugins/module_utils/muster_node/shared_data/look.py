@@ -59,16 +59,16 @@ def our_units() -> dict[str, str]:
 
 def folder(path: str) -> str:
     """What is there, where nothing is mounted."""
+    found: str = OTHER
     try:
-        seen = os.lstat(path)
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            with os.scandir(path) as entries:
+                found = EMPTY if next(entries, None) is None else FULL
     except FileNotFoundError:
-        return MISSING
+        found = MISSING
     except OSError:
-        return OTHER
-    if not stat.S_ISDIR(seen.st_mode):
-        return OTHER
-    with os.scandir(path) as entries:
-        return FULL if next(entries, None) is not None else EMPTY
+        pass
+    return found
 
 
 def fstab() -> dict[str, str]:
