@@ -88,8 +88,8 @@ def test_where_all_is_well_nothing_is_found() -> None:
         (
             seen("node3", "node1", uid=65534),
             (
-                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 (uid 1500) belongs to"
-                " uid 65534 here"
+                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 (uid 1500) belongs"
+                " to uid 65534 here"
             ),
         ),
         (
