@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 
 from muster.shared_data import trial as domain
 from muster.verdict.check import collect
-from muster.verdict.finding import add_up
+from muster.verdict.finding import add_up, as_lines
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.json_file import write_json
@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
         write_json(folder / "shared_data.json", kept)
         lines = [line for trial in trials for line in domain.table(trial)]
         return {
-            "msg": "\n".join([*lines, verdict["summary"]]),
+            "msg": "\n".join([*lines, *(f"{line}." for line in as_lines(said.findings)), verdict["summary"]]),
             "shared_data": kept,
             "verdict": add_verdict(folder, verdict),
             "artifacts": str(folder),

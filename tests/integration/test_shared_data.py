@@ -48,7 +48,7 @@ def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
         server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
         host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
         machine.inside("sh", "-ec", f"echo '{server.address} {' '.join(host_key[:2])}' > {KEY}.hosts")
-    options = f"allow_other,IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes,idmap=user"
+    options = f"allow_other,IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes"
     mount = {"source": f"muster@{server.address}:{EXPORT}", "path": PATH, "type": "fuse.sshfs", "options": options}
     yield {"shared_data_mounts": [mount]}
     result = play(PLAYBOOK)
@@ -145,7 +145,7 @@ def test_another_folder_of_that_name_and_another_owner_are_named(
     own = "/srv/own"
     nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
     (mount,) = served["shared_data_mounts"]
-    over = ["sshfs", "-o", f"{mount['options'].replace('idmap=user', 'uid=4711,umask=0')}", mount["source"], PATH]
+    over = ["sshfs", "-o", f"{mount['options'].replace('allow_other', 'allow_other,uid=4711')}", mount["source"], PATH]
     nodes[0].inside(*over)
     try:
         result = play("playbooks/data.yml", extravars={**served, "data_megabytes": 1})
