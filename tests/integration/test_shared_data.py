@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PLAYBOOK = "playbooks/network.yml"
 EXPORT, PATH = "/srv/export", "/data"
 KEY = "/root/.ssh/muster_test_data"
+# Begun by hand, and by mount(8).
+SERVING = "sshfs|mount.fuse.sshf"
 TASK = "Have the shared folders mounted"
 
 
@@ -166,7 +168,7 @@ def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
 ) -> None:
     for machine in nodes[:2]:
         # What serves the folder to this node stops, so that the kernel waits for it.
-        machine.inside("pkill", "-STOP", "-x", "sshfs")
+        machine.inside("pkill", "-STOP", "-x", SERVING)
         late = machine.inside("timeout", "-s", "KILL", "3", "stat", "-f", f"{PATH}/.", check=False)
         assert late.returncode == 137, "the fault is on"
     try:
@@ -174,12 +176,12 @@ def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
         assert findings(result) == {("data.silent", name) for name in NODES[:2]}
     finally:
         for machine in nodes[:2]:
-            machine.inside("pkill", "-CONT", "-x", "sshfs")
+            machine.inside("pkill", "-CONT", "-x", SERVING)
     assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
 
 
 def test_a_connection_that_broke_is_named(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
-    nodes[0].inside("pkill", "-KILL", "-x", "sshfs")
+    nodes[0].inside("pkill", "-KILL", "-x", SERVING)
     said = nodes[0].inside("ls", PATH, check=False)
     assert said.returncode, "the fault is on"
     try:

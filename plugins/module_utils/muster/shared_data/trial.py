@@ -125,6 +125,8 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
             "Look at the server's load, and at the attribute cache of the mount (nfs(5))",
             f"findmnt {trial.path}",
         )
+    if not missing and not late and not foreign and node in trial.wrote:
+        yield UNSEEN.passed(node, f"what the others wrote to {trial.path} is there, and theirs")
     for writer, uid in foreign.items():
         own = trial.wrote[writer].get("uid")
         yield OWNER.fail(
