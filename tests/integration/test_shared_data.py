@@ -208,9 +208,11 @@ def test_room_of_its_own(play: Play, nodes: list[Machine], served: dict[str, Any
 def test_what_is_in_use_stays_and_what_nobody_requests_goes(
     play: Play, nodes: list[Machine], served: dict[str, Any]
 ) -> None:
+    # As a launch that works there: systemd would stop it with the folder's unit.
     nodes[0].inside("systemd-run", "--unit=muster-test-holder", f"--working-directory={PATH}", "sleep", "600")
     try:
         busy = play(PLAYBOOK)
+        assert nodes[0].inside("systemctl", "is-active", "muster-test-holder", check=False).stdout.strip() == "active"
         assert f"{PATH} is in use, and stays as it is" in refusal(busy, NODES[0])
         assert f"sudo fuser -vm {PATH}" in refusal(busy, NODES[0])
         assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"

@@ -45,7 +45,7 @@ def test_where_all_is_so_nothing_is_done(mounted: Any) -> None:
 def test_another_source_is_mounted_anew() -> None:
     other = replace(DATA, source="files2:/export")
     plan = make_plan([other], DONE, PACKAGES)
-    assert plan.stop == ["data.mount"]
+    assert plan.stop == ["/data"]
     assert plan.start == ["data.automount"]
     assert list(plan.files) == ["/etc/systemd/system/data.mount"]
     assert plan.differences == ["/etc/systemd/system/data.mount has other content"]
@@ -94,7 +94,7 @@ def test_a_type_that_nobody_here_can_mount() -> None:
 
 def test_what_is_not_requested_any_more_goes() -> None:
     plan = make_plan([], DONE, PACKAGES)
-    assert plan.stop == ["data.mount"]
+    assert plan.stop == ["/data"]
     assert plan.remove == sorted(files_of(DATA))
     assert plan.needed
 

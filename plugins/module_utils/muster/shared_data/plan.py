@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .units import FOLDER, MARK, files_of, unit_name
+from .units import FOLDER, MARK, files_of, unit_name, where_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Seen:
 
 @dataclass
 class Plan:
-    """files: to write, by path. stop: mount units, whose automount goes first; remove: files. start: automount units
+    """files: to write, by path. stop: folders whose mount is ended; remove: files. start: automount units
     to be enabled and started. make: folders. packages: to install first. differences: one sentence each."""
 
     problems: list[str] = field(default_factory=list)
@@ -76,8 +76,8 @@ def make_plan(
         _mount(plan, mount, seen, packages)
     for path in sorted(seen.ours.keys() - wanted):
         plan.remove.append(path)
-        if path.endswith(".automount"):
-            plan.stop.append(path.rpartition("/")[2].replace(".automount", ".mount"))
+        if path.endswith(".automount") and (where := where_of(seen.ours[path])):
+            plan.stop.append(where)
         plan.differences.append(f"{path} is there, and nobody asks for it any more")
     if scratch:
         _scratch(plan, scratch, scratch_bytes, seen)
@@ -94,7 +94,7 @@ def _of_site(mount: Mount, seen: Seen) -> Iterator[str]:
 
 
 def _mount(plan: Plan, mount: Mount, seen: Seen, packages: Mapping[str, str]) -> None:
-    unit, automount = unit_name(mount.path, "mount"), unit_name(mount.path, "automount")
+    automount = unit_name(mount.path, "automount")
     on = [one for one in seen.mounted.get(mount.path, ()) if one.type != "autofs"]
     ours = f"{FOLDER}/{automount}" in seen.ours
     if on and not ours:
@@ -128,7 +128,7 @@ def _mount(plan: Plan, mount: Mount, seen: Seen, packages: Mapping[str, str]) ->
     plan.files |= changed
     plan.differences += [f"{path} {'has other content' if path in seen.ours else 'is missing'}" for path in changed]
     if changed and ours:
-        plan.stop.append(unit)
+        plan.stop.append(mount.path)
     if automount not in seen.enabled:
         plan.differences.append(f"{automount} is off at boot")
     elif automount not in seen.active:

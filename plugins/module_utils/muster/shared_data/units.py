@@ -77,3 +77,9 @@ def _automount(mount: Mount) -> str:
 def _own(text: str) -> str:
     """In a unit, % begins a specifier."""
     return text.replace("%", "%%")
+
+
+def where_of(text: str) -> str:
+    """The folder that a unit of ours is about."""
+    found = re.search(r"^Where=(.+)$", text, re.MULTILINE)
+    return found[1].replace("%%", "%") if found else ""

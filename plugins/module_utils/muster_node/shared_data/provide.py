@@ -16,6 +16,7 @@ from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import failure, run
 from .answering import silence
 from .look import observe
+from .mounted import mounted
 
 if TYPE_CHECKING:
     from ansible.module_utils.muster.shared_data.request import Mount
@@ -56,8 +57,8 @@ def act(plan: Plan, scratch: str) -> None:
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[-300:]
             raise RefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
-    for unit in plan.stop:
-        _end(unit)
+    for path in plan.stop:
+        _end(path)
     for path in plan.remove:
         if path.endswith(".automount"):
             _must("systemctl", "disable", path.rpartition("/")[2])
@@ -75,20 +76,19 @@ def act(plan: Plan, scratch: str) -> None:
         _must("systemctl", "enable", "--now", *plan.start)
 
 
-def _end(unit: str) -> None:
-    """End a mount. Its automount goes first, because the next look at the folder would mount it again."""
-    automount = unit.replace(".mount", ".automount")
-    done = run("systemctl", "stop", automount, unit, seconds=SYSTEMCTL_SECONDS)
-    shown = run("systemctl", "show", unit, "--property=ActiveState", "--property=Where").text
-    said = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-    if said.get("ActiveState") == "active":
-        # Whoever uses the folder keeps it, and the next one who comes finds it as before.
-        run("systemctl", "start", automount, seconds=SYSTEMCTL_SECONDS)
-        why = failure(("systemctl", "stop", unit), done) or "it is still mounted"
-        raise RefusedError(
-            f"{said.get('Where', unit)} is in use, and stays as it is ({why})",
-            f"See who uses it: sudo fuser -vm {said.get('Where', '')}",
-        )
+def _end(path: str) -> None:
+    """End a mount that nobody uses, and what mounts it.
+
+    Not by stopping the mount's unit: systemd would first stop every unit that works in the folder, such as a launch.
+    Nor the automount first: its end takes a mount away lazily, under whoever uses it.
+    """
+    if any(one.path == path and one.type != "autofs" for one in mounted()):
+        failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
+        if failed:
+            raise RefusedError(
+                f"{path} is in use, and stays as it is ({failed})", f"See who uses it: sudo fuser -vm {path}"
+            )
+    _must("systemctl", "stop", unit_name(path, "automount"))
 
 
 def _must(*argv: str) -> None:
