@@ -16,7 +16,6 @@ from muster_controller.command_line import chosen_tags
 from muster_controller.connection import connect
 from muster_controller.looks_kept import KeptLooks
 from muster_controller.role_looks import RoleLooks
-from muster_controller.runs import run_folder
 from muster_controller.variables import node_variables
 
 STEP = "inspect"
@@ -28,7 +27,7 @@ class ActionModule(ControllerAction):
         if not names:
             return {"nodes": {}}
         cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
-        kept = KeptLooks(run_folder(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]))
+        kept = KeptLooks()
         # A look for some subjects alone goes by the whole one of this run.
         seen = {} if not self.options["only"] else {name: kept.of(STEP, name) or {} for name in names}
         missing = [name for name in names if STEP not in seen.get(name, {})]

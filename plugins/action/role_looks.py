@@ -16,7 +16,6 @@ from muster_controller.command_line import chosen_tags
 from muster_controller.connection import connect
 from muster_controller.looks_kept import KeptLooks
 from muster_controller.role_looks import RoleLooks
-from muster_controller.runs import run_folder
 from muster_controller.variables import node_variables
 
 
@@ -27,7 +26,7 @@ class ActionModule(ControllerAction):
         cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
         looks = RoleLooks(self.task_vars, self._templar, self._loader, names)
         full = cluster["cluster_full"]
-        kept = KeptLooks(run_folder(Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"]))
+        kept = KeptLooks()
         steps = to_come(step, *chosen_tags(), road=boolean(self.task_vars.get("cluster_validated", False)))
         missing = [name for name in names if full or kept.of(step, name) is None]
         check = self._task.check_mode

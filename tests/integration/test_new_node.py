@@ -37,6 +37,7 @@ MAY_CHANGE = (
     "/etc/hosts",
     "/etc/ufw/",
     "/home/muster/.ssh/",
+    "/var/lib/muster/ssh/muster/proved.json",  # which logins worked, the new one among them
     "/var/lib/muster/launches/",  # the launch itself writes there
     "firewall",
 )

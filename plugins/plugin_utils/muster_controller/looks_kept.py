@@ -1,17 +1,23 @@
-"""The looks of a run, in its folder, for the steps that follow: until the node was changed, or the look is old."""
+"""The looks of a run, for the steps that follow: until the node was changed, or the look is old.
+
+They lie in the temporary folder that ansible-playbook has for itself and its workers, and go with it. A run's own
+folder they would bring about, with a page that has nothing to say.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ansible import constants
 
 from . import runs
 from .artifacts import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 Json = dict[str, Any]
 
@@ -20,10 +26,10 @@ OLD = 300.0  # seconds; somebody else may have been at work since
 
 
 class KeptLooks:
-    """folder: of the run. Times are of the monotonic clock: the file is for its own run alone."""
+    """Times are of the monotonic clock: the file is for its own run alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+    def __init__(self) -> None:
+        self.path = Path(constants.DEFAULT_LOCAL_TMP) / FILE
         found = runs.read_json(self.path)
         self.nodes: dict[str, Json] = found.get("nodes", {}) if isinstance(found.get("nodes"), dict) else {}
 
