@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 PLAYBOOK = "playbooks/network.yml"
 EXPORT, PATH = "/srv/export", "/data"
-KEY = "/root/.ssh/muster_test_data"
-# Begun by hand, and by mount(8).
-SERVING = "sshfs|mount.fuse.sshf"
+KEY = "/etc/ssh/muster_test_data"
 TASK = "Have the shared folders mounted"
 
 
@@ -45,7 +43,7 @@ def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
     server.inside("install", "-d", "-o", "muster", "-g", "muster", EXPORT)
     server.inside("sh", "-ec", f"echo hello > {EXPORT}/readme; chown muster: {EXPORT}/readme")
     for machine in nodes:
-        machine.inside("sh", "-ec", f"mkdir -p /root/.ssh; rm -f {KEY}*; ssh-keygen -q -t ed25519 -N '' -f {KEY}")
+        machine.inside("sh", "-ec", f"rm -f {KEY}*; ssh-keygen -q -t ed25519 -N '' -f {KEY}")
         public = machine.inside("cat", f"{KEY}.pub").stdout.strip()
         server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
         host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
@@ -168,7 +166,7 @@ def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
 ) -> None:
     for machine in nodes[:2]:
         # What serves the folder to this node stops, so that the kernel waits for it.
-        machine.inside("pkill", "-STOP", "-x", SERVING)
+        machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")
         late = machine.inside("timeout", "-s", "KILL", "3", "stat", "-f", f"{PATH}/.", check=False)
         assert late.returncode == 137, "the fault is on"
     try:
@@ -176,12 +174,12 @@ def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
         assert findings(result) == {("data.silent", name) for name in NODES[:2]}
     finally:
         for machine in nodes[:2]:
-            machine.inside("pkill", "-CONT", "-x", SERVING)
+            machine.inside("systemctl", "kill", "--signal=CONT", "data.mount")
     assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
 
 
 def test_a_connection_that_broke_is_named(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
-    nodes[0].inside("pkill", "-KILL", "-x", SERVING)
+    nodes[0].inside("systemctl", "kill", "--signal=KILL", "data.mount")
     said = nodes[0].inside("ls", PATH, check=False)
     assert said.returncode, "the fault is on"
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -92,7 +91,9 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _of_path(path: str) -> Iterator[tuple[str, str]]:
-    if not WORD.match(path) or not path.startswith("/") or normpath(path) != path or len(path) > MOST_PATH:
+    parts = path.split("/")[1:]
+    whole = path == "/" or not {"", ".", ".."} & {*parts}
+    if not WORD.match(path) or not path.startswith("/") or not whole or len(path) > MOST_PATH:
         yield (
             f"the path {path!r:.80} is none from / on",
             "Write it in full, without spaces, . and .. and a / at its end",
