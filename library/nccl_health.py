@@ -86,6 +86,11 @@ options:
     type: list
     elements: dict
     default: []
+  shares:
+    description: Folders of a file server that are to be mounted (shared_data_mounts).
+    type: list
+    elements: dict
+    default: []
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}
@@ -114,7 +119,7 @@ RETURN = r"""
 facts:
   description: >-
     What was seen, by subject: C(system), C(unit) (from inside a unit), C(gpu), C(driver), C(ethernet), C(rdma), C(pci),
-    C(kernel_log), C(host), C(disk), C(clock), C(environment), C(jobs), C(ras), C(code), C(collective).
+    C(kernel_log), C(host), C(disk), C(clock), C(environment), C(jobs), C(ras), C(code), C(collective), C(mounts).
   returned: always
   type: dict
 traits:

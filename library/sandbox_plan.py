@@ -76,7 +76,8 @@ removal: {description: The same as one line for people., type: str, returned: al
 start: {description: Nodes that are stopped., type: list, returned: always}
 create: {description: Specification of each node that has to be made., type: dict, returned: always}
 image: {description: Name of the image., type: str, returned: when state=present}
-ulimits: {description: Limits that this machine can give to a node., type: list, returned: always}
+ulimits: {description: Limits that this machine can give to a node., type: list, returned: when state=present}
+devices: {description: Devices of this machine that a node is given., type: list, returned: when state=present}
 labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
 apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
 certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
@@ -98,6 +99,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.sandbox import plan as sandbox
 
 _LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+# By which a node mounts what other nodes export, and mounts it when it is used.
+_DEVICES = ("/dev/fuse", "/dev/autofs")
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 
@@ -186,6 +189,7 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.Plan, dict[str, 
     return plan, {
         "image": image,
         "ulimits": host.ulimits(),
+        "devices": [device for device in _DEVICES if Path(device).is_char_device()],
         "labels": {sandbox.LABEL: given["name"], sandbox.LABEL_CHECKOUT: given["checkout"]},
         "apt_settings": settings,
         "certificates": [str(path) for path in certificates],

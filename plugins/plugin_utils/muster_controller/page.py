@@ -58,6 +58,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         attempts=read_json(folder / "attempts.json"),
         smoke=read_json(folder / "smoke.json"),
         comparison=read_json(folder / "comparison.json"),
+        shared_data=read_json(folder / "shared_data.json"),
         network=read_json(folder / "network.json"),
         diagnosis=read_json(folder / "diagnosis.json"),
         evidence=read_json(folder / "evidence.json"),

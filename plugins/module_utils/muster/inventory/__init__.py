@@ -20,6 +20,7 @@ from . import (
     launch_users,
     names,
     secrets,
+    shared_data,
     sources,
     values,
     workbench,
@@ -94,6 +95,7 @@ RULES: tuple[Rule, ...] = (
     environments.launches_name_one,
     workbench.nodes_exist,
     workbench.packages_are_pins,
+    shared_data.mounts_can_be_had,
 )
 
 

@@ -24,6 +24,7 @@ LOOKS: Mapping[str, tuple[RoleLook, ...]] = {
         RoleLook("cluster_hosts", "hosts_file"),
         RoleLook("ssh_mesh", "ssh_mesh_key", "user"),
         RoleLook("firewall", "firewall"),
+        RoleLook("shared_data", "shared_data"),
     ),
     "pytorch": (
         RoleLook("pytorch", "pytorch_env"),

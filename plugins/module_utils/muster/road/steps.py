@@ -59,9 +59,10 @@ STEPS = (
         "Network",
         "network",
         "names that never mean loopback, ssh between the nodes with checked keys, a firewall that stays on "
-        "([docs/ports.md](docs/ports.md))",
-        ("cluster_hosts", "ssh_mesh", "firewall", "mtu"),
-        ("mtu_training",),
+        "([docs/ports.md](docs/ports.md)); folders of a file server, where they are requested "
+        "([docs/shared_data.md](docs/shared_data.md))",
+        ("cluster_hosts", "ssh_mesh", "firewall", "mtu", "shared_data"),
+        ("mtu_training", "shared_data_mounts"),
     ),
     Step(
         "GPU stack",

@@ -22,6 +22,7 @@ FAMILIES = {
     "node": "The node as a whole",
     "packages": "Where packages come from",
     "os": "Limits, memory, disk and kernel log",
+    "data": "Shared data",
     "time": "Clocks",
     "torch": "The environment of PyTorch",
     "user": "The training user",

@@ -27,6 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "code": {"type": "list", "elements": "str", "default": []},
     "collective": {"type": "bool", "default": False},
     "allow": {"type": "list", "elements": "dict", "default": []},
+    "shares": {"type": "list", "elements": "dict", "default": []},
 }
 # What grows is known from two readings of the same counters, so far apart at least.
 BETWEEN = 0.3

@@ -30,6 +30,7 @@ from ..programs import firewall
 from ..pytorch.manager import Manager, verify
 from ..pytorch.memory import RememberingRoot
 from ..pytorch.root import LookedAs
+from ..shared_data import provide as shared_data
 from ..tools.program import answer
 from ..workbench import provide as workbench
 
@@ -52,6 +53,7 @@ def look(request: Json) -> Json:
         "hosts_file": hosts,
         "ssh_mesh_key": mesh,
         "firewall": rules,
+        "shared_data": folders,
         "pytorch_env": pytorch,
         "launch_users": people,
         "workbench": notebooks,
@@ -113,6 +115,11 @@ def mesh(options: Json, _request: Json) -> Json:
 
 def rules(options: Json, _request: Json) -> Json:
     return {"why": [], "look": firewall.look(options["places"])}
+
+
+def folders(options: Json, _request: Json) -> Json:
+    found = shared_data.provide(options, check=True)
+    return {"why": found["differences"]}
 
 
 def pytorch(options: Json, request: Json) -> Json:

@@ -1,0 +1,117 @@
+"""Tries shared folders from every node at once; documented in library/shared_data_trial.py."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+
+from muster.shared_data import trial as domain
+from muster.verdict.check import collect
+from muster.verdict.finding import add_up, as_lines
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.json_file import write_json
+from muster_controller.messages import Messages
+from muster_controller.program import Program
+from muster_controller.runs import add_verdict, run_folder
+from muster_controller.variables import node_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, Any]
+
+PROGRAM = Program("shared_files")
+SLOWEST = 5.0  # MB/s of all nodes together: what takes longer than that counts as silent
+BESIDES = 20.0  # seconds for everything else about a message
+LONGEST = 900.0
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        alive = self.task_vars["ansible_play_hosts"]
+        names = [
+            name for name in self.task_vars["groups"]["gpu_nodes"] if name in self.task_vars["ansible_play_hosts_all"]
+        ]
+        nodes = [name for name in names if name in alive]
+        if not nodes:
+            raise AnsibleActionFail("None of the nodes could be reached.")
+        cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
+        if self._task.check_mode:
+            return {"msg": f"{', '.join(self.options['paths']) or 'No folder'}: nothing is written in check mode."}
+        self.user = cluster["cluster_user"]
+        self.messages = Messages({name: connect(self, name, self.task_vars) for name in nodes}, PROGRAM)
+        self.messages.open()
+        silent = {name: "it was not reached" for name in names if name not in nodes}
+        try:
+            trials = [self.tried(path, nodes, silent) for path in self.options["paths"]]
+        finally:
+            self.messages.close()
+        return self.said(trials, Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"])
+
+    def tried(self, path: str, nodes: list[str], silent: Mapping[str, str]) -> domain.Trial:
+        megabytes = self.options["megabytes"]
+        # A name that nobody has looked for yet: no node remembers that it is not there.
+        token = secrets.token_hex(8)
+        names = {name: f".muster-{token}-{place}" for place, name in enumerate(nodes)}
+        trial = domain.Trial(path, names, megabytes, silent=dict(silent))
+        seconds = min(LONGEST, BESIDES + megabytes * len(nodes) / SLOWEST)
+        common = {"user": self.user, "folder": path, "seconds": seconds, "word": token}
+        try:
+            own = {name: {**common, "name": names[name], "megabytes": megabytes} for name in nodes}
+            trial.wrote = self.ask("write", own, trial)
+            there = {name: names[name] for name in trial.writers}
+            looks = {
+                name: {**common, "names": [one for other, one in there.items() if other != name], "wait": domain.WAIT}
+                for name in trial.wrote
+                if set(there) - {name}
+            }
+            trial.saw = self.ask("see", looks, trial)
+            # Each reads what the one before it wrote, which it has not in its own memory.
+            writers = [name for name in there if not domain.said(trial.saw.get(name, {"error": "alone"}))]
+            reads = {name: {**common, "name": names[writers[place - 1]]} for place, name in enumerate(writers)}
+            trial.read = self.ask("read", reads, trial) if len(writers) > 1 else {}
+        finally:
+            self.ask(
+                "remove", {name: {**common, "name": names[name]} for name in nodes if name not in trial.silent}, trial
+            )
+        return trial
+
+    def ask(self, verb: str, requests: Mapping[str, Json], trial: domain.Trial) -> dict[str, Json]:
+        """All nodes at once; one that does not answer takes no further part."""
+        for name, request in requests.items():
+            self.messages.ask(name, verb, request, privileged=True)
+        timeout = max((request["seconds"] for request in requests.values()), default=0.0) + BESIDES
+        answers = self.messages.gather(verb, requests, timeout, lambda _: None)
+        found = {}
+        for name in requests:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                trial.silent.setdefault(name, answer.error if answer else f"it did not answer within {timeout:.0f} s")
+            else:
+                found[name] = answer.data
+        return found
+
+    def said(self, trials: list[domain.Trial], artifacts: Path) -> dict[str, Any]:
+        said = collect(one for trial in trials for one in domain.judge(trial))
+        ran = [check.id for check in domain.CHECKS] if trials else []
+        verdict = add_up(said.findings, "", said.skipped, ran)
+        verdict["summary"] = domain.summary(trials, verdict["status"])
+        folders = [{"path": trial.path, "megabytes": trial.megabytes, "nodes": domain.rates(trial)} for trial in trials]
+        kept = {"schema": 1, "folders": folders}
+        folder = run_folder(artifacts)
+        write_json(folder / "shared_data.json", kept)
+        lines = [line for trial in trials for line in domain.table(trial)]
+        return {
+            "msg": "\n".join([*lines, *(f"{line}." for line in as_lines(said.findings)), verdict["summary"]]),
+            "shared_data": kept,
+            "verdict": add_verdict(folder, verdict),
+            "artifacts": str(folder),
+            "failed": bool(trials) and verdict["status"] in ("failed", "unknown"),
+        }

@@ -1,0 +1,111 @@
+"""What is requested of shared data, and what is wrong with it: judged before any node is touched, and there again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+KEYS = ("source", "path", "type", "options")
+# hard: a program waits for a server that is away, instead of reading or writing half a file. What a look at it needs to
+# be told apart from a quick answer is the kernel's own word after timeo (tenths of a second) times retrans, in nfs(5).
+NFS = "hard,timeo=150,retrans=2"
+DEFAULT_OPTIONS = {"nfs": NFS, "nfs4": NFS}
+NETWORK = (
+    *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs"),
+    *("9p", "afs", "orangefs", "wekafs", "fuse.juicefs"),
+)
+# Of fstab alone: a unit of systemd's says such things in other lines.
+FSTAB = ("auto", "noauto", "nofail", "_netdev", "user", "users", "nouser", "owner", "defaults")
+SYSTEM = (
+    *(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run")),
+    *(f"/{name}" for name in ("sbin", "sys", "tmp", "usr", "var")),
+)
+WORD = re.compile(r"[^\s\x00-\x1f\x7f]+\Z")
+TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,30}\Z")
+MOST_PATH = 200
+
+
+@dataclass(frozen=True)
+class Mount:
+    """source: the first field of an fstab line, such as files:/export/data. type: of the file system."""
+
+    source: str
+    path: str
+    type: str
+    options: str
+
+
+def mounts_of(entries: Iterable[Mapping[str, Any]]) -> list[Mount]:
+    """Those that are as they may be; without options, or a type, the usual ones."""
+    found = []
+    for entry in entries:
+        kind = str(entry.get("type") or "nfs")
+        options = str(entry.get("options") or DEFAULT_OPTIONS.get(kind, ""))
+        found.append(Mount(str(entry["source"]), str(entry["path"]), kind, options))
+    return found
+
+
+def faults(entries: Any, scratch: str = "") -> list[tuple[str, str]]:
+    """What is wrong, each with its fix."""
+    if not isinstance(entries, (list, tuple)):
+        return [("it is no list", "Give each folder as a mapping of source and path")]
+    found: list[tuple[str, str]] = []
+    paths: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, dict) or not {"source", "path"} <= entry.keys() <= {*KEYS}:
+            keys = ", ".join(KEYS)
+            found.append(
+                (f"{entry!r:.80} is no mapping of {keys}", "Give source and path, and type and options where needed")
+            )
+            continue
+        found += _of_entry({name: str(value) for name, value in entry.items()})
+        paths.append(str(entry["path"]))
+    if scratch:
+        found += _of_path(scratch)
+        paths.append(scratch)
+    return [*found, *_together(paths)]
+
+
+def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    path = entry["path"]
+    if not WORD.match(entry["source"]):
+        yield f"the source {entry['source']!r:.80} is not one word", "Write it as in fstab, with \\040 for a space"
+    yield from _of_path(path)
+    if entry.get("type") and not TYPE.match(entry["type"]):
+        yield f"{path} has the type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"
+    options = entry.get("options", "")
+    if options and not WORD.match(options):
+        yield f"the options of {path} are not one word", "Write them as in fstab, with commas and without spaces"
+    given = options.split(",")
+    if "soft" in given:
+        what = f"{path} is to be mounted soft, with which a write can fail and nobody is told (nfs(5))"
+        yield what, "Take soft away"
+    fstab = [one for one in given if one in FSTAB or one.startswith("x-systemd.")]
+    if fstab:
+        what = f"the options of {path} say {', '.join(fstab)}, which only a line of fstab can say"
+        yield what, "Take it away: every folder here is mounted when it is used, and no boot waits for it"
+
+
+def _of_path(path: str) -> Iterator[tuple[str, str]]:
+    parts = path.split("/")[1:]
+    whole = path == "/" or not {"", ".", ".."} & {*parts}
+    if not WORD.match(path) or not path.startswith("/") or not whole or len(path) > MOST_PATH:
+        yield (
+            f"the path {path!r:.80} is none from / on",
+            "Write it in full, without spaces, . and .. and a / at its end",
+        )
+    elif path == "/" or any(path == one or path.startswith(f"{one}/") for one in SYSTEM):
+        yield f"{path} belongs to the system", "Choose a folder of your own, such as /data or /srv/data"
+
+
+def _together(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for path in dict.fromkeys(paths):
+        if paths.count(path) > 1:
+            yield f"{path} is there twice", "Keep one of them"
+        for other in dict.fromkeys(paths):
+            if other.startswith(f"{path}/"):
+                yield f"{other} lies within {path}", "Mount it beside, because neither would be there before the other"

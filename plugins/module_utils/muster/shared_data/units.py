@@ -1,0 +1,85 @@
+"""The units of systemd that mount a folder when it is used: their names and their text.
+
+Files of our own instead of lines in fstab: nothing that others have written is touched, and what is ours is known by
+its first line. systemd.mount(5), systemd.automount(5), systemd.unit(5).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .request import Mount
+
+FOLDER = "/etc/systemd/system"
+MARK = "# Written by Muster (shared_data_mounts). Changes here are lost.\n"
+# systemd gives up a mount that its server does not answer after this time; whoever waits for the folder gets an error.
+SECONDS = 30
+_PLAIN = re.compile(rb"[A-Za-z0-9:_.]\Z")
+
+
+def unit_name(path: str, kind: str) -> str:
+    """As systemd-escape --path does it. kind: mount or automount."""
+    raw = path.strip("/").encode()
+    said = []
+    for place in range(len(raw)):
+        char = raw[place : place + 1]
+        if char == b"/":
+            said.append("-")
+        elif _PLAIN.match(char) and not (char == b"." and place == 0):
+            said.append(char.decode())
+        else:
+            said.append(f"\\x{char[0]:02x}")
+    return f"{''.join(said)}.{kind}"
+
+
+def files_of(mount: Mount) -> dict[str, str]:
+    """Both units, by their paths."""
+    return {
+        f"{FOLDER}/{unit_name(mount.path, 'mount')}": _mount(mount),
+        f"{FOLDER}/{unit_name(mount.path, 'automount')}": _automount(mount),
+    }
+
+
+def _mount(mount: Mount) -> str:
+    lines = [
+        "[Unit]",
+        f"Description=Shared data on {_own(mount.path)}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Mount]",
+        f"What={_own(mount.source)}",
+        f"Where={_own(mount.path)}",
+        f"Type={mount.type}",
+        *([f"Options={_own(mount.options)}"] if mount.options else []),
+        f"TimeoutSec={SECONDS}",
+    ]
+    return MARK + "\n".join(lines) + "\n"
+
+
+def _automount(mount: Mount) -> str:
+    lines = [
+        "[Unit]",
+        f"Description=Shared data on {_own(mount.path)}, when it is used",
+        "",
+        "[Automount]",
+        f"Where={_own(mount.path)}",
+        "",
+        "[Install]",
+        # Wanted and not required: no boot waits for a server, and none fails without one.
+        "WantedBy=remote-fs.target",
+    ]
+    return MARK + "\n".join(lines) + "\n"
+
+
+def _own(text: str) -> str:
+    """In a unit, % begins a specifier."""
+    return text.replace("%", "%%")
+
+
+def where_of(text: str) -> str:
+    """The folder that a unit of ours is about."""
+    found = re.search(r"^Where=(.+)$", text, re.MULTILINE)
+    return found[1].replace("%%", "%") if found else ""

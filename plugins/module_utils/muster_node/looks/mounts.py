@@ -1,0 +1,43 @@
+"""File systems of other machines: which are mounted, and whether each answers. None of them can hold the look up."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.muster.shared_data.request import NETWORK
+
+from ..shared_data.answering import silence
+from ..shared_data.mounted import mounted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SECONDS = 4.0
+MOST = 24  # a site whose automounter has every home apart shows hundreds
+
+
+def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """shares: those that are requested (shared_data_mounts). Using one has it mounted, so they are asked first."""
+    requested = list(dict.fromkeys(str(one.get("path", "")) for one in shares))
+    with ThreadPoolExecutor(MOST) as pool:
+        first = dict(zip(requested, pool.map(ask, requested), strict=True))
+        there = [one for one in mounted() if one.type in NETWORK or one.path in first]
+        others = [path for path in dict.fromkeys(one.path for one in there) if path not in first][:MOST]
+        found = {**first, **dict(zip(others, pool.map(ask, others), strict=True))}
+    # The last one on a path is on top; autofs only waits for somebody to come.
+    top = {one.path: one for one in there if one.type != "autofs"}
+    return {
+        path: {
+            "why": why,
+            "late": late,
+            "source": top[path].source if path in top else "",
+            "type": top[path].type if path in top else "",
+            "options": top[path].options if path in top else "",
+        }
+        for path, (why, late) in found.items()
+    }
+
+
+def ask(path: str) -> tuple[str, bool]:
+    return silence(path, SECONDS)

@@ -1,0 +1,152 @@
+"""One node's part in the trial of a shared folder (plugins/action/shared_data_trial.py).
+
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input; as root, which does nothing
+of it by itself: everything in the folder is done as the training user, whose folder it may be.
+
+    write   writes a file of its own, and has it on the server
+    see     waits until the others' files are there, and says whose they are
+    read    reads a file that another node has written
+    remove  removes its own
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..tools.as_user import SilentError, as_user
+from ..tools.program import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+
+BLOCK = 1 << 20
+PAUSE = 0.02
+FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+def main() -> None:
+    answer({"write": write, "see": see, "read": read, "remove": remove})
+
+
+def write(request: Json) -> Json:
+    """request: {user, folder, name, word, megabytes, seconds}; return {uid, took, error, kind}."""
+
+    def work() -> Json:
+        # What a server that compresses, or keeps equal blocks once, cannot make less of.
+        block = os.urandom(BLOCK)
+        began = time.monotonic()
+        handle = os.open(path(request), os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, 0o644)
+        try:
+            _all(handle, request["word"].encode())
+            for number in range(request["megabytes"]):
+                _all(handle, number.to_bytes(8, "big") + block[8:])
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return {"uid": os.getuid(), "took": time.monotonic() - began}
+
+    return _done(request, work, writes=(request["megabytes"] + 1) * BLOCK)
+
+
+def see(request: Json) -> Json:
+    """request: {user, folder, names, word, wait, seconds}; return {seen: {name: {after, uid, right}}, error, kind}."""
+
+    def work() -> Json:
+        began, left = time.monotonic(), list(request["names"])
+        seen: Json = {}
+        while left and time.monotonic() - began < request["wait"]:
+            for name in list(left):
+                found = _word(os.path.join(request["folder"], name), len(request["word"]))
+                if found is not None:
+                    left.remove(name)
+                    uid, word = found
+                    seen[name] = {"after": time.monotonic() - began, "uid": uid, "right": word == request["word"]}
+            time.sleep(PAUSE)
+        return {"seen": seen}
+
+    return _done(request, work)
+
+
+def read(request: Json) -> Json:
+    """request: {user, folder, name, seconds}; return {bytes, took, error, kind}."""
+
+    def work() -> Json:
+        began, size = time.monotonic(), 0
+        handle = os.open(path(request), os.O_RDONLY | FLAGS)
+        try:
+            # What this node has in memory of it would be no answer of the server's.
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            while chunk := os.read(handle, BLOCK):
+                size += len(chunk)
+        finally:
+            os.close(handle)
+        return {"bytes": size, "took": time.monotonic() - began}
+
+    return _done(request, work)
+
+
+def remove(request: Json) -> Json:
+    def work() -> Json:
+        with suppress(FileNotFoundError):
+            os.unlink(path(request))
+        return {}
+
+    return _done(request, work)
+
+
+def path(request: Json) -> str:
+    return os.path.join(request["folder"], request["name"])
+
+
+def _word(where: str, size: int) -> tuple[int, str] | None:
+    """Whose a file is, and what it begins with; nothing where it is not there yet, or not written yet."""
+    try:
+        handle = os.open(where, os.O_RDONLY | FLAGS)
+    except FileNotFoundError:
+        return None
+    try:
+        word = os.read(handle, size)
+        return (os.fstat(handle).st_uid, word.decode("ascii", "replace")) if word else None
+    finally:
+        os.close(handle)
+
+
+def _all(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _done(request: Json, work: Callable[[], Json], writes: int = 0) -> Json:
+    """Do it as the user, with an end; what stood against it is a sentence, and the name of the error."""
+
+    def tried() -> Json:
+        try:
+            return {**work(), "error": "", "kind": ""}
+        except OSError as problem:
+            return {"error": problem.strerror or str(problem), "kind": _name(problem)}
+
+    try:
+        user = pwd.getpwnam(request["user"])
+    except KeyError:
+        return {"error": f"there is no user {request['user']}", "kind": "user"}
+    try:
+        found: Json = as_user(user, tried, seconds=request["seconds"], writes=writes)
+    except SilentError as silent:
+        return {"error": silent.strerror or "", "kind": "late"}
+    return found
+
+
+def _name(problem: OSError) -> str:
+    return errno.errorcode.get(problem.errno or 0, "")
+
+
+if __name__ == "__main__":
+    main()

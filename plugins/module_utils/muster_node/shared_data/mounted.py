@@ -1,0 +1,52 @@
+"""What is mounted here, as the kernel lists it: no server is asked for that, and nothing can hang."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ..tools import files
+
+MOUNTS = "/proc/self/mountinfo"
+ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+class Mounted(NamedTuple):
+    """source and type as mount(8) shows them; options: those of the file system and of this place."""
+
+    path: str
+    source: str
+    type: str
+    options: str
+
+
+def mounted() -> list[Mounted]:
+    """In the order in which they were mounted: of two on one path, the later is on top."""
+    return parse(files.text(MOUNTS, links=True) or "")
+
+
+def parse(text: str) -> list[Mounted]:
+    """proc(5): ID, parent, device, root, place, options, optional fields, -, type, source, options."""
+    found = []
+    for line in text.splitlines():
+        head, dash, tail = line.partition(" - ")
+        first, last = head.split(" "), tail.split(" ")
+        if dash and len(first) > 5 and len(last) > 2:
+            found.append(Mounted(_plain(first[4]), _plain(last[1]), last[0], f"{first[5]},{last[2]}"))
+    return found
+
+
+def _plain(text: str) -> str:
+    raw = ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
+    return raw.encode("latin-1", "replace").decode("utf-8", "replace") if not raw.isascii() else raw
+
+
+def lies_on_network(path: str, types: tuple[str, ...]) -> bool:
+    """Whether a path lies on a file system of another machine: decided without touching it."""
+    best = max((one for one in mounted() if _within(path, one.path)), key=lambda one: len(one.path), default=None)
+    return best is not None and (best.type in types or best.type == "autofs")
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder

@@ -1,0 +1,238 @@
+"""Shared folders, on nodes: mounted when they are used, tried from all of them, named when their server is gone.
+
+This kernel has no client of NFS, so the server here is a node's sshd, and what mounts it is sshfs: a real file system
+of another machine, with its own server that can be stopped. What only NFS does (its options, locks, squashing of
+users) is not proved by it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from machines import NODES
+from paths import ARTIFACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "playbooks/network.yml"
+EXPORT, PATH = "/srv/export", "/data"
+KEY = "/etc/ssh/muster_test_data"
+TASK = "Have the shared folders mounted"
+
+
+@pytest.fixture(scope="module")
+def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
+    found = [node(name) for name in NODES]
+    if found[0].inside("test", "-c", "/dev/fuse", check=False).returncode:
+        pytest.skip("this machine has no /dev/fuse, by which a node mounts what another one exports")
+    if found[0].inside("test", "-c", "/dev/autofs", check=False).returncode:
+        pytest.skip("this machine has no /dev/autofs, by which a folder is mounted when it is used")
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
+    """A folder on the third node, which root of each other one may mount as the training user there."""
+    server = nodes[2]
+    server.inside("install", "-d", "-o", "muster", "-g", "muster", EXPORT)
+    server.inside("sh", "-ec", f"echo hello > {EXPORT}/readme; chown muster: {EXPORT}/readme")
+    for machine in nodes:
+        machine.inside("sh", "-ec", f"rm -f {KEY}*; ssh-keygen -q -t ed25519 -N '' -f {KEY}")
+        public = machine.inside("cat", f"{KEY}.pub").stdout.strip()
+        server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
+        host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
+        machine.inside("sh", "-ec", f"echo '{server.address} {' '.join(host_key[:2])}' > {KEY}.hosts")
+    options = f"allow_other,IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes"
+    mount = {"source": f"muster@{server.address}:{EXPORT}", "path": PATH, "type": "fuse.sshfs", "options": options}
+    yield {"shared_data_mounts": [mount]}
+    result = play(PLAYBOOK)
+    assert result.rc == 0, result.stdout
+    server.inside("sed", "-i", "/muster-test-data$/d", "/home/muster/.ssh/authorized_keys")
+    for machine in nodes:
+        machine.inside("sh", "-c", f"rm -rf {KEY}* {EXPORT}; rmdir {PATH} 2>/dev/null", check=False)
+
+
+def mounted(machine: Machine) -> list[str]:
+    """The types of what is mounted there, the topmost last."""
+    text = machine.inside("cat", "/proc/self/mountinfo").stdout
+    return [line.split(" - ")[1].split()[0] for line in text.splitlines() if f" {PATH} " in line.split(" - ")[0]]
+
+
+def refusal(result: Result, name: str) -> str:
+    return str(result.results(TASK)[name].get("msg", ""))
+
+
+def findings(result: Result) -> set[tuple[str, str]]:
+    """Which check found something on which node, of what this file is about."""
+    assert result.stats["processed"]
+    kept = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
+    told = [one for one in kept["findings"] if one["status"] in ("fail", "warn", "unknown")]
+    return {(one["id"], one["node"]) for one in told if one["id"].startswith("data.")}
+
+
+def test_a_check_says_what_is_missing_and_changes_nothing(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    result = play(PLAYBOOK, extravars=served, check=True)
+    assert result.rc == 0, result.stdout
+    assert f"{PATH} is missing" in result.results(TASK)[NODES[0]]["differences"]
+    assert nodes[0].inside("test", "-e", PATH, check=False).returncode
+
+
+def test_a_folder_with_files_in_it_is_not_hidden(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
+    try:
+        result = play(PLAYBOOK, extravars=served, limit=NODES[0])
+        assert f"{PATH} has files in it, which would be hidden" in refusal(result, NODES[0])
+        assert nodes[0].inside("cat", f"{PATH}/mine").stdout == "mine\n"
+        assert mounted(nodes[0]) == []
+    finally:
+        nodes[0].inside("rm", "-r", PATH)
+
+
+def test_the_folder_is_there_on_every_node_and_a_rerun_changes_nothing(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    first = play(PLAYBOOK, extravars=served)
+    assert first.rc == 0, first.stdout
+    for machine in nodes:
+        assert machine.inside("cat", f"{PATH}/readme").stdout == "hello\n"
+        assert mounted(machine)[-1] == "fuse.sshfs"
+    full = play(PLAYBOOK, extravars={**served, "full": True})
+    assert (full.rc, full.changed) == (0, []), full.stdout
+    quick = play(PLAYBOOK, extravars=served)
+    assert (quick.rc, quick.changed) == (0, []), quick.stdout
+    (look,) = quick.results("Look whether any role has something to do").values()
+    assert look["needed"]["shared_data"] == []
+
+
+def test_a_unit_that_was_changed_or_stopped_is_put_right(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    nodes[0].inside("sh", "-ec", "echo '# more' >> /etc/systemd/system/data.automount")
+    nodes[1].inside("systemctl", "disable", "--now", "data.automount")
+    result = play(PLAYBOOK, extravars=served)
+    assert result.rc == 0, result.stdout
+    said = result.results(TASK)
+    assert said[NODES[0]]["differences"] == ["/etc/systemd/system/data.automount has other content"]
+    assert said[NODES[1]]["differences"] == ["data.automount is off at boot"]
+    assert not said.get(NODES[2], {}).get("changed", False)
+    for machine in nodes:
+        assert machine.inside("cat", f"{PATH}/readme").stdout == "hello\n"
+
+
+def test_every_node_sees_what_another_wrote(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    result = play("playbooks/data.yml", extravars={**served, "data_megabytes": 4})
+    assert result.rc == 0, result.stdout
+    assert findings(result) == set()
+    (folder,) = json.loads((ARTIFACTS / "latest/shared_data.json").read_text())["folders"]
+    assert [row["node"] for row in folder["nodes"]] == list(NODES)
+    assert all(row[name] is not None for row in folder["nodes"] for name in ("write", "read", "seen"))
+    assert "<h2>Shared data</h2>" in (ARTIFACTS / "latest/report.html").read_text()
+    assert nodes[2].inside("ls", "-A", EXPORT).stdout.split() == ["readme"], "the trial's own files are gone"
+
+
+def test_another_folder_of_that_name_and_another_owner_are_named(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    """On the second node something else is mounted over it; on the first one files seem to be somebody else's."""
+    own = "/srv/own"
+    nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
+    (mount,) = served["shared_data_mounts"]
+    over = ["sshfs", "-o", f"{mount['options'].replace('allow_other', 'allow_other,uid=4711')}", mount["source"], PATH]
+    nodes[0].inside(*over)
+    try:
+        result = play("playbooks/data.yml", extravars={**served, "data_megabytes": 1})
+        found = findings(result)
+        assert ("data.trial.unseen", NODES[1]) in found
+        assert ("data.trial.owner", NODES[0]) in found
+        assert not {one for one in found if one[0] == "data.trial.owner"} - {("data.trial.owner", NODES[0])}
+        health = play("playbooks/health.yml", extravars=served)
+        assert findings(health) == {("data.missing", NODES[1])}
+    finally:
+        nodes[0].inside("umount", PATH)
+        nodes[1].inside("umount", PATH)
+        nodes[1].inside("rm", "-r", own)
+
+
+def test_a_server_that_is_gone_is_named_and_holds_nothing_up(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    for machine in nodes[:2]:
+        # What serves the folder to this node stops, so that the kernel waits for it.
+        machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")
+        late = machine.inside("timeout", "-s", "KILL", "3", "stat", "-f", f"{PATH}/.", check=False)
+        assert late.returncode == 137, "the fault is on"
+    try:
+        result = play("playbooks/health.yml", extravars=served)
+        assert findings(result) == {("data.silent", name) for name in NODES[:2]}
+    finally:
+        for machine in nodes[:2]:
+            machine.inside("systemctl", "kill", "--signal=CONT", "data.mount")
+    assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
+
+
+def test_a_connection_that_broke_is_named(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    nodes[0].inside("systemctl", "kill", "--signal=KILL", "data.mount")
+    said = nodes[0].inside("ls", PATH, check=False)
+    assert said.returncode, "the fault is on"
+    try:
+        result = play("playbooks/health.yml", extravars=served)
+        assert findings(result) <= {("data.broken", NODES[0])}
+        assert findings(result)
+    finally:
+        nodes[0].inside("umount", "-l", PATH, check=False)
+    repaired = play(PLAYBOOK, extravars={**served, "full": True})
+    assert repaired.rc == 0, repaired.stdout
+    assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
+
+
+def test_room_of_its_own(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+    scratch = {"shared_data_scratch": "/srv/scratch", "shared_data_scratch_gb": 1}
+    result = play(PLAYBOOK, extravars={**served, **scratch}, limit=NODES[0])
+    assert result.rc == 0, result.stdout
+    assert nodes[0].inside("stat", "--format=%a", "/srv/scratch").stdout.strip() == "1777"
+    small = play(PLAYBOOK, extravars={**served, **scratch, "shared_data_scratch_gb": 10**6}, limit=NODES[0])
+    assert "and 1000000 GB are requested" in refusal(small, NODES[0])
+    nodes[0].inside("rmdir", "/srv/scratch")
+
+
+def test_what_is_in_use_stays_and_what_nobody_requests_goes(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    # As a launch that works there: systemd would stop it with the folder's unit.
+    nodes[0].inside("systemd-run", "--unit=muster-test-holder", f"--working-directory={PATH}", "sleep", "600")
+    try:
+        busy = play(PLAYBOOK)
+        assert nodes[0].inside("systemctl", "is-active", "muster-test-holder", check=False).stdout.strip() == "active"
+        assert f"{PATH} is in use, and stays as it is" in refusal(busy, NODES[0])
+        assert f"sudo fuser -vm {PATH}" in refusal(busy, NODES[0])
+        assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
+        assert mounted(nodes[1]) == []
+    finally:
+        nodes[0].inside("systemctl", "stop", "muster-test-holder")
+    result = play(PLAYBOOK)
+    assert result.rc == 0, result.stdout
+    for machine in nodes:
+        assert mounted(machine) == []
+        left = machine.inside("sh", "-c", "ls /etc/systemd/system | grep -c '^data[.]'", check=False).stdout.strip()
+        assert left == "0"
+    assert nodes[2].inside("cat", f"{EXPORT}/readme").stdout == "hello\n"
+    again = play(PLAYBOOK)
+    assert (again.rc, again.changed) == (0, []), again.stdout
+
+
+def test_what_cannot_be_is_refused_before_any_node_is_touched(play: Play) -> None:
+    wrong = [{"source": "files:/a", "path": "/etc"}, {"source": "files:/b", "path": "/data", "options": "soft"}]
+    result = play(PLAYBOOK, extravars={"shared_data_mounts": wrong})
+    assert result.rc
+    said = " ".join(result.stdout.split())
+    assert "/etc belongs to the system" in said
+    assert "/data is to be mounted soft" in said
+    assert not result.results("Claim the nodes")

@@ -1,0 +1,113 @@
+"""What is done for shared folders on a node, from what is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, On, Seen, make_plan
+from muster.shared_data.request import Mount
+from muster.shared_data.units import files_of
+
+DATA = Mount("files:/export", "/data", "nfs", "hard")
+PACKAGES = {"nfs": "nfs-common"}
+AUTOFS = On("systemd-1", "autofs")
+BARE = Seen(folders={"/data": MISSING})
+DONE = Seen(
+    ours=files_of(DATA),
+    mounted={"/data": [AUTOFS, On("files:/export", "nfs4")]},
+    active=["data.automount"],
+    enabled=["data.automount"],
+    helpers=["nfs"],
+)
+
+
+def test_a_bare_node_gets_all_of_it() -> None:
+    plan = make_plan([DATA], BARE, PACKAGES)
+    assert plan.problems == []
+    assert plan.packages == ["nfs-common"]
+    assert plan.make == ["/data"]
+    assert plan.files == files_of(DATA)
+    assert plan.start == ["data.automount"]
+    assert plan.stop == plan.remove == []
+    assert plan.differences[0] == "the package nfs-common is missing, for /data"
+
+
+@pytest.mark.parametrize("mounted", [[AUTOFS], DONE.mounted["/data"]], ids=["not used yet", "in use"])
+def test_where_all_is_so_nothing_is_done(mounted: Any) -> None:
+    plan = make_plan([DATA], replace(DONE, mounted={"/data": mounted}), PACKAGES)
+    assert not plan.needed
+    assert plan.problems == []
+
+
+def test_another_source_is_mounted_anew() -> None:
+    other = replace(DATA, source="files2:/export")
+    plan = make_plan([other], DONE, PACKAGES)
+    assert plan.stop == ["/data"]
+    assert plan.start == ["data.automount"]
+    assert list(plan.files) == ["/etc/systemd/system/data.mount"]
+    assert plan.differences == ["/etc/systemd/system/data.mount has other content"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"enabled": []}, "data.automount is off at boot"),
+        ({"active": []}, "data.automount is not active"),
+    ],
+)
+def test_a_unit_that_is_off_is_started(seen: dict[str, Any], said: str) -> None:
+    plan = make_plan([DATA], replace(DONE, **seen), PACKAGES)
+    assert plan.differences == [said]
+    assert plan.start == ["data.automount"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"folders": {"/data": FULL}}, "/data has files in it, which would be hidden"),
+        ({"folders": {"/data": OTHER}}, "/data is no folder"),
+        ({"mounted": {"/data": [On("/dev/sdb1", "ext4")]}}, "/dev/sdb1 is mounted on /data already, by somebody else"),
+        ({"fstab": {"/data": "old:/export"}}, "its /etc/fstab mounts old:/export on /data, and not files:/export"),
+    ],
+)
+def test_what_stands_against_it(seen: dict[str, Any], said: str) -> None:
+    plan = make_plan([DATA], Seen(**seen), PACKAGES)
+    (problem,) = plan.problems
+    assert problem.startswith(said)
+    assert plan.files == {}
+    assert plan.start == []
+
+
+def test_what_fstab_mounts_stays_the_sites() -> None:
+    seen = Seen(fstab={"/data": "files:/export"}, mounted={"/data": [On("files:/export", "nfs4")]})
+    plan = make_plan([DATA], seen, PACKAGES)
+    assert (plan.problems, plan.needed) == ([], False)
+
+
+def test_a_type_that_nobody_here_can_mount() -> None:
+    plan = make_plan([replace(DATA, type="weka")], BARE, PACKAGES)
+    assert plan.problems == ["it cannot mount weka (there is no mount.weka): install what does, or correct the type"]
+
+
+def test_what_is_not_requested_any_more_goes() -> None:
+    plan = make_plan([], DONE, PACKAGES)
+    assert plan.stop == ["/data"]
+    assert plan.remove == sorted(files_of(DATA))
+    assert plan.needed
+
+
+def test_room_of_its_own() -> None:
+    def of(**seen: Any) -> Any:
+        return make_plan([], Seen(**seen), {}, "/scratch", 500 * 10**9)
+
+    missing = of(folders={"/scratch": MISSING}, scratch_bytes=2 * 10**12)
+    assert (missing.scratch, missing.differences) == (True, ["/scratch is missing"])
+    closed = of(folders={"/scratch": FULL}, scratch_bytes=2 * 10**12)
+    assert closed.differences == ["/scratch is not open to everybody (mode 1777)"]
+    done = of(folders={"/scratch": EMPTY}, scratch_open=True, scratch_bytes=2 * 10**12)
+    assert (done.needed, done.problems) == (False, [])
+    small = of(folders={"/scratch": EMPTY}, scratch_open=True, scratch_bytes=64 * 10**9)
+    assert small.problems[0].startswith("/scratch lies on a file system of 64 GB, and 500 GB are requested")
