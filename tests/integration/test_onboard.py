@@ -300,7 +300,7 @@ def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
-    """A scan shows that it is shut to a member: the firewall's step reads the rule itself, and sends no packet there."""
+    """A scan shows that it is shut to a member: the step network reads the rule, and sends nothing there."""
     port = net_faults.PORT
     with net_faults.shut(machine, find_machine(MEMBERS[0]), port, str(port), "drop", refused=False):
         yield {}

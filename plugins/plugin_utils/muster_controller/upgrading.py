@@ -11,16 +11,16 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch.request import RequestError, make_request
-from muster.upgrade import say
+from muster.upgrade import kernel, say, say_kernel
 from muster.upgrade.asked import problems
 from muster.upgrade.model import Change, Node, Request
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
 from muster.upgrade.seen import Seen, read
 
-from .connection import connect
+from . import kernels
+from .asking import ask_nodes
 from .inventory_values import keep_values
-from .messages import Messages
 from .node_error import one_line
 from .program import Program
 from .variables import load_roles, read_node, registered
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .action import ControllerAction
 
 PROGRAM = Program("at_work")
-SECONDS = 60.0  # that a node has to answer
 AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
 OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined")
@@ -55,7 +54,7 @@ class Upgrading:
     # ------------------------------------------------------------ the steps
 
     def look(self) -> dict[str, Any]:
-        wrong = [*problems(self.request, self.options["driver"], self.options["kernel"]), *self._unusable()]
+        wrong = [*problems(self.request, self.options["driver"]), *self._unusable()]
         if wrong:
             raise UpgradeError("\n".join(wrong))
         seen = self._ask(self.names)
@@ -69,21 +68,40 @@ class Upgrading:
         silent = {name: one.silent for name, one in seen.items() if one.silent}
         return {
             "request": asdict(request),
+            "kind": request.kind,
             "torch": request.torch,
             "silent": silent,
             "busy": {name: list(one.busy) for name, one in seen.items()},
             "releases": {name: one.environments.release for name, one in seen.items()},
         }
 
+    def kernels(self) -> dict[str, Any]:
+        """Which security fixes each node that can be asked gets of its kernel."""
+        known, played = self.options["look"]["silent"], self.vars["ansible_play_hosts"]
+        asked = [name for name in played if name in self.names and name not in known]
+        seen, silent = kernels.look(self.action, asked, self.options["looks"])
+        fixes = kernels.resolve(self.action, seen)
+        silent.update({name: kernels.LISTS for name in self.names if name not in (*known, *seen, *silent)})
+        own = {name: why for name, why in kernels.own_machine(seen, fixes).items() if kernel.change(fixes[name])}
+        return {
+            "fixes": {name: asdict(fix) for name, fix in fixes.items()},
+            "drivers": {name: one.loaded for name, one in seen.items()},
+            "silent": {**silent, **own},
+        }
+
     def plan(self) -> dict[str, Any]:
         nodes = [self._node(name) for name in self.names]
         order = put_in_order(nodes, self.request)
-        refusals = [*order.refusals, *self._not_kept(nodes)]
+        fixes = self._fixes()
+        cannot = [why for name, fix in fixes.items() for why in fix.refusals if name not in order.silent]
+        refusals = [*cannot] if cannot else [*order.refusals, *self._not_kept(nodes)]
         if refusals:
             raise UpgradeError("\n".join(f"{one.rstrip('. ')}." for one in refusals))
         launches = self.options["smoke"] != "none" and not self.request.rollback
         return {
-            "msg": say.planned(nodes, order, self.request, launches=launches),
+            "msg": "\n".join(
+                [say.planned(nodes, order, self.request, launches=launches), *say_kernel.packages(fixes, order)]
+            ),
             "changed": self.action._task.check_mode and bool(order.batches),
             "batches": [list(batch) for batch in order.batches],
             "order": [name for batch in order.batches for name in batch],
@@ -91,6 +109,7 @@ class Upgrading:
             "proved": list(order.proved),
             "silent": dict(order.silent),
             "nodes": [asdict(node) for node in nodes],
+            "kernels": self.options["kernels"],
         }
 
     def turn(self) -> dict[str, Any]:
@@ -112,6 +131,23 @@ class Upgrading:
         nodes = [Node(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
         first = bool(plan["batches"]) and batch[0] in plan["batches"][0]
         return {"launches": trials(batch, idle, nodes, first=first)}
+
+    def ready(self) -> dict[str, Any]:
+        """Fails where this node would not come up as it was, with its newest kernel."""
+        name = self.vars["inventory_hostname"]
+        seen = kernels.as_it_is(self.action, name, self.options["looks"])
+        if why := kernel.unready(seen, self._fixes()[name]):
+            raise UpgradeError(f"{name} is not started anew: {why}")
+        return {}
+
+    def started(self) -> dict[str, Any]:
+        """Fails where it has not come up so."""
+        name = self.vars["inventory_hostname"]
+        seen = kernels.as_it_is(self.action, name, self.options["looks"])
+        before = self.options["plan"]["kernels"]["drivers"].get(name, "")
+        if why := kernel.wrong_after(seen, self._fixes()[name], before):
+            raise UpgradeError(f"{name}: {why}")
+        return {}
 
     def good(self) -> dict[str, Any]:
         return {"good": True}
@@ -141,7 +177,10 @@ class Upgrading:
         if why:
             state["red"] = {", ".join(state["done"]): why}
         if state["red"]:
-            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"]))
+            fixes = self._fixes()
+            changed = [name for name in self.names if name in (*state["red"], *self._good()) and name in fixes]
+            back = [line for name in changed for line in fixes[name].back]
+            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"], back))
         if state["left"]:
             raise UpgradeError(say.left_for_later(self.request, state["left"], state["done"]))
         kept = keep_values(self.action, self._values(), check=self.action._task.check_mode)
@@ -159,7 +198,7 @@ class Upgrading:
         return []
 
     def _values(self) -> dict[str, str]:
-        return {"cluster_torch_version": self.request.torch}
+        return {"cluster_torch_version": self.request.torch} if self.request.torch else {}
 
     def _is_news(self) -> bool:
         """Whether the inventory does not have it yet, or something was changed."""
@@ -177,6 +216,7 @@ class Upgrading:
         look = self.options["look"]
         quarantined = bool(self._read(name).get("cluster_quarantined"))
         silent = look["silent"].get(name, "") or self._failed(name)
+        silent = silent or self.options["kernels"].get("silent", {}).get(name, "")
         changes = () if silent else tuple(self._changes(name))
         return Node(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
@@ -187,7 +227,14 @@ class Upgrading:
             return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
         return ""
 
+    def _fixes(self) -> dict[str, kernel.Fix]:
+        """What was found out of kernels: given to the plan, and by it to all that comes behind."""
+        given = self.options["kernels"] or self.options["plan"].get("kernels", {})
+        return {name: kernel.fix_of(fix) for name, fix in given.get("fixes", {}).items()}
+
     def _changes(self, name: str) -> list[Change]:
+        if self.request.kind == "kernel":
+            return kernel.change(self._fixes()[name])
         plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
         if not (plan.get("build") or plan.get("switch")):
             return []
@@ -270,19 +317,10 @@ class Upgrading:
     def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
         played = self.vars["ansible_play_hosts_all"]
         asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
-        messages = Messages({name: connect(self.action, name, self.vars) for name in asked}, PROGRAM)
-        messages.open()
-        for name in asked:
-            messages.ask(name, "look", {"root": str(self._read(name)["pytorch_root"])}, privileged=True)
-        answers = messages.gather("look", asked, SECONDS, lambda _: None)
-        messages.close()
-        found = {}
-        for name in names:
-            answer = answers.get(name)
-            if name not in asked:
-                found[name] = Seen(silent=LIMITED)
-            elif answer is None:
-                found[name] = Seen(silent=f"it did not answer within {SECONDS:.0f} s")
-            else:
-                found[name] = read(answer.data) if answer.data is not None else Seen(silent=answer.error)
+        restart = self.request.kind == "kernel"
+        payloads = {name: {"root": str(self._read(name)["pytorch_root"]), "restart": restart} for name in asked}
+        answers = ask_nodes(self.action, PROGRAM, "look", payloads)
+        found = {name: Seen(silent=LIMITED) for name in names}
+        for name, said in answers.items():
+            found[name] = Seen(silent=said.error) if said.error else read(said.data)
         return found
