@@ -163,7 +163,7 @@ def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     assert result.rc != 0
     assert cluster.kernels() == {"node1": OLD, "node2": NEW, "node3": NEW}, result.stdout
     said = cluster.said_in_the_end(result)
-    assert f"node1 is left for later: PID {pid} of admin (sleep infinity) would be ended by the restart." in said
+    assert f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
     tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
     assert tried
     assert all({one["node"] for one in nodes} <= {"node2", "node3"} for nodes in tried)
