@@ -13,6 +13,7 @@ options:
     description:
       - V(look) looks at all nodes, and finds out what is asked for.
       - V(kernels) asks the apt of every node which security fixes its kernel is to have, and how it goes back.
+      - V(drivers) finds out which nodes are to have another driver, and what of theirs is kept.
       - V(plan) says what changes where, and in which order. Fails where that cannot be.
       - V(turn) says which nodes of a batch nobody works on, and waits for them if that is asked for.
       - V(ready) fails where the node would not come up as it was with its newest kernel, and V(started) where it did
@@ -22,10 +23,10 @@ options:
       - V(rest) looks at what has come of it, and says whether all nodes are to be tried together.
       - V(end) writes the inventory where all nodes have what was asked for; otherwise fails, and says what to type.
     type: str
-    choices: [look, kernels, plan, turn, ready, started, trials, good, red, rest, end]
+    choices: [look, kernels, drivers, plan, turn, ready, started, trials, good, red, rest, end]
     required: true
   torch_version: {description: Release of PyTorch. Empty for no change of it., type: str, default: ""}
-  driver: {description: What is asked of the driver. It is refused with what does it., type: str, default: ""}
+  driver: {description: Branch or version of the driver. Empty for no change of it., type: str, default: ""}
   kernel:
     description: V(security) for the newest security fixes of each node's kernel. Empty for no change of it.
     type: str
@@ -41,7 +42,8 @@ options:
     default: quick
   look: {description: What O(step=look) returned., type: dict, default: {}}
   plan: {description: What O(step=plan) returned., type: dict, default: {}}
-  kernels: {description: What O(step=kernels) returned., type: dict, default: {}}
+  gets: {description: What O(step=kernels) or O(step=drivers) returned., type: dict, default: {}}
+  stack: {description: What M(gpu_stack_plan) has resolved for all nodes., type: dict, default: {}}
   looks: {description: Name of the variable in which M(node_inspect) was registered., type: str, default: ""}
   torch_looks: {description: Name of the variable in which M(pytorch_env) was registered., type: str, default: ""}
   why: {description: Why the batch is not good., type: str, default: ""}
@@ -66,8 +68,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg: {description: What it comes to, for people., returned: with some steps, type: str}
-kind: {description: "What becomes another one, pytorch or kernel.", returned: step is look, type: str}
-fixes: {description: "What each node gets of fixes of its kernel, by name.", returned: step is kernels, type: dict}
+kind: {description: "What becomes another one, pytorch, driver or kernel.", returned: step is look, type: str}
+nodes: {description: "What each node gets, by name.", returned: step is kernels or drivers, type: dict}
 torch: {description: The release of PyTorch that nodes are to have., returned: step is look, type: str}
 batches: {description: Nodes in the order in which they change., returned: step is plan, type: list, elements: list}
 go: {description: Nodes of the batch that nobody works on., returned: step is turn, type: list, elements: str}

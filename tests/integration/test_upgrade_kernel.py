@@ -12,11 +12,13 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, take_off
+from killable import Run
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
 from paths import BIN, ENVIRONMENT, ROOT, SANDBOX
@@ -33,6 +35,7 @@ BOOK = "playbooks/upgrade.yml"
 PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
 WORK = "standin-work"
 META = "linux-image-generic"
+MOMENTS = ("Look at the kernels", "Bring the fixes", "Restart", "Look at what came back")
 
 
 @dataclass
@@ -68,6 +71,10 @@ class Cluster:
         environment = {**os.environ, **ENVIRONMENT}
         done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def has_come_to(run: Run, task: str) -> bool:
+    return task in run.shown or run.process.poll() is not None
 
 
 def running(machine: Machine) -> str:
@@ -150,6 +157,19 @@ def test_a_first_node_that_comes_back_with_its_old_kernel_ends_it(cluster: Clust
     assert said.endswith(f"To try again: ansible-playbook {BOOK} -e kernel=security.")
 
 
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment_nobody_is_locked_out(cluster: Cluster, tmp_path: Path, moment: str) -> None:
+    """The first node alone has come to it, whatever it is in: what comes behind begins there."""
+    others = {name: boot(cluster.machines[name]) for name in ("node1", "node2")}
+    run = Run(tmp_path, BOOK, "-e", "kernel=security", "-e", "upgrade_smoke=none", inventory=cluster.inventory)
+    until(partial(has_come_to, run, moment), PATIENCE, moment)
+    run.kill()
+    assert moment in run.shown, run.shown
+    for machine in cluster.machines.values():
+        until(machine.ssh_answers, PATIENCE, f"{machine.name} can be logged in to")
+    assert {name: boot(cluster.machines[name]) for name in others} == others
+
+
 def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     """node3 has the packages, and its start alone is due. On node1 somebody computes, with nothing of Muster's."""
     busy = cluster.machines["node1"]
@@ -163,7 +183,9 @@ def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
     assert result.rc != 0
     assert cluster.kernels() == {"node1": OLD, "node2": NEW, "node3": NEW}, result.stdout
     said = cluster.said_in_the_end(result)
-    assert f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
+    assert (
+        f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
+    )
     tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
     assert tried
     assert all({one["node"] for one in nodes} <= {"node2", "node3"} for nodes in tried)

@@ -17,10 +17,12 @@ from gpu_node import ANNOUNCEMENT, OWN_SOURCES_LAST, UNIT, inside, put, put_kern
 from package_list import file_name, read_packages, renamed, write_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 OLD, NEW = "6.8.0-90-generic", "6.8.0-94-generic"
 PARTS = ("linux-image-generic", f"linux-image-{OLD}", "initramfs-tools")
+HEADERS = ("linux-headers-generic", f"linux-headers-{OLD}")
 POCKET, SUITE = "/srv/standin-security", "noble-security"
 SOURCE, PREFERENCES = "/etc/apt/sources.list.d/standin-security.list", "/etc/apt/preferences.d/standin-security"
 PINNED, REBOOT = "/boot/grub/standin-pinned", "/usr/sbin/grub-reboot"
@@ -29,10 +31,10 @@ MENU = "submenu 'Advanced' $menuentry_id_option 'gnulinux-advanced-standin' {\n\
 ONLY_IT = f"-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList={SOURCE} -o APT::Get::List-Cleanup=0"
 
 
-def make_pocket(folder: Path, *, newer: bool) -> Path:
+def make_pocket(folder: Path, *, newer: bool, parts: Sequence[str] = PARTS) -> Path:
     """A folder with the packages and their index."""
     folder.mkdir()
-    packages = [package for package in read_packages() if package["name"] in PARTS]
+    packages = [package for package in read_packages() if package["name"] in parts]
     if newer:
         packages += renamed(packages, "6.8.0-90", "6.8.0-94")
     debs = {file_name(package): folder / file_name(package) for package in packages}

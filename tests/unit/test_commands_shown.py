@@ -75,7 +75,9 @@ OF_PLAYBOOKS = {
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",
     "trust_replace": "playbooks/trust.yml",
-    **dict.fromkeys(("torch_version", "kernel", "rollback", "canary", "batch", "wait"), "playbooks/upgrade.yml"),
+    **dict.fromkeys(
+        ("torch_version", "driver", "kernel", "rollback", "canary", "batch", "wait"), "playbooks/upgrade.yml"
+    ),
 }
 SHARED = "../lab"  # what share.yml has written, in the place that its README names
 UNCHECKED = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.inspect.facts import machine_digest
 from muster.nvidia_driver.apt import Answer, parse
 from muster.upgrade import kernel
 from muster.upgrade.kernel_seen import Kernels, UselessError, read, read_stack
+from muster.verdict.printable import printable
 
 from .asking import Said, ask_nodes
+from .own_machine import is_own_machine
 from .program import Program
 from .variables import registered
 
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
 PROGRAM = Program("kernel")
 SECONDS = 180.0  # apt reckons on a slow machine, and nvidia-smi is waited for
-MACHINE_ID = Path("/etc/machine-id")
 LISTS = "apt could not read its lists"
+MOST_TEXT = 400_000  # characters that are read of what apt says
 USELESS = "what it says of its kernels is of no use"
 
 
@@ -67,8 +69,8 @@ def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, 
 
 def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.Fix]) -> dict[str, str]:
     """The nodes that are the machine on which this runs, and what is typed there: no run starts it anew."""
-    own = MACHINE_ID.read_text().strip() if MACHINE_ID.exists() else ""
-    return {name: kernel.by_hand(fixes[name]) for name, of in seen.items() if own and of.machine == own}
+    own = [name for name, of in seen.items() if of.machine and is_own_machine(machine_digest(of.machine))]
+    return {name: kernel.by_hand(fixes[name]) for name in own}
 
 
 def _simulate(action: ControllerAction, asked: Mapping[str, Sequence[str]]) -> dict[str, Answer]:
@@ -83,4 +85,5 @@ def _answer(data: Any) -> Answer:
     shaped = isinstance(data, dict) and isinstance(data.get("code"), int)
     if not shaped or not all(isinstance(data.get(one), str) for one in ("out", "err")):
         return Answer(errors=(USELESS,))
-    return parse(data["out"], data["err"], data["code"])
+    out, err = (printable(data[one][:MOST_TEXT]) for one in ("out", "err"))
+    return parse(out, err, data["code"])

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-
-from ..verdict.commands import playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .model import Request
 
-
 SECURITY = "security"
+DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
 
-def problems(request: Request, driver: str = "") -> Iterator[str]:
-    """driver: what is asked of it, which is another playbook's work."""
-    if driver:
-        how = playbook("playbooks/gpu_stack.yml", gpu_stack_driver=driver)
-        yield f"This changes PyTorch or the kernel. For a driver, which is also done node by node: {how}."
+def problems(request: Request) -> Iterator[str]:
+    if request.driver and not DRIVER.fullmatch(request.driver):
+        yield f"driver is {request.driver}. Give a branch or a version, such as -e driver=580 or -e driver=580.95.05."
     if request.kernel not in ("", SECURITY):
         yield f"kernel is {request.kernel}. What can be asked for is -e kernel={SECURITY}, the newest security fixes."
-    if request.kernel and request.torch:
-        yield "torch_version and kernel are two upgrades. Give each a run of its own: then it is known what went wrong."
-    if request.kernel and request.rollback:
-        yield "rollback=true goes back to an earlier PyTorch. An upgrade that fails says how older kernels start."
-    if not (request.torch or request.rollback or request.kernel or driver):
-        yield "Nothing is asked for. Give -e torch_version=2.13.0 or another, -e kernel=security, or -e rollback=true."
+    asked = {"torch_version": request.torch, "driver": request.driver, "kernel": request.kernel}
+    several = [name for name, value in asked.items() if value]
+    if len(several) > 1:
+        yield f"{' and '.join(several)} are several upgrades. Give each its own run: then it is known what failed."
+    if request.rollback and (request.kernel or request.driver):
+        yield "rollback=true goes back to an earlier PyTorch. For drivers and kernels, an upgrade that fails shows how."
+    if not (several or request.rollback):
+        yield "Nothing is asked for. Give -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
     for name, value in (("batch", request.batch), ("wait", request.wait)):
         if value < 0:
             yield f"{name} is {value}, and cannot be below 0."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _VERSIONED = re.compile(r"-\d+\.\d+\.\d")
 _OF_A_KERNEL = re.compile(r"linux-[a-z].*?-(\d+\.\d+\.\d.*)")
 _PREBUILT = re.compile(r"linux-modules-nvidia-.+?-(?=\d+\.\d+\.\d)")
+MOST_SAID = 600  # characters of apt's
 DKMS = "/updates/dkms/"
 ROOM = 200_000_000  # bytes that a kernel and its initramfs take in /boot, and some
 
@@ -42,6 +43,16 @@ class Fix:
     stays: tuple[str, ...] = ()
     back: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> list[Change]:
+        """What becomes another one; nothing where it has all fixes and runs them."""
+        if self.reboot:
+            new = self.start if self.start != self.before else f"{self.start}, with fixes"
+            return [Change("kernel", self.before, new)]
+        if self.words:
+            return [Change("kernel", self.before, f"{self.before}, other packages of it alone, without a restart")]
+        return []
 
 
 def fix_of(shape: Mapping[str, Any]) -> Fix:
@@ -136,7 +147,7 @@ def decide(node: str, seen: Kernels, words: Sequence[str], answer: Answer) -> Fi
     """words: what apt was asked for in the end; answer: what it would do for that."""
     start = started_with(seen, answer)
     brought = any(image_of(name) == start for name in answer.installs)
-    reboot = start != seen.running or brought or seen.of(start).replaced
+    reboot = start != seen.running or brought or seen.replaced
     stays = tuple(release for release in (*seen.bootable,) if release != start)
     return Fix(
         before=seen.running,
@@ -156,7 +167,7 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: Answer) -> Iterator[s
         what = (
             f"its driver needs {few(lacks)} for the new kernel, which is not to be had" if lacks else "apt cannot do it"
         )
-        yield f"{what}. apt says: {'; '.join(answer.errors)}"
+        yield f"{what}. apt says: {'; '.join(answer.errors)[:MOST_SAID]}"
         return
     if answer.removes:
         yield f"apt would remove {few(answer.removes)}: see with apt-get --simulate install {' '.join(words)}"
@@ -190,16 +201,6 @@ def going_back(node: str, seen: Kernels) -> Iterator[str]:
 def by_hand(fix: Fix) -> str:
     install = f"sudo apt-get install {' '.join(fix.words)}, then " if fix.words else ""
     return f"it is the machine on which this runs, which no run starts anew. On it: {install}sudo systemctl reboot"
-
-
-def change(fix: Fix) -> list[Change]:
-    """What becomes another one on a node; nothing where it has all fixes and runs them."""
-    if fix.reboot:
-        new = fix.start if fix.start != fix.before else f"{fix.start}, with fixes"
-        return [Change("kernel", fix.before, new)]
-    if fix.words:
-        return [Change("kernel", fix.before, f"{fix.before}, other packages of it alone, without a restart")]
-    return []
 
 
 def unready(seen: Kernels, fix: Fix) -> str:

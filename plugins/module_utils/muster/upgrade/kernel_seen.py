@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspect.stack import natural
 from ..packages.policy import releases, versions
+from ..verdict.printable import printable
 from .boot_menu import entry
 
 if TYPE_CHECKING:
@@ -41,11 +42,10 @@ class Module:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What lies there of one kernel. replaced: its image came after the system was started."""
+    """What lies there of one kernel."""
 
     headers: bool = False
     initramfs: bool = False
-    replaced: bool = False
     module: Module = field(default_factory=Module)
 
 
@@ -55,6 +55,7 @@ class Kernels:
 
     packages: those of kernels, of what is built for them, and of the driver. offered: the versions that a security
     pocket has of them, newest first, and known: all that apt knows of, the same way. pocket: whether there is one.
+    runs: of the kernel that runs, which version of its package that is, or the end of it; empty where it does not say.
     machine: its id. free: bytes in /boot; None where nobody knows. menu: by kernel, what starts it once.
     """
 
@@ -66,6 +67,7 @@ class Kernels:
     offered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pocket: bool = False
+    runs: str = ""
     machine: str = ""
     free: int | None = None
     menu: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +84,14 @@ class Kernels:
         """The newest kernel of the flavour that runs, which is the one that a start takes."""
         of_it = [release for release in self.bootable if flavour(release) == self.flavour]
         return of_it[-1] if of_it else ""
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the kernel that runs is another version of its package than is installed."""
+        names = (f"linux-image-{self.running}", f"linux-image-unsigned-{self.running}")
+        image = next((self.packages[name].version for name in names if name in self.packages), "")
+        same = image.endswith(self.runs) if self.runs.startswith(".") else image == self.runs
+        return bool(self.runs and image) and not same
 
 
 class UselessError(Exception):
@@ -107,7 +117,10 @@ def newest(*names: str) -> str:
 def read(stack: Stack, answer: Any) -> Kernels:
     """stack: its facts. answer: of the program kernel. Raises UselessError."""
     try:
-        texts = {name: str(answer[name])[:MOST_TEXT] for name in ("packages", "files", "policy", "menu", "machine")}
+        texts = {
+            name: printable(str(answer[name])[:MOST_TEXT])
+            for name in ("packages", "files", "policy", "menu", "machine", "version")
+        }
         free = answer["boot_free"]
     except (KeyError, TypeError):
         raise UselessError from None
@@ -123,6 +136,7 @@ def read(stack: Stack, answer: Any) -> Kernels:
         },
         known={name: tuple(those) for name, those in rows.items()},
         pocket=bool(security),
+        runs=_runs(texts["version"]),
         machine=texts["machine"].strip(),
         free=free if isinstance(free, int) else None,
         menu={release: one for release in stack["bootable"] if (one := entry(texts["menu"], release))},
@@ -143,7 +157,7 @@ def read_stack(stack: Stack) -> Kernels:
 
 def _kernel(seen: KernelFacts) -> Kernel:
     module = Module(seen["module"], seen["module_path"])
-    return Kernel(seen["headers"], seen["has_initramfs"], seen["since_boot"], module)
+    return Kernel(seen["headers"], seen["has_initramfs"], module)
 
 
 def _packages(shown: str) -> dict[str, Package]:
@@ -155,6 +169,14 @@ def _packages(shown: str) -> dict[str, Package]:
             needs = [part.split()[0].partition(":")[0] for part in re.split(r"[,|]", depends) if part.split()]
             found[name] = Package(version, want == "hold", tuple(needs))
     return found
+
+
+def _runs(text: str) -> str:
+    """What /proc/version says: Debian's version, as 6.1.140-1; of Ubuntu's what stands behind its last dot, as .91."""
+    if found := re.search(r" Debian (\d\S*)", text):
+        return found[1]
+    found = re.search(r" #(\d\S*)-Ubuntu ", text)
+    return f".{found[1]}" if found else ""
 
 
 def _is_security(fields: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ class Request:
     """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
+    driver: str = ""
     kernel: str = ""
     rollback: bool = False
     canary: str = ""
@@ -22,8 +23,8 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """What becomes another one: pytorch, or kernel."""
-        return "kernel" if self.kernel else "pytorch"
+        """What becomes another one: pytorch, driver or kernel."""
+        return "kernel" if self.kernel else "driver" if self.driver else "pytorch"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..verdict.commands import playbook
 from ..verdict.words import few, plural
-from . import say_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +50,9 @@ def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator
     if request.kind == "kernel":
         then = trial.replace(", about a minute", "") or ", then for its health"
         yield _line("out", f"each node while it is started anew, some minutes{then}")
+    elif request.kind == "driver":
+        then = trial.replace(", about a minute", "") or ", then for its health"
+        yield _line("out", f"each node while its driver is replaced and it is started anew, some minutes{then}")
     elif request.rollback:
         yield _line("out", "each node for a moment, in which its link is switched; nothing is rebooted")
     else:
@@ -79,11 +81,21 @@ def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]
         lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before{inventory}.")
     else:
         lines.append(f"The upgrade ends here{inventory.replace('too', 'is as before')}.")
-    if request.kind == "kernel":
-        lines += say_kernel.to_go_back(back)
+    if request.kind != "pytorch":
+        lines += to_go_back(request, back)
     elif not request.rollback:
         lines.append(f"To go back, in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
     return "\n".join([*lines, f"To try again: {repeated(request)}."])
+
+
+def to_go_back(request: Request, back: Sequence[str]) -> list[str]:
+    """back: commands, or sentences where there is none."""
+    if not back:
+        return []
+    how = "To start the older kernel once more (a start after that takes the newest again):"
+    if request.kind == "driver":
+        how = "To go back to the driver that was there, whose packages were kept:"
+    return [how, *(f"  {one}" for one in back)]
 
 
 def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
@@ -91,7 +103,7 @@ def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str
     have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
     stays = "The inventory stays as it was until all have it. "
     if request.kind == "kernel":
-        stays = "What came onto the others already, their next start takes. "
+        stays = "Where its packages have come already, the next start takes the newer kernel. "
     lines.append(f"{have}{stays}Type this again then: {repeated(request)}.")
     return "\n".join(lines)
 
@@ -101,13 +113,15 @@ def repeated(request: Request) -> str:
         return playbook("playbooks/upgrade.yml", torch_version=request.torch, rollback="true")
     if request.kind == "kernel":
         return playbook("playbooks/upgrade.yml", kernel=request.kernel)
+    if request.kind == "driver":
+        return playbook("playbooks/upgrade.yml", driver=request.driver)
     return playbook("playbooks/upgrade.yml", torch_version=request.torch)
 
 
 def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
-    what = "the newest security fixes of its kernel" if request.kind == "kernel" else f"PyTorch {request.torch}"
-    if len(done) != 1:
-        what = what.replace("its kernel", "their kernel")
+    what = f"the driver {request.driver}" if request.kind == "driver" else f"PyTorch {request.torch}"
+    if request.kind == "kernel":
+        what = f"the newest security fixes of {'its' if len(done) == 1 else 'their'} kernel"
     text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} {what}."
     if silent and request.kind == "kernel":
         return f"{text} {few(list(silent))}: left, as said before. For them, later: {repeated(request)}."

@@ -1,4 +1,4 @@
-"""What is shown of an upgrade of the kernel, for people: what apt brings, which kernel stays, and how to go back."""
+"""What is shown of an upgrade of the kernel, for people: what apt brings, and which kernel stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..verdict.words import few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from .kernel import Fix
     from .model import Order
@@ -29,13 +29,3 @@ def packages(fixes: Mapping[str, Fix], order: Order) -> Iterator[str]:
         yield f"packages {', '.join(names)}: {what}"
     for what, names in stays.items():
         yield f"back     {', '.join(names)}: {what} stays installed"
-
-
-def to_go_back(back: Sequence[str]) -> list[str]:
-    """back: commands, or sentences where there is none."""
-    if not back:
-        return []
-    return [
-        "To start the older kernel once more (a start after that takes the newest again):",
-        *(f"  {one}" for one in back),
-    ]

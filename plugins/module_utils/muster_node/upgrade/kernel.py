@@ -27,6 +27,7 @@ def look(_: dict[str, Any]) -> dict[str, Any]:
         "policy": run("apt-cache", "policy", *kernels, seconds=SECONDS).text if kernels else "",
         "boot_free": boot_free(),
         "menu": "".join(f"{line}\n" for line in read(MENU).text.splitlines() if "menuentry_id_option" in line),
+        "version": read("/proc/version").text,
         "machine": read("/etc/machine-id").text,
     }
 
