@@ -102,7 +102,8 @@ ANSWER: dict[str, Any] = {
 
 
 def read_of(stack: dict[str, Any], answer: Any) -> Kernels:
-    return read({**STACK, **stack}, answer)  # type: ignore[typeddict-item]
+    facts: Any = {**STACK, **stack}
+    return read(facts, answer)
 
 
 @cases(__file__, "kernel_seen")
