@@ -11,17 +11,16 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "module_utils")]
 
 from ansible.errors import AnsibleActionFail
 
-from muster.inspect.facts import machine_digest
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
 from muster_controller.action import ControllerAction
+from muster_controller.own_machine import is_own_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.nvidia_driver.model import Plan
 
-MACHINE_ID = Path("/etc/machine-id")
 PACKAGES = ("pins", "driver", "fabric", "headers")
 
 
@@ -95,5 +94,4 @@ class ActionModule(ControllerAction):
 
     def _is_controller(self, facts: Mapping[str, Any]) -> bool:
         """Whether the node is the machine on which this runs, by whichever way it is reached."""
-        own = machine_digest(MACHINE_ID.read_text().strip()) if MACHINE_ID.exists() else ""
-        return self._connection.transport == "local" or bool(own and facts["identity"]["machine"] == own)
+        return self._connection.transport == "local" or is_own_machine(facts["identity"]["machine"])

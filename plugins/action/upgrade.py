@@ -23,13 +23,17 @@ class ActionModule(ControllerAction):
         look = options["look"]
         given = look.get("request") or {
             "torch": options["torch_version"],
-            **{name: options[name] for name in ("rollback", "canary", "batch", "wait")},
+            **{name: options[name] for name in ("kernel", "driver", "rollback", "canary", "batch", "wait")},
         }
         work = Upgrading(self, Request(**given), options)
         steps = {
             "look": work.look,
+            "kernels": work.kernels,
+            "drivers": work.drivers,
             "plan": work.plan,
             "turn": work.turn,
+            "ready": work.ready,
+            "started": work.started,
             "trials": work.trials,
             "good": work.good,
             "red": work.red,

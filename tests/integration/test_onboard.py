@@ -303,7 +303,9 @@ def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def a_filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
-    with net_faults.rules(machine, f"tcp dport {net_faults.PORT} counter drop"):
+    """A scan shows that it is shut to a member: the step network reads the rule, and sends nothing there."""
+    port = net_faults.PORT
+    with net_faults.shut(machine, find_machine(MEMBERS[0]), port, str(port), "drop", refused=False):
         yield {}
 
 

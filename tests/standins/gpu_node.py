@@ -60,10 +60,15 @@ def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
 
 def put_gpus(container: str, *, gpus: int = 8, gpu: str = "0x2330", nvswitches: int = 4, nouveau: bool = False) -> None:
     """Put GPUs on a machine's bus, at once and at every boot. Its system stays what it is."""
-    settings = {"devices": devices(gpus, gpu, nvswitches), "names": NAMES, "nouveau": nouveau}
-    put(container, "/etc/standin-gpu.json", json.dumps(settings, indent=2) + "\n")
     # Muster's look asks it first by this path. systemd itself goes on knowing that it runs in a container.
     put(container, "/usr/local/bin/systemd-detect-virt", f"#!/bin/sh\n{ANNOUNCEMENT}echo none\nexit 1\n", "0755")
+    put_kernel(container, devices=devices(gpus, gpu, nvswitches), names=NAMES, nouveau=nouveau)
+
+
+def put_kernel(container: str, **settings: Any) -> None:
+    """Have a machine say that it runs the kernel that its packages brought, at once and from every boot on."""
+    settings = {"devices": [], "names": {}, "nouveau": False, **settings}
+    put(container, "/etc/standin-gpu.json", json.dumps(settings, indent=2) + "\n")
     put(container, "/usr/local/sbin/standin-gpu", (SOURCES / "standin_gpu.py").read_bytes(), "0755")
     put(container, f"/etc/systemd/system/{UNIT}", (SOURCES / UNIT).read_bytes())
     inside(container, f"systemctl daemon-reload; systemctl -q enable {UNIT}; systemctl start {UNIT}")

@@ -48,7 +48,14 @@ def control(package: Package) -> str:
     return "\n".join([*lines, f"Description: stand-in for {package['name']}", f" {ANNOUNCEMENT}"])
 
 
-def write_index(folder: Path, label: str, packages: Sequence[Package], debs: Mapping[str, Path] | None = None) -> None:
+def write_index(
+    folder: Path,
+    label: str,
+    packages: Sequence[Package],
+    debs: Mapping[str, Path] | None = None,
+    *,
+    suite: str = "stable",
+) -> None:
     """Write a flat repository's index. Without files for its packages, by their names, nothing can be had from it."""
     stanzas = []
     for package in packages:
@@ -61,7 +68,7 @@ def write_index(folder: Path, label: str, packages: Sequence[Package], debs: Map
     sums = [f" {hashlib.sha256(content).hexdigest()} {len(content)} {name}" for name, content in files.items()]
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    head = [f"Origin: {label}", f"Label: {label}", "Suite: stable", "Architectures: amd64", DATE]
+    head = [f"Origin: {label}", f"Label: {label}", f"Suite: {suite}", "Architectures: amd64", DATE]
     (folder / "Release").write_text("\n".join([*head, "SHA256:", *sums]) + "\n")
 
 

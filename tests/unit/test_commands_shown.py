@@ -43,6 +43,7 @@ ON_NODES = {
     "df": "coreutils, of every Ubuntu and Debian",
     "findmnt": "util-linux, of every Ubuntu and Debian",
     "getent": "libc-bin, of every Ubuntu and Debian",
+    "grub-reboot": "grub2-common, shown where GRUB's menu has the kernel",
     "grep": "every Ubuntu and Debian",
     "id": "coreutils, of every Ubuntu and Debian",
     "ip": "iproute2, of every Ubuntu and Debian server",
@@ -53,6 +54,7 @@ ON_NODES = {
     "ping": "iputils-ping, of every Ubuntu and Debian server",
     "ps": "procps, of every Ubuntu and Debian server",
     "rdma": "iproute2, of every Ubuntu and Debian server",
+    "shutdown": "systemd-sysv, of every Ubuntu and Debian",
     "ss": "iproute2, of every Ubuntu and Debian server",
     "sysctl": "procps, of every Ubuntu and Debian server",
     "systemctl": "systemd, without which nothing is launched",
@@ -75,7 +77,9 @@ OF_PLAYBOOKS = {
     "trust_confirmed": "playbooks/trust.yml",
     "trust_copy_key": "playbooks/trust.yml",
     "trust_replace": "playbooks/trust.yml",
-    **dict.fromkeys(("torch_version", "rollback", "canary", "batch", "wait"), "playbooks/upgrade.yml"),
+    **dict.fromkeys(
+        ("torch_version", "driver", "kernel", "rollback", "canary", "batch", "wait"), "playbooks/upgrade.yml"
+    ),
 }
 SHARED = "../lab"  # what share.yml has written, in the place that its README names
 UNCHECKED = {

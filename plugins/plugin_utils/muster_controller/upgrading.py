@@ -10,19 +10,22 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from muster.nvidia_driver.model import Seen as DriverSeen
 from muster.pytorch.request import RequestError, make_request
-from muster.upgrade import say
+from muster.upgrade import driver, kernel, say, say_kernel
 from muster.upgrade.asked import problems
 from muster.upgrade.model import Change, Node, Request
 from muster.upgrade.order import put_in_order, trials
 from muster.upgrade.previous import going_back, release_of
 from muster.upgrade.seen import Seen, read
 
-from .connection import connect
+from . import kernels
+from .asking import ask_nodes
 from .inventory_values import keep_values
-from .messages import Messages
 from .node_error import one_line
+from .own_machine import is_own_machine
 from .program import Program
+from .turns import Turns
 from .variables import load_roles, read_node, registered
 
 if TYPE_CHECKING:
@@ -31,13 +34,13 @@ if TYPE_CHECKING:
     from .action import ControllerAction
 
 PROGRAM = Program("at_work")
-SECONDS = 60.0  # that a node has to answer
+BROUGHT = "__nvidia_driver_look"  # what the role nvidia_driver saw once the packages had come
 AGAIN = 5.0  # seconds between two looks at a node that is waited for
 LIMITED = "--limit leaves it out"
-OF_A_NODE = ("pytorch_root", "cluster_torch_version", "cluster_quarantined")
-# The role's own, in which each node has what came of its turn.
-TURNS = ("__upgrade_turn", "__upgrade_turn_again")
-TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
+OF_A_NODE = (
+    *("pytorch_root", "cluster_torch_version", "cluster_quarantined"),
+    *("gpu_stack_driver", "nvidia_driver_mode", "nvidia_driver_reboot"),
+)
 
 
 class UpgradeError(Exception):
@@ -51,11 +54,12 @@ class Upgrading:
         self.options = options
         self.vars = action.task_vars
         self.names = list(self.vars["groups"].get("gpu_nodes", []))
+        self.turns = Turns(self.vars, options["plan"], self.names)
 
     # ------------------------------------------------------------ the steps
 
     def look(self) -> dict[str, Any]:
-        wrong = [*problems(self.request, self.options["driver"], self.options["kernel"]), *self._unusable()]
+        wrong = [*problems(self.request), *self._unusable()]
         if wrong:
             raise UpgradeError("\n".join(wrong))
         seen = self._ask(self.names)
@@ -69,21 +73,54 @@ class Upgrading:
         silent = {name: one.silent for name, one in seen.items() if one.silent}
         return {
             "request": asdict(request),
+            "kind": request.kind,
             "torch": request.torch,
             "silent": silent,
             "busy": {name: list(one.busy) for name, one in seen.items()},
             "releases": {name: one.environments.release for name, one in seen.items()},
         }
 
+    def kernels(self) -> dict[str, Any]:
+        """Which security fixes each node that can be asked gets of its kernel."""
+        known, played = self.options["look"]["silent"], self.vars["ansible_play_hosts"]
+        asked = [name for name in played if name in self.names and name not in known]
+        seen, silent = kernels.look(self.action, asked, self.options["looks"])
+        fixes = kernels.resolve(self.action, seen)
+        silent.update({name: kernels.LISTS for name in self.names if name not in (*known, *seen, *silent)})
+        own = {name: why for name, why in kernels.own_machine(seen, fixes).items() if fixes[name].changes}
+        return {
+            "nodes": {name: asdict(fix) for name, fix in fixes.items()},
+            "loaded": {name: one.loaded for name, one in seen.items()},
+            "silent": {**silent, **own},
+        }
+
+    def drivers(self) -> dict[str, Any]:
+        """Whether each node that could be looked at is to have another driver."""
+        names, stack = self.vars["ansible_play_hosts"], self.options["stack"]
+        turns, silent = {}, {}
+        for name in names:
+            facts = registered(self.vars, name, self.options["looks"])["facts"]
+            own = self._read(name)
+            seen = DriverSeen(facts["stack"], facts["gpus"], facts["secure_boot"])
+            reboots = own["nvidia_driver_reboot"] == "auto"
+            turns[name] = driver.turn_of(name, stack, seen, mode=own["nvidia_driver_mode"], reboots=reboots)
+            if turns[name].changes and is_own_machine(facts["identity"]["machine"]):
+                silent[name] = driver.by_hand(self.request.driver, name)
+        return {"nodes": {name: asdict(turn) for name, turn in turns.items()}, "silent": silent}
+
     def plan(self) -> dict[str, Any]:
         nodes = [self._node(name) for name in self.names]
         order = put_in_order(nodes, self.request)
-        refusals = [*order.refusals, *self._not_kept(nodes)]
+        gets = self._gets()
+        cannot = [why for name, one in gets.items() for why in one.refusals if name not in order.silent]
+        refusals = [*cannot] if cannot else [*order.refusals, *self._not_kept(nodes)]
         if refusals:
             raise UpgradeError("\n".join(f"{one.rstrip('. ')}." for one in refusals))
         launches = self.options["smoke"] != "none" and not self.request.rollback
         return {
-            "msg": say.planned(nodes, order, self.request, launches=launches),
+            "msg": "\n".join(
+                [say.planned(nodes, order, self.request, launches=launches), *say_kernel.packages(self._fixes(), order)]
+            ),
             "changed": self.action._task.check_mode and bool(order.batches),
             "batches": [list(batch) for batch in order.batches],
             "order": [name for batch in order.batches for name in batch],
@@ -91,11 +128,12 @@ class Upgrading:
             "proved": list(order.proved),
             "silent": dict(order.silent),
             "nodes": [asdict(node) for node in nodes],
+            "gets": self.options["gets"],
         }
 
     def turn(self) -> dict[str, Any]:
         batch = list(self.vars["ansible_play_batch"])
-        red = self._red_before(batch)
+        red = self.turns.red_before(batch)
         if red:
             return {"go": [], "left": {}, "red": red}
         go, left = self._idle(batch, self.request.wait)
@@ -107,11 +145,28 @@ class Upgrading:
             return {"launches": []}
         batch = list(self.vars["ansible_play_batch"])
         plan = self.options["plan"]
-        good = [*self._good(), *plan["proved"]]
+        good = [*self.turns.good(), *plan["proved"]]
         idle, _ = self._idle(good, 0) if good else ([], {})
         nodes = [Node(one["name"], quarantined=one["quarantined"]) for one in plan["nodes"]]
         first = bool(plan["batches"]) and batch[0] in plan["batches"][0]
         return {"launches": trials(batch, idle, nodes, first=first)}
+
+    def ready(self) -> dict[str, Any]:
+        """Fails where this node would not come up as it was, with its newest kernel."""
+        name = self.vars["inventory_hostname"]
+        seen = kernels.as_it_is(self.action, name, self.options["looks"])
+        if why := kernel.unready(seen, self._fixes()[name]):
+            raise UpgradeError(f"{name} is not started anew: {why}")
+        return {}
+
+    def started(self) -> dict[str, Any]:
+        """Fails where it has not come up so."""
+        name = self.vars["inventory_hostname"]
+        seen = kernels.as_it_is(self.action, name, self.options["looks"])
+        before = self.options["plan"]["gets"]["loaded"].get(name, "")
+        if why := kernel.wrong_after(seen, self._fixes()[name], before):
+            raise UpgradeError(f"{name}: {why}")
+        return {}
 
     def good(self) -> dict[str, Any]:
         return {"good": True}
@@ -122,26 +177,27 @@ class Upgrading:
 
     def rest(self) -> dict[str, Any]:
         """Launch on all nodes where all have it, unless a launch of all of them was good already."""
-        state = self._state()
+        state = self.turns.state()
         launches = []
         wanted = self.options["smoke"] != "none" and not self.request.rollback and not state["red"]
         if wanted and not state["left"] and self._is_news():
             plan = self.options["plan"]
             launched = [n["name"] for n in plan["nodes"] if n["name"] in state["done"] and not n["quarantined"]]
-            trials_of = (registered(self.vars, name, TRIALS).get("launches", ()) for name in state["done"])
-            tried = [set(one) for launches_of in trials_of for one in launches_of]
+            tried = self.turns.tried(state["done"])
             busy = self._idle(launched, 0)[1] if launched else {}
             if launched and not busy and not any(set(launched) <= one for one in tried):
                 launches = [launched]
         return {"launches": launches, "state": state}
 
     def end(self) -> dict[str, Any]:
-        state = self._state()
+        state = self.turns.state()
         why = self.options["why"].strip()
         if why:
             state["red"] = {", ".join(state["done"]): why}
         if state["red"]:
-            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"]))
+            touched = [name for name in self.names if name in (*state["red"], *self.turns.good())]
+            back = [line for name in touched for line in self._going_back(name)]
+            raise UpgradeError(say.ended_red(self.request, state["red"], state["untouched"], back))
         if state["left"]:
             raise UpgradeError(say.left_for_later(self.request, state["left"], state["done"]))
         kept = keep_values(self.action, self._values(), check=self.action._task.check_mode)
@@ -159,7 +215,8 @@ class Upgrading:
         return []
 
     def _values(self) -> dict[str, str]:
-        return {"cluster_torch_version": self.request.torch}
+        asked = {"cluster_torch_version": self.request.torch, "gpu_stack_driver": self.request.driver}
+        return {name: value for name, value in asked.items() if value}
 
     def _is_news(self) -> bool:
         """Whether the inventory does not have it yet, or something was changed."""
@@ -167,7 +224,7 @@ class Upgrading:
         return changed or any(self._listed(name) != value for name, value in self._values().items())
 
     def _read(self, name: str) -> Mapping[str, Any]:
-        roles = load_roles(self.action._loader, "cluster", "pytorch")
+        roles = load_roles(self.action._loader, "cluster", "pytorch", "gpu_stack", "nvidia_driver")
         return read_node(self.vars, self.action._templar, roles, name, OF_A_NODE).values
 
     def _listed(self, option: str) -> str:
@@ -177,6 +234,9 @@ class Upgrading:
         look = self.options["look"]
         quarantined = bool(self._read(name).get("cluster_quarantined"))
         silent = look["silent"].get(name, "") or self._failed(name)
+        gets = self.options["gets"]
+        if self.request.kind != "pytorch" and not silent:
+            silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "it could not be looked at")
         changes = () if silent else tuple(self._changes(name))
         return Node(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
@@ -187,7 +247,28 @@ class Upgrading:
             return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
         return ""
 
+    def _gets(self) -> dict[str, kernel.Fix | driver.Turn]:
+        """What was found out for each node: given to the plan, and by it to all that comes behind."""
+        given = self.options["gets"] or self.options["plan"].get("gets", {})
+        shapes = given.get("nodes", {})
+        if self.request.kind == "kernel":
+            return {name: kernel.fix_of(shape) for name, shape in shapes.items()}
+        return {name: driver.turn_from(shape) for name, shape in shapes.items()}
+
+    def _fixes(self) -> dict[str, kernel.Fix]:
+        return {name: one for name, one in self._gets().items() if isinstance(one, kernel.Fix)}
+
+    def _going_back(self, name: str) -> Sequence[str]:
+        """What is typed for a node that has changed."""
+        one = self._gets().get(name)
+        if isinstance(one, driver.Turn):
+            looked = registered(self.vars, name, BROUGHT).get("facts", {}).get("stack", {})
+            return driver.going_back(name, one, looked.get("packages", {}))
+        return one.back if one else ()
+
     def _changes(self, name: str) -> list[Change]:
+        if self.request.kind != "pytorch":
+            return list(gets[name].changes) if name in (gets := self._gets()) else []
         plan = registered(self.vars, name, self.options["torch_looks"]).get("plan", {})
         if not (plan.get("build") or plan.get("switch")):
             return []
@@ -208,52 +289,6 @@ class Upgrading:
                 )
         return found
 
-    # ------------------------------------------------------------ what came of it so far
-
-    def _good(self) -> list[str]:
-        return [name for name in self.names if registered(self.vars, name, GOOD).get("good")]
-
-    def _left(self) -> dict[str, str]:
-        found = {}
-        for name in self.names:
-            for left in (registered(self.vars, name, turn).get("left", {}) for turn in TURNS):
-                if name in left:
-                    found[name] = str(left[name])
-        return found
-
-    def _red_before(self, batch: Sequence[str]) -> str:
-        """Why nothing more is changed: a node before this batch was neither good nor left for later."""
-        good, left = self._good(), self._left()
-        for earlier in self.options["plan"]["batches"]:
-            if set(batch) & set(earlier):
-                break
-            for name in earlier:
-                if name not in good and name not in left:
-                    return self._why_red(name, earlier)
-        return ""
-
-    def _why_red(self, name: str, batch: Sequence[str]) -> str:
-        """What failed for a whole batch, only one of its nodes says."""
-        said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
-        return next(filter(None, said), "it was lost while it changed")
-
-    def _state(self) -> dict[str, Any]:
-        """done, red, left, untouched, silent: in which of these each node is."""
-        plan = self.options["plan"]
-        good, left = self._good(), self._left()
-        red: dict[str, str] = {}
-        untouched: list[str] = []
-        for batch in plan["batches"]:
-            missing = [name for name in batch if name not in good and name not in left]
-            if red:
-                untouched += [name for name in batch if name not in good]
-                continue
-            red.update({name: self._why_red(name, batch) for name in missing})
-        done = [name for name in self.names if name in good or name in plan["proved"]]
-        if red:
-            left = {}
-        return {"done": done, "red": red, "left": left, "untouched": untouched, "silent": plan["silent"]}
-
     # ------------------------------------------------------------ asking the nodes
 
     def _idle(self, names: Sequence[str], wait: float) -> tuple[list[str], dict[str, str]]:
@@ -270,19 +305,10 @@ class Upgrading:
     def _ask(self, names: Sequence[str]) -> dict[str, Seen]:
         played = self.vars["ansible_play_hosts_all"]
         asked = [name for name in names if name in played or name in self.options["look"].get("busy", {})]
-        messages = Messages({name: connect(self.action, name, self.vars) for name in asked}, PROGRAM)
-        messages.open()
-        for name in asked:
-            messages.ask(name, "look", {"root": str(self._read(name)["pytorch_root"])}, privileged=True)
-        answers = messages.gather("look", asked, SECONDS, lambda _: None)
-        messages.close()
-        found = {}
-        for name in names:
-            answer = answers.get(name)
-            if name not in asked:
-                found[name] = Seen(silent=LIMITED)
-            elif answer is None:
-                found[name] = Seen(silent=f"it did not answer within {SECONDS:.0f} s")
-            else:
-                found[name] = read(answer.data) if answer.data is not None else Seen(silent=answer.error)
+        restart = self.request.kind != "pytorch"
+        payloads = {name: {"root": str(self._read(name)["pytorch_root"]), "restart": restart} for name in asked}
+        answers = ask_nodes(self.action, PROGRAM, "look", payloads)
+        found = {name: Seen(silent=LIMITED) for name in names}
+        for name, said in answers.items():
+            found[name] = Seen(silent=said.error) if said.error else read(said.data)
         return found

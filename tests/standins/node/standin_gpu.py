@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Stand-in for GPUs and for the kernel that drives them, of Muster's tests; runs at every boot of a sandbox machine.
 
-The newest kernel in /boot counts as the booted one, and the nvidia module that is installed for it as loaded. What a
+The newest kernel in /boot counts as the booted one, unless a stand-in of GRUB's says another one (its menu's entry is
+named after it), and the nvidia module that is installed for it as loaded. What a
 boot makes, the next one makes anew: so a reboot changes what is loaded, as it does on a machine with GPUs. With the
 argument config it only shows the devices' configuration spaces anew, as after a GPU has fallen off the bus.
 """
@@ -20,6 +21,7 @@ SETTINGS = Path("/etc/standin-gpu.json")
 SCENARIO = Path("/etc/standin-gpu-scenario.json")
 SHADOW = Path("/run/standin")
 BUS = Path("/sys/bus/pci/devices")
+ONCE, PINNED = Path("/boot/grub/standin-once"), Path("/boot/grub/standin-pinned")
 GPU = "0x0302"
 NVSWITCH = "0x0680"
 
@@ -40,6 +42,18 @@ def remove_what_was_shown() -> None:
         source, path = line.split()[:2]
         if source == "standin":
             subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def booted_kernel() -> str:
+    """The one that was chosen for one start, or pinned for all, and otherwise the newest."""
+    for chosen in (ONCE, PINNED):
+        if chosen.exists():
+            found = re.search(r"gnulinux-(\d.*)-advanced-", chosen.read_text())
+            if chosen == ONCE:
+                chosen.unlink()
+            if found:
+                return found[1]
+    return newest_kernel()
 
 
 def newest_kernel() -> str:
@@ -148,7 +162,7 @@ def main() -> None:
     remove_what_was_shown()
     SHADOW.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "-o", "mode=0755", "standin", str(SHADOW))
-    kernel = newest_kernel()
+    kernel = booted_kernel()
     if kernel:
         put_over("/proc/sys/kernel/osrelease", kernel + "\n")
     version, is_open = module_version(kernel)

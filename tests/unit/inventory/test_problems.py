@@ -51,11 +51,15 @@ PER_NODE = {
     "health_prometheus_dir",
     "mtu_mode",
     "mtu_confirm_seconds",
+    "shared_data_scratch",
+    "shared_data_scratch_gb",
+    "shared_data_mode",
     "workbench_mode",
 }
 WITH_A_PLACE = (
     "cluster",
     "mtu",
+    "shared_data",
     "gpu_stack",
     "rdma",
     "cuda_toolkit",

@@ -60,7 +60,7 @@ def test_who_is_at_work(case: dict[str, Any]) -> None:
 
 @cases(__file__, "problems")
 def test_what_cannot_be_asked(case: dict[str, Any]) -> None:
-    found = problems(Request(**case["request"]), case.get("driver", ""), case.get("kernel", ""))
+    found = problems(Request(**case["request"]))
     assert list(found) == case["problems"]
 
 

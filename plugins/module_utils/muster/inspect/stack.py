@@ -36,7 +36,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
         "dpkg_interrupted": look["interrupted"],
         "loaded": loaded,
         "running": look["running"],
-        "bootable": sorted(look["bootable"], key=_natural),
+        "bootable": sorted(look["bootable"], key=natural),
         "kernels": {name: _kernel(kernel, modprobe, look["now"] - uptime) for name, kernel in look["kernels"].items()},
         "files": look["files"],
         "sources": [entry for path, text in look["sources"].items() for entry in _sources(path, text)],
@@ -54,7 +54,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
     }
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
+def natural(text: str) -> list[tuple[int, str]]:
     """Sort 6.8.0-9 before 6.8.0-10, and a release candidate before what it becomes."""
     parts = re.findall(r"\d+|[a-z~]+", text)
     return [(int(part), "") if part.isdigit() else (-1 if part in ("rc", "~rc") else 0, part) for part in parts]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..packages.policy import STATUS, releases, versions
 from .family import is_obsolete, is_part, is_versioned, keeps_step, named_branch, upstream
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 DISTRIBUTIONS = ("Ubuntu", "Debian")
 MOST_LINES = 8
-STATUS = "/var/lib/dpkg/status"
 
 
 @dataclass(frozen=True)
@@ -114,28 +114,16 @@ def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]
 
     A mirror keeps origin and label. What has neither, as a folder with packages, may be of any source.
     """
-    foreign = set()
-    place = ""
-    for line in files.splitlines():
-        listed = re.match(r" *-?\d+ (\S.*)$", line)
-        if listed:
-            place = listed[1].strip()
-        release = re.match(r" +release (.*)$", line)
-        fields = dict(field.partition("=")[::2] for field in release[1].split(",")) if release else {}
+    foreign = {STATUS}
+    for place, fields in releases(files).items():
         nvidia = fields.get("l", "").startswith("NVIDIA")
         distribution = fields.get("o") in DISTRIBUTIONS
         if (source == "nvidia" and distribution) or (source != "nvidia" and nvidia):
             foreign.add(place)
-    found: dict[str, tuple[str, ...]] = {}
-    name = version = ""
-    for line in packages.splitlines():
-        if re.match(r"\S+:$", line):
-            name = line[:-1]
-        elif row := re.match(r" (?:\*\*\*|   ) (\S+) -?\d+$", line):
-            version = row[1]
-        elif (row := re.match(r" +-?\d+ (\S.*)$", line)) and row[1].strip() not in (STATUS, *foreign):
-            there = found.get(name, ())
-            found[name] = there if version in there else (*there, version)
+    found = {}
+    for name, rows in versions(packages).items():
+        if had := tuple(version for version, places in rows.items() if set(places) - foreign):
+            found[name] = had
     return found
 
 

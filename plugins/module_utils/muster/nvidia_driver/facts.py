@@ -20,6 +20,7 @@ class Kernel(TypedDict):
     """module: version of the driver's module that modprobe takes; empty for none. since_boot: installed since then."""
 
     module: str
+    module_path: str
     signer: str
     license: str
     headers: bool

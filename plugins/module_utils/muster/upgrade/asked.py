@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-
-from ..verdict.commands import playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .model import Request
 
+SECURITY = "security"
+DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
-def problems(request: Request, driver: str = "", kernel: str = "") -> Iterator[str]:
-    """driver, kernel: what is asked of them, which is another playbook's work."""
-    if driver:
-        how = playbook("playbooks/gpu_stack.yml", gpu_stack_driver=driver)
-        yield f"This changes PyTorch alone. For a driver, which is also done node by node: {how}."
-    if kernel:
-        how = playbook("playbooks/gpu_stack.yml")
-        yield f"This changes PyTorch alone. Into a new kernel, nodes with GPUs are rebooted one by one with: {how}."
-    if not (request.torch or request.rollback or driver or kernel):
-        yield "Nothing is asked for. Give -e torch_version=2.13.0 or another release, or -e rollback=true."
+
+def problems(request: Request) -> Iterator[str]:
+    if request.driver and not DRIVER.fullmatch(request.driver):
+        yield f"driver is {request.driver}. Give a branch or a version, such as -e driver=580 or -e driver=580.95.05."
+    if request.kernel not in ("", SECURITY):
+        yield f"kernel is {request.kernel}. What can be asked for is -e kernel={SECURITY}, the newest security fixes."
+    asked = {"torch_version": request.torch, "driver": request.driver, "kernel": request.kernel}
+    several = [name for name, value in asked.items() if value]
+    if len(several) > 1:
+        yield f"{' and '.join(several)} are several upgrades. Give each its own run: then it is known what failed."
+    if request.rollback and (request.kernel or request.driver):
+        yield "rollback=true goes back to an earlier PyTorch. For drivers and kernels, an upgrade that fails shows how."
+    if not (several or request.rollback):
+        yield "Nothing is asked for. Give -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
     for name, value in (("batch", request.batch), ("wait", request.wait)):
         if value < 0:
             yield f"{name} is {value}, and cannot be below 0."

@@ -21,11 +21,17 @@ def at_work(processes: Iterable[Mapping[str, Any]], uptime: str) -> tuple[str, .
     for process in processes:
         if process["launch"]:
             found[f"launch {process['launch']} of {_word(process['owner'])}"] = None
-        elif process["runs_from"] or not keeps_ready(describe(process, now)):
-            what = f"has {_word(process['devices'][0])} open" if process["devices"] else "runs from its environment"
+        elif process["runs_from"] or process["people"] or not keeps_ready(describe(process, now)):
+            what = _what(process)
             command = _word(masked_command(process["command"])) or _word(process["name"])
             found[f"PID {process['pid']} of {_word(process['owner'])} ({command}) {what}"] = None
     return tuple(found)
+
+
+def _what(process: Mapping[str, Any]) -> str:
+    if process["devices"]:
+        return f"has {_word(process['devices'][0])} open"
+    return "runs from its environment" if process["runs_from"] else "would be ended by the restart"
 
 
 def _seconds(uptime: str) -> float:

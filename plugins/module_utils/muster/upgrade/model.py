@@ -14,10 +14,17 @@ class Request:
     """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
+    driver: str = ""
+    kernel: str = ""
     rollback: bool = False
     canary: str = ""
     batch: int = 0
     wait: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What becomes another one: pytorch, driver or kernel."""
+        return "kernel" if self.kernel else "driver" if self.driver else "pytorch"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def planned(nodes: Sequence[Node], order: Order, request: Request, *, launches: 
     waiting = f"it is waited for up to {request.wait} s" if request.wait else "it is left for later unless idle by then"
     busy = [node for node in nodes if node.busy and node.changes]
     lines += [_line("busy", f"{node.name}: {few(node.busy, '; ')}: {waiting}") for node in busy]
-    lines += [_line("silent", f"{name}: {why}: it is left for later") for name, why in order.silent.items()]
+    lines += [_line("left", f"{name}: {why.rstrip('. ')}: it is left for later") for name, why in order.silent.items()]
     if order.proved and order.batches:
         lines.append(_line("done", f"{few(order.proved)}: as requested already"))
     return "\n".join(lines)
@@ -47,7 +47,13 @@ def _out(nodes: Sequence[Node], request: Request, *, launches: bool) -> Iterator
     if not any(node.changes for node in nodes):
         return
     trial = ", then for its health and its trial launches, about a minute" if launches else ""
-    if request.rollback:
+    if request.kind == "kernel":
+        then = trial.replace(", about a minute", "") or ", then for its health"
+        yield _line("out", f"each node while it is started anew, some minutes{then}")
+    elif request.kind == "driver":
+        then = trial.replace(", about a minute", "") or ", then for its health"
+        yield _line("out", f"each node while its driver is replaced and it is started anew, some minutes{then}")
+    elif request.rollback:
         yield _line("out", "each node for a moment, in which its link is switched; nothing is rebooted")
     else:
         yield _line("out", f"each node for a moment, in which its link is switched{trial}; nothing is rebooted")
@@ -63,37 +69,62 @@ def _in_order(order: Order, request: Request) -> Iterator[str]:
         yield _line("order", f"{first[0]} first, by itself{then}{more}; a batch that is not good ends it")
 
 
-def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str]) -> str:
-    """red: of each node of the batch that was not good, why. untouched: the nodes behind it."""
+def ended_red(request: Request, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()) -> str:
+    """red: of each node of the batch that was not good, why. untouched: the nodes behind it. back: commands."""
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
         said[why].append(name)
     lines = [f"{few(names)}: {why.rstrip('. ')}." for why, names in said.items()]
+    inventory = "" if request.kind == "kernel" else ", and the inventory too"
     if untouched:
         verb = "is" if len(untouched) == 1 else "are"
-        lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before, and the inventory too.")
+        lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before{inventory}.")
     else:
-        lines.append("The upgrade ends here, and the inventory is as before.")
-    if not request.rollback:
+        lines.append(f"The upgrade ends here{inventory.replace('too', 'is as before')}.")
+    if request.kind != "pytorch":
+        lines += to_go_back(request, back)
+    elif not request.rollback:
         lines.append(f"To go back, in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
     return "\n".join([*lines, f"To try again: {repeated(request)}."])
+
+
+def to_go_back(request: Request, back: Sequence[str]) -> list[str]:
+    """back: commands, or sentences where there is none."""
+    if not back:
+        return []
+    how = "To start the older kernel once more (a start after that takes the newest again):"
+    if request.kind == "driver":
+        how = "To go back to the driver that was there, whose packages were kept:"
+    return [how, *(f"  {one}" for one in back)]
 
 
 def left_for_later(request: Request, left: Mapping[str, str], done: Sequence[str]) -> str:
     lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
     have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
-    lines.append(f"{have}The inventory stays as it was until all have it. Type this again then: {repeated(request)}.")
+    stays = "The inventory stays as it was until all have it. "
+    if request.kind == "kernel":
+        stays = "Where its packages have come already, the next start takes the newer kernel. "
+    lines.append(f"{have}{stays}Type this again then: {repeated(request)}.")
     return "\n".join(lines)
 
 
 def repeated(request: Request) -> str:
     if request.rollback:
         return playbook("playbooks/upgrade.yml", torch_version=request.torch, rollback="true")
+    if request.kind == "kernel":
+        return playbook("playbooks/upgrade.yml", kernel=request.kernel)
+    if request.kind == "driver":
+        return playbook("playbooks/upgrade.yml", driver=request.driver)
     return playbook("playbooks/upgrade.yml", torch_version=request.torch)
 
 
 def complete(request: Request, done: Sequence[str], silent: Mapping[str, str]) -> str:
-    text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} PyTorch {request.torch}."
+    what = f"the driver {request.driver}" if request.kind == "driver" else f"PyTorch {request.torch}"
+    if request.kind == "kernel":
+        what = f"the newest security fixes of {'its' if len(done) == 1 else 'their'} kernel"
+    text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} {what}."
+    if silent and request.kind == "kernel":
+        return f"{text} {few(list(silent))}: left, as said before. For them, later: {repeated(request)}."
     if silent:
         text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
     return text

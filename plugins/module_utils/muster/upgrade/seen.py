@@ -51,4 +51,5 @@ def _process(one: Any) -> Mapping[str, Any] | None:
         "started": started if isinstance(started, (int, float)) else None,
         "devices": [str(path) for path in devices] if isinstance(devices, list) else [],
         "runs_from": one.get("runs_from") is True,
+        "people": one.get("people") is True,
     }

@@ -1,4 +1,5 @@
-"""Who is at work on this node: launches, whoever has a GPU open, and whoever runs from the PyTorch environment."""
+"""Who is at work on this node: launches, whoever has a GPU open, and whoever runs from the PyTorch environment; before
+it is started anew, whatever people run."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
+from .people import is_at_work
 
 SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
 OF_US = ("envs", "named")  # the default environments, and those that have a name
@@ -15,11 +17,12 @@ MOST = 100  # processes that are listed
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """request: {root}, the folder of the environments. why: it could not look at the processes."""
-    root = str(request["root"])
+    """request: root, the folder of the environments; restart, whether it is to be started anew. why: it could not look
+    at the processes."""
+    root, restart = str(request["root"]), bool(request.get("restart"))
     seen: dict[str, Any] = {"processes": [], "why": "", "uptime": files.text("/proc/uptime") or ""}
     try:
-        seen["processes"] = as_user(None, lambda: processes(root), seconds=SECONDS)
+        seen["processes"] = as_user(None, lambda: processes(root, restart=restart), seconds=SECONDS)
     except SilentError as silent:
         seen["why"] = f"its processes could not be looked at: {silent.strerror}"
     return {**seen, "link": link(root), "environments": environments(root)}
@@ -41,7 +44,7 @@ def environments(root: str) -> list[str]:
     return [name for _, name in sorted(found)][:MOST]
 
 
-def processes(root: str) -> list[dict[str, Any]]:
+def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
     """Launches come first: of many processes, what is cut off is of the same one, or matters no more than these."""
     places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
     found = []
@@ -49,10 +52,20 @@ def processes(root: str) -> list[dict[str, Any]]:
         launch = process.launch_at(pid)
         devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))
         runs_from = any(place in text for text in said(pid) for place in places)
-        if launch or devices or runs_from:
+        people = restart and is_at_work(pid)
+        if launch or devices or runs_from or people:
             of = {"launch": launch.id if launch else "", "own": bool(launch and launch.uid is not None)}
             command = " ".join(process.words(pid))[: process.MOST_COMMAND]
-            found.append({**process.known(pid), **of, "devices": devices, "runs_from": runs_from, "command": command})
+            found.append(
+                {
+                    **process.known(pid),
+                    **of,
+                    "devices": devices,
+                    "runs_from": runs_from,
+                    "people": people,
+                    "command": command,
+                }
+            )
     return sorted(found, key=lambda one: not one["launch"])[:MOST]
 
 

@@ -1,0 +1,91 @@
+"""Whether a node is to have another driver, what is kept of the one that it has, and how it goes back."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..nvidia_driver.family import is_part
+from ..nvidia_driver.model import Request as Wanted
+from ..verdict.commands import on_node, playbook
+from .model import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from ..nvidia_driver.model import Seen
+
+# Root's own, on each node: what it goes back with, until the upgrade is accepted or the next one begins.
+KEPT = "/var/lib/muster/driver_before"
+INSTALL = "apt-get install --yes --allow-downgrades --allow-change-held-packages --no-install-recommends"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one node gets. keep: its packages now, as name=version. goes_back: whether it has a driver to go back to."""
+
+    changes: tuple[Change, ...] = ()
+    keep: tuple[str, ...] = ()
+    goes_back: bool = False
+    refusals: tuple[str, ...] = ()
+
+
+def turn_of(node: str, stack: Mapping[str, Any], seen: Seen, *, mode: str, reboots: bool) -> Turn:
+    """stack: what was resolved for all nodes. mode: nvidia_driver_mode of the node; reboots: whether it may be."""
+    own = stack["nodes"].get(node)
+    if not own or not seen.gpu_slots:
+        return Turn()
+    wanted = Wanted(source=own["source"], branch=stack["branch"], exact=stack["driver"])
+    if wanted.fits(seen.installed) and seen.works:
+        return Turn()
+    refusals = tuple(f"{node}: {why}" for why in _unfit(seen, mode, reboots=reboots))
+    after = f"{stack['driver'] or stack['branch']} from {own['source']}"
+    # Where an upgrade was cut off, what was kept before is what it goes back with.
+    is_old = seen.installed and not wanted.fits(seen.installed) and not seen.broken
+    keep = tuple(kept_packages(seen)) if is_old else ()
+    return Turn((Change("driver", seen.installed, after),), keep, bool(seen.installed), refusals)
+
+
+def turn_from(shape: Mapping[str, Any]) -> Turn:
+    """Back from what asdict made of it, which plugins hand on as JSON."""
+    lists = {name: tuple(shape[name]) for name in ("keep", "refusals")}
+    changes = tuple(Change(**one) for one in shape["changes"])
+    return Turn(changes, goes_back=shape["goes_back"], **lists)
+
+
+def by_hand(release: str, node: str) -> str:
+    how = playbook("playbooks/gpu_stack.yml", gpu_stack_driver=release)
+    return (
+        f"it is the machine on which this runs, which no run starts anew. {how} --limit {shlex.quote(node)} brings it"
+    )
+
+
+def _unfit(seen: Seen, mode: str, *, reboots: bool) -> Iterator[str]:
+    if mode != "manage":
+        yield f"its driver is not ours to change (nvidia_driver_mode is {mode})"
+    if not reboots:
+        yield "nvidia_driver_reboot is never, and no other driver runs without a restart"
+    left = seen.stack["runfile"]
+    if left["programs"] or left["libraries"]:
+        yield "its driver is of a runfile, of which no package can be kept to go back with (docs/gpu_driver.md)"
+
+
+def kept_packages(seen: Seen) -> Iterator[str]:
+    """Every part of the driver, in the version that is there."""
+    for name, package in seen.packages.items():
+        if is_part(name) and package["state"] == "installed":
+            yield f"{name}={package['version']}"
+
+
+def going_back(node: str, turn: Turn, there: Collection[str] = ()) -> list[str]:
+    """The commands. there: the packages of the stack that it has now, of which those go that it did not have before."""
+    if not turn.goes_back:
+        return []
+    before = {spec.partition("=")[0] for spec in turn.keep}
+    goes = [f"{name}-" for name in sorted(there) if before and is_part(name) and name not in before]
+    install = " ".join([INSTALL, f"{KEPT}/*.deb", *goes])
+    return [
+        on_node(node, shlex.join(["sh", "-c", install]), become=True),
+        on_node(node, "shutdown -r +1", become=True),
+    ]

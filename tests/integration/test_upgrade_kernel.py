@@ -1,0 +1,219 @@
+"""Security fixes of the kernel on nodes that are in use: one first, then the others, each started anew; and back again.
+
+Kernels, their security pocket and GRUB are stand-ins (tests/standins/kernels.py); apt, dpkg, the restarts and what is
+launched on the nodes behind them are real. In this order: each test begins where the one before has left the nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kernels import NEW, OLD, PINNED, make_pocket, put_old_kernel, put_pocket, take_off
+from killable import Run
+from lab import SANDBOX_KNOWS, at, make_lab
+from machines import NODES, run_playbook
+from paths import BIN, ENVIRONMENT, ROOT, SANDBOX
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Result
+
+pytestmark = pytest.mark.slow
+BOOK = "playbooks/upgrade.yml"
+PLAN, END = "Decide who changes, and in which order", "Write it into the inventory"
+WORK = "standin-work"
+META = "linux-image-generic"
+MOMENTS = ("Look at the kernels", "Bring the fixes", "Restart")
+
+
+@dataclass
+class Cluster:
+    """Three nodes that run the older kernel, as they say, and an inventory of their own."""
+
+    machines: dict[str, Machine]
+    inventory: Path
+    folder: Path
+    runs: int = 0
+
+    def play(self, *, check: bool = False, **extravars: Any) -> Result:
+        self.runs += 1
+        folder = self.folder / f"run{self.runs}"
+        folder.mkdir()
+        given = {"kernel": "security", **extravars}
+        return run_playbook(folder, BOOK, inventory=self.inventory, extravars=given, check=check)
+
+    def kernels(self) -> dict[str, str]:
+        return {name: running(machine) for name, machine in self.machines.items()}
+
+    def boots(self) -> dict[str, str]:
+        return {name: boot(machine) for name, machine in self.machines.items()}
+
+    def said_in_the_end(self, result: Result) -> str:
+        (said,) = {done["msg"] for done in result.results(END).values()}
+        return str(said)
+
+    def type(self, command: str) -> None:
+        """As a person does who reads it, with the inventory that the screen adds."""
+        program, *words = shlex.split(command)
+        argv = [str(BIN / program), "-i", str(self.inventory), *words]
+        environment = {**os.environ, **ENVIRONMENT}
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def has_come_to(run: Run, task: str) -> bool:
+    return task in run.shown or run.process.poll() is not None
+
+
+def running(machine: Machine) -> str:
+    return machine.inside("cat", "/proc/sys/kernel/osrelease", check=False).stdout.strip()
+
+
+def boot(machine: Machine) -> str:
+    return machine.inside("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
+
+
+def start_anew(machine: Machine) -> None:
+    machine.podman("restart")
+    until(machine.ssh_answers, PATIENCE, f"{machine.name} is back")
+
+
+@pytest.fixture(scope="module")
+def cluster(three_nodes: dict[str, Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("kernels")
+    before, after = make_pocket(folder / "before", newer=False), make_pocket(folder / "after", newer=True)
+    inventory = make_lab(
+        folder / "lab",
+        at(*three_nodes.values()),
+        cluster_artifacts_dir=str(folder / "artifacts"),
+        cluster_nproc_per_node=1,
+        pytorch_lock=f"{SANDBOX}/pytorch.lock.txt",
+    )
+    shutil.copy(SANDBOX_KNOWS, inventory / "known_hosts")
+    for machine in three_nodes.values():
+        put_old_kernel(machine.container, before)
+    cluster = Cluster(three_nodes, inventory, folder)
+    assert cluster.kernels() == dict.fromkeys(NODES, OLD)
+    for machine in three_nodes.values():
+        put_pocket(machine.container, after)
+    yield cluster
+    for machine in three_nodes.values():
+        take_off(machine.container)
+        start_anew(machine)
+
+
+def test_a_check_shows_what_apt_brings_and_changes_nothing(cluster: Cluster) -> None:
+    before = cluster.boots()
+    result = cluster.play(check=True)
+    assert result.rc == 0, result.stdout
+    shown = result.results(PLAN)["node1"]["msg"].splitlines()
+    assert shown[0] == f"changes  node1, node2, node3: kernel {OLD} -> {NEW}"
+    assert shown[2] == "order    node3 first, by itself, then node1, then node2; a batch that is not good ends it"
+    brought = f"linux-image-{NEW} 6.8.0-94.91, {META} 6.8.0-94.91"
+    assert f"packages node1, node2, node3: {brought}" in shown, shown
+    assert f"back     node1, node2, node3: {OLD} stays installed" in shown
+    assert cluster.boots() == before
+
+
+def test_a_package_that_somebody_holds_is_left_alone(cluster: Cluster) -> None:
+    before = cluster.boots()
+    second = cluster.machines["node2"]
+    second.inside("apt-mark", "hold", META)
+    result = cluster.play()
+    second.inside("apt-mark", "unhold", META)
+    assert result.rc != 0
+    assert f"node2: {META} on hold" in result.stdout
+    assert f"sudo apt-mark unhold {META}" in result.stdout
+    assert cluster.boots() == before
+
+
+def test_a_first_node_that_comes_back_with_its_old_kernel_ends_it(cluster: Cluster) -> None:
+    before = cluster.boots()
+    first = cluster.machines["node3"]
+    first.inside("sh", "-c", f"echo gnulinux-{OLD}-advanced-standin >{PINNED}")
+    result = cluster.play()
+    first.inside("rm", PINNED)
+    after = cluster.boots()
+    assert result.rc != 0
+    assert after["node3"] != before["node3"], result.stdout
+    assert {name: after[name] for name in ("node1", "node2")} == {name: before[name] for name in ("node1", "node2")}
+    said = cluster.said_in_the_end(result)
+    assert said.startswith(f"node3: it was started anew, and runs {OLD} and not {NEW}: "), said
+    assert "The upgrade ends here: node1, node2 are as before." in said
+    (choose,) = re.findall(r"^  (ansible node3 .*grub-reboot .*)$", said, re.MULTILINE)
+    assert choose.endswith(f"'grub-reboot gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin'")
+    assert said.endswith(f"To try again: ansible-playbook {BOOK} -e kernel=security.")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment_nobody_is_locked_out(cluster: Cluster, tmp_path: Path, moment: str) -> None:
+    """The first node alone has come to it, whatever it is in: what comes behind begins there."""
+    others = {name: boot(cluster.machines[name]) for name in ("node1", "node2")}
+    run = Run(tmp_path, BOOK, "-e", "kernel=security", "-e", "upgrade_smoke=none", inventory=cluster.inventory)
+    until(partial(has_come_to, run, moment), PATIENCE, moment)
+    run.kill()
+    assert moment in run.shown, run.shown
+    for machine in cluster.machines.values():
+        until(machine.ssh_answers, PATIENCE, f"{machine.name} can be logged in to")
+    assert {name: boot(cluster.machines[name]) for name in others} == others
+
+
+def test_nobody_is_ended_by_a_restart(cluster: Cluster) -> None:
+    """node3 has the packages, and its start alone is due. On node1 somebody computes, with nothing of Muster's."""
+    busy = cluster.machines["node1"]
+    busy.inside("systemd-run", f"--unit={WORK}", "--uid=admin", "sleep", "infinity")
+    pid = busy.inside("systemctl", "show", "--value", "--property=MainPID", WORK).stdout.strip()
+    before = boot(busy)
+    result = cluster.play()
+    still = busy.inside("systemctl", "is-active", WORK, check=False).stdout.strip()
+    busy.inside("systemctl", "stop", WORK)
+    assert (still, boot(busy)) == ("active", before)
+    assert result.rc != 0
+    assert cluster.kernels() == {"node1": OLD, "node2": NEW, "node3": NEW}, result.stdout
+    said = cluster.said_in_the_end(result)
+    assert (
+        f"node1 is left for later: PID {pid} of admin (/usr/bin/sleep infinity) would be ended by the restart." in said
+    )
+    tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
+    assert tried
+    assert all({one["node"] for one in nodes} <= {"node2", "node3"} for nodes in tried)
+
+
+def test_the_same_command_ends_it(cluster: Cluster) -> None:
+    result = cluster.play(upgrade_smoke="none")
+    assert result.rc == 0, result.stdout
+    assert cluster.kernels() == dict.fromkeys(NODES, NEW)
+    assert cluster.said_in_the_end(result) == "3 nodes have the newest security fixes of their kernel."
+    for machine in cluster.machines.values():
+        there = machine.inside("sh", "-c", "ls /boot/vmlinuz-*; apt-mark showhold").stdout.split()
+        assert there == [f"/boot/vmlinuz-{OLD}", f"/boot/vmlinuz-{NEW}"]
+
+
+def test_again_it_changes_nothing(cluster: Cluster) -> None:
+    before = cluster.boots()
+    result = cluster.play()
+    assert (result.rc, result.changed) == (0, []), result.stdout
+    assert cluster.boots() == before
+
+
+def test_the_commands_that_were_shown_start_the_older_kernel_once(cluster: Cluster) -> None:
+    node = cluster.machines["node3"]
+    before = boot(node)
+    for words in (f"grub-reboot gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin", "shutdown -r +1"):
+        cluster.type(f"ansible node3 --become -m ansible.builtin.command -a {shlex.quote(words)}")
+    until(lambda: running(node) == OLD and boot(node) != before, 120, "it has started anew")
+    until(node.ssh_answers, PATIENCE, "it can be logged in to")
+    start_anew(node)
+    assert running(node) == NEW

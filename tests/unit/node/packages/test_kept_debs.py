@@ -1,0 +1,68 @@
+"""Which files of packages are kept, and where they are from; dpkg-deb and apt-get are stand-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from muster_node.packages import kept_debs
+
+OLD, NEW = "libnvidia-compute=1:580.95.05-1", "libnvidia-compute=1:595.91.07-1"
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """apt's cache, and the folder. A file is what its own text says."""
+    cache, folder = tmp_path / "cache", tmp_path / "kept"
+    cache.mkdir()
+    monkeypatch.setattr(kept_debs, "ARCHIVES", str(cache))
+
+    def run(*argv: str) -> CompletedProcess[str]:
+        text = Path(argv[-1]).read_text()
+        return CompletedProcess(argv, 0 if "=" in text else 2, text, "")
+
+    def apt_get(*argv: str, cwd: str) -> CompletedProcess[str]:
+        spec = argv[-1]
+        if spec.startswith("gone"):
+            return CompletedProcess(argv, 100, "", "")
+        Path(cwd, f"{spec.replace('=', '_').replace(':', '%3a')}_amd64.deb").write_text(spec)
+        return CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(kept_debs, "run", run)
+    monkeypatch.setattr(kept_debs, "apt_get", apt_get)
+    return cache, folder
+
+
+def keep(folder: Path, *packages: str) -> dict[str, Any]:
+    return kept_debs.keep({"folder": str(folder), "packages": list(packages)})
+
+
+def test_it_is_copied_from_the_cache_and_otherwise_downloaded(folders: tuple[Path, Path]) -> None:
+    cache, folder = folders
+    (cache / "libnvidia-compute_1%3a580.95.05-1_amd64.deb").write_text(OLD)
+    done = keep(folder, OLD, "nvidia-smi=1")
+    assert (done["changed"], done["missing"]) == (True, [])
+    assert sorted(path.read_text() for path in folder.iterdir()) == [OLD, "nvidia-smi=1"]
+    assert keep(folder, OLD, "nvidia-smi=1")["changed"] is False
+
+
+def test_one_in_the_cache_that_is_not_whole_is_downloaded(folders: tuple[Path, Path]) -> None:
+    cache, folder = folders
+    (cache / "libnvidia-compute_1%3a580.95.05-1_amd64.deb").write_text("half")
+    assert keep(folder, OLD)["missing"] == []
+    assert [path.read_text() for path in folder.iterdir()] == [OLD]
+
+
+def test_what_was_kept_of_an_earlier_upgrade_goes(folders: tuple[Path, Path]) -> None:
+    _, folder = folders
+    keep(folder, OLD)
+    assert keep(folder, NEW)["changed"] is True
+    assert [path.read_text() for path in folder.iterdir()] == [NEW]
+
+
+def test_what_nobody_has_is_named(folders: tuple[Path, Path]) -> None:
+    _, folder = folders
+    assert keep(folder, OLD, "gone=1")["missing"] == ["gone=1"]

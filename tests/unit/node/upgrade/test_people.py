@@ -1,0 +1,31 @@
+"""What of people's processes counts as work that a restart would end."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_node.tools import process
+from muster_node.upgrade.people import is_at_work
+
+
+@pytest.mark.parametrize(
+    ("uid", "name", "counts"),
+    [
+        (1000, "python3", True),
+        (1000, "sleep", True),
+        (1000, "sshd", False),
+        (1000, "bash", False),
+        (1000, "SCREEN", False),
+        (1000, "(sd-pam)", False),
+        (0, "python3", False),
+        (33, "apache2", False),
+        (65534, "python3", False),
+        (None, "", False),
+    ],
+)
+def test_it_is_somebodys_and_more_than_a_login(
+    uid: int | None, name: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "user_id", lambda _: uid)
+    monkeypatch.setattr(process, "known", lambda pid: {"pid": pid, "name": name})
+    assert is_at_work(7) is counts

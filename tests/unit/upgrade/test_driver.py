@@ -1,0 +1,71 @@
+"""Whether a node is to have another driver, what is kept of its own, and how it goes back; one case in each file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from cases import cases
+from muster.nvidia_driver.model import Seen
+from muster.upgrade import say
+from muster.upgrade.driver import by_hand, going_back, turn_from, turn_of
+from muster.upgrade.model import Node, Order, Request
+
+DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvidia"}
+
+
+def seen_of(given: dict[str, Any]) -> Seen:
+    """packages: the version of each, or [version, dpkg's state]. runfile: libraries that no package brought."""
+    rows = {
+        name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
+    }
+    packages = {name: {"version": version, "held": False, "state": state} for name, (version, state) in rows.items()}
+    runfile = {"programs": [], "libraries": given.get("runfile", []), "log": False}
+    stack: Any = {"packages": packages, "loaded": given.get("loaded", ""), "runfile": runfile}
+    gpus: Any = {"devices": [DEVICE] if given.get("gpus", True) else [], "nvswitches": 0, "driver_version": ""}
+    return Seen(stack, gpus)
+
+
+@cases(__file__, "driver")
+def test_what_a_node_gets(case: dict[str, Any]) -> None:
+    stack = {"branch": 595, "driver": case.get("exact", ""), "nodes": {"node1": {"source": "nvidia"}}}
+    options = {"mode": "manage", "reboots": True, **case.get("options", {})}
+    turn = turn_of("node1", stack, seen_of(case["seen"]), **options)
+    assert [str(change) for change in turn.changes] == case.get("changes", [])
+    assert list(turn.keep) == case.get("keep", [])
+    assert list(turn.refusals) == case.get("refusals", [])
+    assert turn.goes_back == case.get("goes_back", False)
+    assert turn_from(asdict(turn)) == turn
+
+
+def test_what_is_typed_to_go_back() -> None:
+    turn = turn_of(
+        "node1",
+        {"branch": 595, "driver": "", "nodes": {"node1": {"source": "nvidia"}}},
+        seen_of({"loaded": "580.95.05", "packages": {"libnvidia-compute": "580.95.05-1"}}),
+        mode="manage",
+        reboots=True,
+    )
+    there = ["libnvidia-compute", "libnvidia-gpucomp", "cuda-toolkit-13-0"]
+    text = say.ended_red(
+        Request(driver="595"), {"node1": "its GPUs do not answer"}, ["node2"], going_back("node1", turn, there)
+    )
+    install = "apt-get install --yes --allow-downgrades --allow-change-held-packages --no-install-recommends"
+    lines = text.splitlines()
+    assert lines[1] == "The upgrade ends here: node2 is as before, and the inventory too."
+    assert lines[2] == "To go back to the driver that was there, whose packages were kept:"
+    assert f"{install} /var/lib/muster/driver_before/*.deb libnvidia-gpucomp-" in lines[3]
+    assert lines[3].startswith("  ansible node1 --become -m ansible.builtin.command -a ")
+    assert lines[-1] == "To try again: ansible-playbook playbooks/upgrade.yml -e driver=595."
+
+
+def test_what_is_shown_before_and_behind() -> None:
+    request, nodes = Request(driver="595"), [Node("node1")]
+    assert say.planned(nodes, Order(proved=("node1",)), request, launches=True) == (
+        "changes  none: every node that answers has it"
+    )
+    assert say.complete(request, ["node1", "node2"], {}) == "2 nodes have the driver 595."
+
+
+def test_the_machine_on_which_this_runs() -> None:
+    assert by_hand("595", "node1").endswith("playbooks/gpu_stack.yml -e gpu_stack_driver=595 --limit node1 brings it")

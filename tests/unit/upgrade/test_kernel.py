@@ -1,0 +1,153 @@
+"""Which fixes of its kernel a node gets, whether it can be started with them, and how it goes back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cases import cases
+from muster.nvidia_driver.apt import Answer
+from muster.upgrade import kernel, say_kernel
+from muster.upgrade.boot_menu import entry
+from muster.upgrade.kernel_seen import Kernel, Kernels, Module, Package, UselessError, flavour, read
+from muster.upgrade.model import Order
+
+NODES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("nodes.yml").read_text())
+
+
+def seen_of(given: dict[str, Any]) -> Kernels:
+    """packages: [version, depends...] of each. security: the versions there, newest first. known: all of apt's."""
+    packages = {name: Package(rest[0], False, tuple(rest[1:])) for name, rest in given.get("packages", {}).items()}
+    packages |= {name: Package(packages[name].version, True, packages[name].depends) for name in given.get("held", [])}
+    offered = {name: tuple(those) for name, those in given.get("security", {}).items()}
+    known = {
+        name: tuple(given.get("known", {}).get(name, (*those, packages[name].version)))
+        for name, those in offered.items()
+    }
+    kernels = {
+        release: Kernel(**{**of, "module": Module(*of.get("module", ("", "")))})
+        for release, of in given.get("kernels", {}).items()
+    }
+    bootable = tuple(given.get("bootable", ()))
+    rest = {name: given[name] for name in ("loaded", "free", "menu", "runs") if name in given}
+    return Kernels(
+        given["running"],
+        bootable,
+        kernels,
+        packages=packages,
+        offered=offered,
+        known=known,
+        pocket=given.get("pocket", True),
+        **rest,
+    )
+
+
+def answer_of(given: dict[str, Any]) -> Answer:
+    return Answer(given.get("installs", {}), tuple(given.get("removes", ())), (), tuple(given.get("errors", ())))
+
+
+@cases(__file__, "kernel")
+def test_what_a_node_gets(case: dict[str, Any]) -> None:
+    seen = seen_of({**NODES.get(case.get("like", ""), {}), **case.get("seen", {})})
+    assert list(kernel.unfit(seen)) == case.get("unfit", [])
+    if "unfit" in case:
+        return
+    words = kernel.wanted(seen)
+    assert words == case.get("words", [])
+    answer = answer_of(case.get("apt", {}))
+    more = kernel.missing(seen, answer)
+    assert more == case.get("missing", [])
+    fix = kernel.decide("node1", seen, [*words, *more], answer_of(case.get("apt_again", case.get("apt", {}))))
+    assert list(fix.refusals) == case.get("refusals", [])
+    assert fix.start == case["start"]
+    assert [str(change) for change in fix.changes] == case.get("changes", [])
+    assert list(fix.back) == case.get("back", [])
+    shown = [*say_kernel.packages({"node1": fix}, Order((("node1",),)))]
+    assert shown == case.get("shown", shown)
+    assert kernel.fix_of(asdict(fix)) == fix
+
+
+@cases(__file__, "kernel_after")
+def test_whether_it_can_be_started_and_has_come_back(case: dict[str, Any]) -> None:
+    fix = kernel.Fix(start=case["start"])
+    seen = seen_of(case["seen"])
+    assert kernel.unready(seen, fix) == case.get("unready", "")
+    assert kernel.wrong_after(seen, fix, case.get("loaded_before", "")) == case.get("wrong_after", "")
+
+
+@cases(__file__, "boot_menu")
+def test_what_the_boot_menu_calls_it(case: dict[str, Any]) -> None:
+    assert entry(case["menu"], case["release"]) == case.get("entry", "")
+
+
+STACK: dict[str, Any] = {
+    "running": "6.1.0-40-amd64",
+    "bootable": ["6.1.0-9-amd64", "6.1.0-40-amd64"],
+    "kernels": {
+        "6.1.0-40-amd64": {
+            **dict.fromkeys(("module", "module_path", "signer", "license"), ""),
+            **dict.fromkeys(("headers", "has_initramfs", "initramfs_old", "since_boot"), False),
+        }
+    },
+    "loaded": "",
+}
+ANSWER: dict[str, Any] = {
+    **dict.fromkeys(("packages", "files", "policy", "menu", "machine", "version"), ""),
+    "boot_free": 1,
+}
+
+
+def read_of(stack: dict[str, Any], answer: Any) -> Kernels:
+    facts: Any = {**STACK, **stack}
+    return read(facts, answer)
+
+
+@cases(__file__, "kernel_seen")
+def test_what_is_read(case: dict[str, Any]) -> None:
+    seen = read_of({}, {**ANSWER, **case})
+    found = {
+        "flavour": seen.flavour,
+        "newest": seen.newest,
+        "pocket": seen.pocket,
+        "runs": seen.runs,
+        "leading": kernel.leading(seen),
+    }
+    assert {**found, "words": kernel.wanted(seen)} == case["found"]
+
+
+@pytest.mark.parametrize("answer", [None, {}, "no", {"packages": ""}])
+def test_an_answer_of_no_use(answer: Any) -> None:
+    with pytest.raises(UselessError):
+        read_of({}, answer)
+
+
+def test_a_kernel_that_is_no_name() -> None:
+    with pytest.raises(UselessError):
+        read_of({"running": "6.1.0; reboot"}, ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("release", "of"),
+    [
+        ("6.8.0-90-generic", "generic"),
+        ("6.8.0-1021-nvidia-64k", "nvidia-64k"),
+        ("6.1.0-30-cloud-amd64", "cloud-amd64"),
+        ("6.12.48+deb13-amd64", "amd64"),
+        ("6.12.48+deb13+1-cloud-amd64", "cloud-amd64"),
+        ("6.10.11+bpo-amd64", "amd64"),
+        ("6.1.0-0.deb11.22-amd64", "amd64"),
+        ("6.18.44-fc-v657", "fc-v657"),
+        ("6.18.44", ""),
+    ],
+)
+def test_the_flavour_of_a_kernel(release: str, of: str) -> None:
+    assert flavour(release) == of
+
+
+def test_the_machine_on_which_this_runs() -> None:
+    said = kernel.by_hand(kernel.Fix(words=("linux-image-generic=6.8.0-94.96",)))
+    assert said.endswith("On it: sudo apt-get install linux-image-generic=6.8.0-94.96, then sudo systemctl reboot")
