@@ -14,10 +14,6 @@ KEYS = ("source", "path", "type", "options")
 # be told apart from a quick answer is the kernel's own word after timeo (tenths of a second) times retrans, in nfs(5).
 NFS = "hard,timeo=150,retrans=2"
 DEFAULT_OPTIONS = {"nfs": NFS, "nfs4": NFS}
-NETWORK = (
-    *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs"),
-    *("9p", "afs", "orangefs", "wekafs", "fuse.juicefs"),
-)
 # Of fstab alone: a unit of systemd's says such things in other lines.
 FSTAB = ("auto", "noauto", "nofail", "_netdev", "user", "users", "nouser", "owner", "defaults")
 SYSTEM = (

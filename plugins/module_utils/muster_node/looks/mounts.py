@@ -5,10 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.muster.shared_data.request import NETWORK
-
 from ..shared_data.answering import silence
-from ..shared_data.mounted import mounted
+from ..shared_data.mounted import NETWORK, mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

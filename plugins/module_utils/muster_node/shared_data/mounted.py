@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import NamedTuple
 
 from ..tools import files
 
 MOUNTS = "/proc/self/mountinfo"
+# File systems of other machines.
+NETWORK = (
+    *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs"),
+    *("9p", "afs", "orangefs", "wekafs", "fuse.juicefs"),
+)
 ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -40,13 +44,3 @@ def parse(text: str) -> list[Mounted]:
 def _plain(text: str) -> str:
     raw = ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
     return raw.encode("latin-1", "replace").decode("utf-8", "replace") if not raw.isascii() else raw
-
-
-def lies_on_network(path: str, types: tuple[str, ...]) -> bool:
-    """Whether a path lies on a file system of another machine: decided without touching it."""
-    best = max((one for one in mounted() if _within(path, one.path)), key=lambda one: len(one.path), default=None)
-    return best is not None and (best.type in types or best.type == "autofs")
-
-
-def _within(path: str, folder: str) -> bool:
-    return os.path.commonpath([path, folder]) == folder
