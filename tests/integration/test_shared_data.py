@@ -155,6 +155,9 @@ def test_another_folder_of_that_name_and_another_owner_are_named(
         assert not {one for one in found if one[0] == "data.trial.owner"} - {("data.trial.owner", NODES[0])}
         health = play("playbooks/health.yml", extravars=served)
         assert findings(health) == {("data.missing", NODES[1])}
+        nodes[1].inside("chown", "root:", own)
+        closed = play("playbooks/data.yml", extravars={**served, "data_megabytes": 1})
+        assert ("data.trial.unwritable", NODES[1]) in findings(closed)
     finally:
         nodes[0].inside("umount", PATH)
         nodes[1].inside("umount", PATH)

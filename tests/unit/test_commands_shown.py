@@ -39,6 +39,7 @@ ON_NODES = {
     "X": "what only a run knows: a question of a site's own rules, which names the program",
     "apt-get": "apt, of every Ubuntu and Debian",
     "cat": "coreutils, of every Ubuntu and Debian",
+    "sh": "dash, of every Ubuntu and Debian",
     "chronyc": "chrony, which the baseline installs",
     "df": "coreutils, of every Ubuntu and Debian",
     "findmnt": "util-linux, of every Ubuntu and Debian",
@@ -333,4 +334,5 @@ def test_what_is_not_checked_is_still_shown() -> None:
     assert UNCHECKED.keys() <= shown
     assert all(name in text for name, book in OF_PLAYBOOKS.items() for text in [(ROOT / book).read_text()])
     used = {words_of(one.command)[-1].split()[0] for one in calls() if "ansible.builtin.command" in one.command}
-    assert used == ON_NODES.keys()
+    # The way back to an older driver is one line of a shell, made of the packages that the node had.
+    assert used | {"sh"} == ON_NODES.keys()

@@ -34,6 +34,7 @@ NOTHING_THERE = {
     "host/login_files/": "an empty file",
     "jobs/processes": "no ranks; that others' cannot be seen is in jobs/saw_all",
     "kernel_log/lines": "nothing was logged; that it cannot be read is in kernel_log/why",
+    "mounts/folders": "nothing of another machine is mounted; that this cannot be listed is in mounts/why",
     "published/rules": "the kernel has no such tables; that they cannot be listed is in published/why",
     "unit/inside/left_behind": "nothing was left; None where it cannot be listed",
 }

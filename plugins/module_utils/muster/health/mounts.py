@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..shared_data.request import mounts_of
-from ..verdict.check import Check
+from ..verdict.check import Check, skip_all
 from ..verdict.commands import playbook
 
 if TYPE_CHECKING:
@@ -39,7 +39,12 @@ LOOKS = ("mounts",)
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    node, seen = request["node"], facts["mounts"]
+    node, looked = request["node"], facts["mounts"]
+    why = looked["why"] if looked else "what is mounted was not looked at"
+    if why:
+        yield from skip_all(CHECKS, why)
+        return
+    seen = looked["folders"]
     requested = {mount.path: mount for mount in mounts_of(request["shares"])}
     for path, one in seen.items():
         if one["late"]:

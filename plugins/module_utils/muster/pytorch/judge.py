@@ -73,7 +73,7 @@ NCCL = Check(
 
 TOOLS = Check(
     "workbench.environment",
-    seen="sandbox",
+    seen="stand-in",
     reads="the environment with JupyterLab and TensorBoard",
     fires="JupyterLab cannot be imported there, or a package of it has another version (fail)",
     fix="Let the role build it with workbench_mode=manage",

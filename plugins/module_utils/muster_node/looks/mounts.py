@@ -17,6 +17,8 @@ MOST = 24  # a site whose automounter has every home apart shows hundreds
 
 def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """shares: those that are requested (shared_data_mounts). Using one has it mounted, so they are asked first."""
+    if not mounted():
+        return {"why": "what is mounted cannot be listed", "folders": {}}
     requested = list(dict.fromkeys(str(one.get("path", "")) for one in shares))
     with ThreadPoolExecutor(MOST) as pool:
         first = dict(zip(requested, pool.map(ask, requested), strict=True))
@@ -25,7 +27,7 @@ def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         found = {**first, **dict(zip(others, pool.map(ask, others), strict=True))}
     # The last one on a path is on top; autofs only waits for somebody to come.
     top = {one.path: one for one in there if one.type != "autofs"}
-    return {
+    folders = {
         path: {
             "why": why,
             "late": late,
@@ -35,6 +37,7 @@ def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         }
         for path, (why, late) in found.items()
     }
+    return {"why": "", "folders": folders}
 
 
 def ask(path: str) -> tuple[str, bool]:
