@@ -1,0 +1,72 @@
+"""The Chinese pages show the commands and the outputs of the English ones, word for word and in their order.
+
+Comments may be in Chinese, so they are left out on both sides. The README is whole: nothing may be missing there
+either. The other pages hold the essentials of theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WHOLE = "README.zh-CN.md"
+# The English pages that a Chinese one follows, in the order in which it does.
+FOLLOWS = {
+    WHOLE: ("README.md",),
+}
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
+INLINE = re.compile(r"`((?:\.venv/bin/|script/|ansible)[^`]+)`")
+LINK = re.compile(r"\]\(([^)\s#]+)")
+PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items()]
+
+
+def blocks(*pages: str) -> list[str]:
+    """Each fenced block with its language in front, without comments and without the indent of a list."""
+    return [
+        f"{language}\n{COMMENT.sub('', textwrap.dedent(text))}"
+        for page in pages
+        for language, text in FENCED.findall((ROOT / page).read_text())
+    ]
+
+
+def inline(*pages: str) -> set[str]:
+    """Commands in the text and in tables."""
+    texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
+    return {" ".join(command.split()) for command in chain.from_iterable(map(INLINE.findall, texts))}
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_blocks_are_the_english_ones_in_their_order(page: str, english: tuple[str, ...]) -> None:
+    left = iter(blocks(*english))
+    lost = [block for block in blocks(page) if block not in left]  # looks on from the last one that was found
+    assert not lost, "no such block in the English page, or not behind the one before"
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_commands_in_the_text_are_the_english_ones(page: str, english: tuple[str, ...]) -> None:
+    assert inline(page) - inline(*english) == set()
+
+
+def test_the_readme_lacks_nothing() -> None:
+    assert blocks(WHOLE) == blocks(*FOLLOWS[WHOLE])
+    assert inline(WHOLE) == inline(*FOLLOWS[WHOLE])
+    chapters = [len(re.findall(r"^##+ ", (ROOT / page).read_text(), re.MULTILINE)) for page in (WHOLE, "README.md")]
+    assert chapters[0] == chapters[1]
+
+
+def test_every_chinese_page_has_its_pair() -> None:
+    pages = {str(page.relative_to(ROOT)) for page in [*ROOT.glob("*.zh-CN.md"), *(ROOT / "docs/zh").glob("*.md")]}
+    assert pages == FOLLOWS.keys()
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_a_page_names_what_it_follows_at_its_top(page: str, english: tuple[str, ...]) -> None:
+    top = (ROOT / page).read_text().split("\n## ")[0]
+    linked = {(ROOT / page).parent.joinpath(link).resolve() for link in LINK.findall(top)}
+    assert {ROOT / name for name in english} <= linked
