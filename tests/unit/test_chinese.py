@@ -15,9 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WHOLE = "README.zh-CN.md"
-# The English pages that a Chinese one follows, in the order in which it does.
+# The English pages that a Chinese one follows.
 FOLLOWS = {
     WHOLE: ("README.md",),
+    "docs/zh/README.md": ("docs/README.md",),
+    "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
 }
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
@@ -35,6 +37,10 @@ def blocks(*pages: str) -> list[str]:
     ]
 
 
+def commands(page: str) -> list[str]:
+    return [block for block in blocks(page) if block.startswith("console\n")]
+
+
 def inline(*pages: str) -> set[str]:
     """Commands in the text and in tables."""
     texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
@@ -42,10 +48,14 @@ def inline(*pages: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_blocks_are_the_english_ones_in_their_order(page: str, english: tuple[str, ...]) -> None:
-    left = iter(blocks(*english))
-    lost = [block for block in blocks(page) if block not in left]  # looks on from the last one that was found
-    assert not lost, "no such block in the English page, or not behind the one before"
+def test_blocks_are_the_english_ones_and_commands_in_their_order(page: str, english: tuple[str, ...]) -> None:
+    assert [block for block in blocks(page) if block not in blocks(*english)] == [], "no such block in English"
+    for one in english:
+        theirs = commands(one)
+        left = iter(theirs)
+        # "in" looks on from the last one that was found.
+        moved = [block for block in commands(page) if block in theirs and block not in left]
+        assert not moved, f"in {one} it is not behind the one before"
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
