@@ -20,10 +20,12 @@ FOLLOWS = {
     WHOLE: ("README.md",),
     "docs/zh/README.md": ("docs/README.md",),
     "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
+    "docs/zh/launch.md": ("docs/launch.md", "docs/launch_results.md"),
 }
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/|script/|ansible)[^`]+)`")
+QUOTED = re.compile(r"`(\w[^`]* [^`]*)`")
 LINK = re.compile(r"\]\(([^)\s#]+)")
 PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items()]
 
@@ -61,6 +63,13 @@ def test_blocks_are_the_english_ones_and_commands_in_their_order(page: str, engl
 @pytest.mark.parametrize(("page", "english"), PAIRS)
 def test_commands_in_the_text_are_the_english_ones(page: str, english: tuple[str, ...]) -> None:
     assert inline(page) - inline(*english) == set()
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_printed_lines_are_quoted_as_they_are(page: str, english: tuple[str, ...]) -> None:
+    theirs = " ".join(" ".join((ROOT / one).read_text() for one in english).split())
+    quoted = QUOTED.findall(FENCED.sub("", (ROOT / page).read_text()))
+    assert [line for line in quoted if line not in theirs] == []
 
 
 def test_the_readme_lacks_nothing() -> None:
