@@ -21,6 +21,7 @@ FOLLOWS = {
     "docs/zh/README.md": ("docs/README.md",),
     "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
     "docs/zh/launch.md": ("docs/launch.md", "docs/launch_results.md"),
+    "docs/zh/errors.md": ("docs/errors.md", "docs/diagnosis.md"),
 }
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
