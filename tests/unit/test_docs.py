@@ -48,6 +48,7 @@ def test_paths_in_the_text_are_there(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
+    indexes = (INDEX, INDEX.parent / "zh/README.md")  # the second one by a link of the first
+    linked = {(index.parent / link.partition("#")[0]).resolve() for index in indexes for link in links(index)}
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert pages - linked - {INDEX} == set()

@@ -1,0 +1,99 @@
+"""The Chinese pages show the commands and the outputs of the English ones, word for word and in their order.
+
+Comments may be in Chinese, so they are left out on both sides. The README is whole: nothing may be missing there
+either. The other pages hold the essentials of theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WHOLE = "README.zh-CN.md"
+# The English pages that a Chinese one follows.
+FOLLOWS = {
+    WHOLE: ("README.md",),
+    "docs/zh/README.md": ("docs/README.md",),
+    "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
+    "docs/zh/launch.md": ("docs/launch.md", "docs/launch_results.md"),
+    "docs/zh/errors.md": ("docs/errors.md", "docs/diagnosis.md"),
+}
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
+INLINE = re.compile(r"`((?:\.venv/bin/|script/|ansible)[^`]+)`")
+QUOTED = re.compile(r"`(\w[^`]* [^`]*)`")
+CODE = re.compile(r"`([^`]+)`")
+HEADING = re.compile(r"^##+ ", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s#]+)")
+PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items()]
+
+
+def blocks(*pages: str) -> list[str]:
+    """Each fenced block with its language in front, without comments and without the indent of a list."""
+    return [
+        f"{language}\n{COMMENT.sub('', textwrap.dedent(text))}"
+        for page in pages
+        for language, text in FENCED.findall((ROOT / page).read_text())
+    ]
+
+
+def commands(page: str) -> list[str]:
+    return [block for block in blocks(page) if block.startswith("console\n")]
+
+
+def inline(*pages: str) -> set[str]:
+    """Commands in the text and in tables."""
+    texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
+    return {" ".join(command.split()) for command in chain.from_iterable(map(INLINE.findall, texts))}
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_blocks_are_the_english_ones_and_commands_in_their_order(page: str, english: tuple[str, ...]) -> None:
+    assert [block for block in blocks(page) if block not in blocks(*english)] == [], "no such block in English"
+    for one in english:
+        theirs = commands(one)
+        left = iter(theirs)
+        # "in" looks on from the last one that was found.
+        moved = [block for block in commands(page) if block in theirs and block not in left]
+        assert not moved, f"in {one} it is not behind the one before"
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_commands_in_the_text_are_the_english_ones(page: str, english: tuple[str, ...]) -> None:
+    assert inline(page) - inline(*english) == set()
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_printed_lines_are_quoted_as_they_are(page: str, english: tuple[str, ...]) -> None:
+    theirs = " ".join(" ".join((ROOT / one).read_text() for one in english).split())
+    quoted = QUOTED.findall(FENCED.sub("", (ROOT / page).read_text()))
+    assert [line for line in quoted if line not in theirs] == []
+
+
+def test_the_readme_lacks_nothing() -> None:
+    (english,) = FOLLOWS[WHOLE]
+    assert blocks(WHOLE) == blocks(english)
+    ours, theirs = (FENCED.sub("", (ROOT / page).read_text()) for page in (WHOLE, english))
+    for what in (CODE, LINK):  # commands, steps, options, files; pages to read
+        missing = set(what.findall(theirs)) - set(what.findall(ours)) - {WHOLE}
+        assert not missing, f"README.md has them, and {WHOLE} has not"
+    assert set(CODE.findall(ours)) - set(CODE.findall(theirs)) == set()
+    assert len(HEADING.findall(ours)) == len(HEADING.findall(theirs))
+
+
+def test_every_chinese_page_has_its_pair() -> None:
+    pages = {str(page.relative_to(ROOT)) for page in [*ROOT.glob("*.zh-CN.md"), *(ROOT / "docs/zh").glob("*.md")]}
+    assert pages == FOLLOWS.keys()
+
+
+@pytest.mark.parametrize(("page", "english"), PAIRS)
+def test_a_page_names_what_it_follows_at_its_top(page: str, english: tuple[str, ...]) -> None:
+    top = next(line for line in (ROOT / page).read_text().splitlines() if line.startswith("*"))
+    linked = {(ROOT / page).parent.joinpath(link).resolve() for link in LINK.findall(top)}
+    assert {ROOT / name for name in english} == linked
+    assert "以英文页为准" in top, "it does not say that the English page counts where they differ"
