@@ -96,6 +96,20 @@ def test_a_folder_with_files_in_it_is_not_hidden(play: Play, nodes: list[Machine
         nodes[0].inside("rm", "-r", PATH)
 
 
+def test_a_folder_whose_place_others_may_change_is_refused(
+    play: Play, nodes: list[Machine], served: dict[str, Any]
+) -> None:
+    (mount,) = served["shared_data_mounts"]
+    nodes[0].inside("install", "-d", "-o", "muster", "/srv/theirs")
+    try:
+        given = {"shared_data_mounts": [{**mount, "path": "/srv/theirs/data"}]}
+        result = play(PLAYBOOK, extravars=given, limit=NODES[0])
+        assert "/srv/theirs/data is not safe to use: /srv/theirs belongs to muster" in refusal(result, NODES[0])
+        assert nodes[0].inside("ls", "-A", "/srv/theirs").stdout == ""
+    finally:
+        nodes[0].inside("rmdir", "/srv/theirs")
+
+
 def test_the_folder_is_there_on_every_node_and_a_rerun_changes_nothing(
     play: Play, nodes: list[Machine], served: dict[str, Any]
 ) -> None:

@@ -11,7 +11,7 @@ from ansible.module_utils.muster.shared_data.units import SECONDS, unit_name
 from ansible.module_utils.muster.verdict.commands import playbook
 
 from ..packages.apt import apt_get
-from ..tools import files
+from ..tools import files, trust
 from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import failure, run
 from .answering import silence
@@ -19,6 +19,8 @@ from .look import observe
 from .mounted import mounted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible.module_utils.muster.shared_data.request import Mount
 
 FIX = f"To change it, run {playbook('site.yml', tags='network', shared_data_mode='manage')}"
@@ -30,6 +32,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     """Do what differs, unless this is a check. params: the options of library/shared_data.py."""
     refuse([f"{what}. {fix}" for what, fix in faults(params["mounts"], params["scratch"])])
     mounts = mounts_of(params["mounts"])
+    refuse(unsafe([*(mount.path for mount in mounts), *filter(None, [params["scratch"]])]))
     seen = observe(mounts, params["scratch"])
     plan = make_plan(mounts, seen, params["packages"], params["scratch"], params["scratch_gb"] * 10**9)
     refuse(plan.problems, plan.differences if params["mode"] == "verify" else (), FIX)
@@ -40,6 +43,14 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     if not check:
         refuse([sentence for mount in mounts if (sentence := silent(mount))])
     return {"changed": plan.needed, "differences": plan.differences, "diff": shown}
+
+
+def unsafe(paths: Iterable[str]) -> list[str]:
+    """Folders whose place others could lead elsewhere: root makes them, and mounts over them, by name."""
+    found = {path: trust.foreign_writer(str(Path(path).parent)) for path in paths}
+    return [
+        f"{path} is not safe to use: {why}. Choose one below folders of root's" for path, why in found.items() if why
+    ]
 
 
 def silent(mount: Mount) -> str:
