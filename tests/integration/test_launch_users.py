@@ -58,8 +58,11 @@ def state(machine: Machine) -> str:
 
 
 def ours_alone(state: str) -> list[str]:
-    """Without the empty folders above, which other steps make as well and which stay."""
-    stay = re.compile(r"/usr/local/lib/muster|/var/lib/muster(/users)?|d.* root root .* /run/muster/reservations")
+    """Without the empty folders above, which other steps make as well and which stay, and what a look remembers."""
+    stay = re.compile(
+        r"/usr/local/lib/muster|/var/lib/muster(/users|/looks|/installed\.json)?"
+        r"|d.* root root .* /run/muster/reservations"
+    )
     return [line for line in state.splitlines() if not stay.fullmatch(line)]
 
 
