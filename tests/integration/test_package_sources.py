@@ -200,6 +200,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Pat
 
 @pytest.mark.slow
 def test_a_certificate_is_trusted_and_then_no_more(machine: Machine, provide: Any, authority: Path) -> None:
+    provide()  # without the proxy of the test before
     before = settings(machine)
     certified = {"cluster_extra_ca": str(authority / "ca.pem")}
     with Proxy(gateway(machine), {"/": authority / "nothing"}, certificate=authority / "both.pem").running() as secure:
