@@ -13,7 +13,6 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from muster.road.looks import to_come
 from muster_controller.action import ControllerAction
 from muster_controller.command_line import chosen_tags
-from muster_controller.connection import connect
 from muster_controller.looks_kept import KeptLooks
 from muster_controller.role_looks import RoleLooks
 from muster_controller.variables import node_variables
@@ -42,10 +41,9 @@ class ActionModule(ControllerAction):
             () if only else to_come(STEP, *chosen_tags(), road=boolean(self.task_vars.get("cluster_validated", False)))
         )
         request = {"remembers": not check, "full": full}
-        connections = [connect(self, name, self.task_vars) for name in missing]
         inspects = {name: self._options(name, only) for name in missing}
         of = looks.steps_of(STEP, steps)
-        answers = looks.ask(connections, of, request, looks.shift(check=check), inspects)
+        answers = looks.ask(self, missing, of, request, looks.shift(check=check), inspects)
         if not only:
             kept.keep({name: (STEP, *of[name]) for name in of}, {name: one for name, one in answers.items() if one})
             kept.write()

@@ -13,7 +13,6 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from muster.road.looks import looks_of, to_come
 from muster_controller.action import ControllerAction
 from muster_controller.command_line import chosen_tags
-from muster_controller.connection import connect
 from muster_controller.looks_kept import KeptLooks
 from muster_controller.role_looks import RoleLooks
 from muster_controller.variables import node_variables
@@ -31,9 +30,8 @@ class ActionModule(ControllerAction):
         missing = [name for name in names if full or kept.of(step, name) is None]
         check = self._task.check_mode
         shift = looks.shift(check=check)
-        connections = [connect(self, name, self.task_vars) for name in missing]
         of = looks.steps_of(step, steps)
-        answers = looks.ask(connections, of, {"remembers": not check, "full": full}, shift) if missing else {}
+        answers = looks.ask(self, missing, of, {"remembers": not check, "full": full}, shift) if missing else {}
         kept.keep(of, answers)
         judged = looks.judge(step, {name: kept.of(step, name) or {} for name in names})
         coming = {name for reasons in judged.why.values() for name in reasons}

@@ -15,9 +15,8 @@ from muster.shared_data import trial as domain
 from muster.verdict.check import collect
 from muster.verdict.finding import add_up, as_lines
 from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
+from muster_controller.asking import ask_nodes
 from muster_controller.json_file import write_json
-from muster_controller.messages import Messages
 from muster_controller.program import Program
 from muster_controller.runs import add_verdict, run_folder
 from muster_controller.variables import node_variables
@@ -46,13 +45,8 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             return {"msg": f"{', '.join(self.options['paths']) or 'No folder'}: nothing is written in check mode."}
         self.user = cluster["cluster_user"]
-        self.messages = Messages({name: connect(self, name, self.task_vars) for name in nodes}, PROGRAM)
-        self.messages.open()
         silent = {name: "it was not reached" for name in names if name not in nodes}
-        try:
-            trials = [self.tried(path, nodes, silent) for path in self.options["paths"]]
-        finally:
-            self.messages.close()
+        trials = [self.tried(path, nodes, silent) for path in self.options["paths"]]
         return self.said(trials, Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"])
 
     def tried(self, path: str, nodes: list[str], silent: Mapping[str, str]) -> domain.Trial:
@@ -85,18 +79,12 @@ class ActionModule(ControllerAction):
 
     def ask(self, verb: str, requests: Mapping[str, Json], trial: domain.Trial) -> dict[str, Json]:
         """All nodes at once; one that does not answer takes no further part."""
-        for name, request in requests.items():
-            self.messages.ask(name, verb, request, privileged=True)
         timeout = max((request["seconds"] for request in requests.values()), default=0.0) + BESIDES
-        answers = self.messages.gather(verb, requests, timeout, lambda _: None)
-        found = {}
-        for name in requests:
-            answer = answers.get(name)
-            if answer is None or answer.data is None:
-                trial.silent.setdefault(name, answer.error if answer else f"it did not answer within {timeout:.0f} s")
-            else:
-                found[name] = answer.data
-        return found
+        said = ask_nodes(self, PROGRAM, verb, requests, timeout)
+        for name, one in said.items():
+            if one.error:
+                trial.silent.setdefault(name, one.error)
+        return {name: one.data for name, one in said.items() if not one.error}
 
     def said(self, trials: list[domain.Trial], artifacts: Path) -> dict[str, Any]:
         said = collect(one for trial in trials for one in domain.judge(trial))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
@@ -13,12 +12,10 @@ from muster.pytorch.lock import LockError
 from muster.pytorch.request import is_environment
 
 from .conda import put_together, solve
-from .connection import connect
-from .distribution import PROGRAM, Distribution, Place
-from .environment_steps import OF_SHARING, EnvironmentSteps
+from .distribution import Distribution, Place
+from .environment_steps import EnvironmentSteps, lock_beside
 from .environments import read_conda
 from .lock_file import BRING_BACK, LockText
-from .messages import Messages
 from .variables import registered
 
 if TYPE_CHECKING:
@@ -41,8 +38,7 @@ class CondaSteps(EnvironmentSteps):
         self.name = name
         self.entry: Mapping[str, Any] = arguments["environments"][name]
         self.root = environments.folder_of(arguments["environments_root"], name)
-        given = arguments.get("lock")
-        path = str(Path(given).parent / f"{name}.lock.txt") if given else ""
+        path = lock_beside(arguments.get("lock"), name)
         super().__init__(action, task_vars, {**arguments, "lock": ""})
         self.lock_file = LockText(path) if path else None
 
@@ -114,11 +110,8 @@ class CondaSteps(EnvironmentSteps):
             }
 
     def _brought(self, archive: Archive, names: list[str]) -> dict[str, str]:
-        values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
-        messages = Messages({name: connect(self.action, name, self.vars) for name in names}, PROGRAM)
-        messages.open()
-        places = {name: Place(values[name]["cluster_address"], f"{self.root}/store") for name in names}
-        port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
+        addresses, port, messages = self._ways(names)
+        places = {name: Place(address, f"{self.root}/store") for name, address in addresses.items()}
         what = f"environment {self.name}"
         task = Distribution(places, port, messages, self._shown, lambda: False, privileged=True, what=what)
         try:
@@ -135,8 +128,7 @@ class CondaSteps(EnvironmentSteps):
             after = conda.render(conda.with_section(before, section, asked))
             self.lock_file.write(after)
         changes = conda.changes(before, section)
-        for line in changes[:12]:
-            self._shown(f"{self.lock_file}: {line}")
+        self._say(self.lock_file, changes)
         return {"locked": changes, "diff": self.lock_file.difference(text, after)}
 
     def provide(self, asked: Asked) -> dict[str, Any]:

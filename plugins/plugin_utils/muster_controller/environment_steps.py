@@ -19,7 +19,7 @@ from muster.pytorch.request import PLAIN, TORCH
 
 from .connection import connect
 from .distribution import PROGRAM
-from .lock_file import REVIEWED, LockFile, reviewed
+from .lock_file import REVIEWED, LockFile, LockText, reviewed
 from .messages import Messages
 from .pytorch_look import places, sections
 from .variables import load_roles, read_node, registered
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 OF_SHARING = ("cluster_address", "pytorch_offline_dir", "firewall_launch_ports")
 OF_A_NODE = ("cluster_torch_version", "cluster_gpus", "pytorch_variant", "pytorch_packages")
 MOST_LINES = 12
+
+
+def lock_beside(path: str | None, name: str) -> str:
+    """The lock of an environment with a name, beside that of the default one; nothing where that has none."""
+    return str(Path(path).parent / f"{name}.lock.txt") if path else ""
 
 
 class EnvironmentSteps:
@@ -106,15 +111,18 @@ class EnvironmentSteps:
             "complete": bool(sharing.holders),
         }
 
-    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
-        """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
-        names = list(dict.fromkeys([*takers, *peers]))
+    def _ways(self, names: list[str]) -> tuple[dict[str, str], int, Messages]:
+        """How these nodes pass something on: their addresses, the port, and messages to them, which are open."""
         values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
         port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
-        folder = str(Path(self.arguments["root"], "wheels", section.digest))
         messages = Messages({name: connect(self.action, name, self.vars) for name in names}, PROGRAM)
         messages.open()
-        addresses = {name: values[name]["cluster_address"] for name in names}
+        return {name: values[name]["cluster_address"] for name in names}, port, messages
+
+    def _sharing(self, section: Section, takers: list[str], peers: list[str]) -> WheelSharing:
+        """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
+        addresses, port, messages = self._ways(list(dict.fromkeys([*takers, *peers])))
+        folder = str(Path(self.arguments["root"], "wheels", section.digest))
         sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
         sharing.look(takers)
         return sharing
@@ -141,7 +149,7 @@ class EnvironmentSteps:
         if any(same_place(section, one) and section.asked == one.asked for one in there):
             raise LockError(f"the node answered with another environment for {section.title} than is there")
         done = lock.take(section, self._asks())
-        self._say(done["locked"])
+        self._say(lock, done["locked"])
         whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, and not reviewed"
         self.action._display.display(f"  {lock}: {section.title}: {whence}")
         return done
@@ -238,8 +246,8 @@ class EnvironmentSteps:
             packages=tuple(values["pytorch_packages"]),
         )
 
-    def _say(self, changes: list[str]) -> None:
+    def _say(self, lock: LockText, changes: list[str]) -> None:
         more = len(changes) - MOST_LINES
         lines = [*changes[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
         for line in lines:
-            self.action._display.display(f"  {self.lock}: {line}")
+            self._shown(f"{lock}: {line}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
@@ -11,7 +10,7 @@ from muster.pytorch import environments
 from muster.pytorch.choice import Ask
 from muster.pytorch.requirements import Asked, RequirementsError
 
-from .environment_steps import EnvironmentSteps
+from .environment_steps import EnvironmentSteps, lock_beside
 from .environments import read
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ class NamedSteps(EnvironmentSteps):
         self.name = name
         self.entry: Mapping[str, Any] = own.pop("environments")[name]
         root = own.pop("environments_root")
-        lock = own.get("lock")
-        own["lock"] = str(Path(lock).parent / f"{name}.lock.txt") if lock else ""
+        own["lock"] = lock_beside(own.get("lock"), name)
         super().__init__(action, task_vars, own)
         self.arguments.update(root=environments.folder_of(root, name), ranges=True)
         if "python" in self.entry:

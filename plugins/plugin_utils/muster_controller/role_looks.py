@@ -7,7 +7,6 @@ comes and looks by itself.
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,10 @@ from muster.network import ssh_mesh
 from muster.road import looks as road
 
 from . import firewall_look, installed, pytorch_look
+from .asking import ask_nodes
 from .lock_file import LockFile
 from .mesh_members import member_of
-from .node_error import NodeError, one_line
+from .node_error import one_line
 from .program import Program
 from .role_tasks import RoleTasks
 from .variables import load_roles, read_node, value_of_nodes
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from muster.road.looks import RoleLook
 
-    from .connection import NodeConnection
+    from .action import ControllerAction
 
 Json = dict[str, Any]
 
 PROGRAM = Program("role_looks", "road")
-THREADS = 32  # nodes that are asked at once
+SECONDS = 300.0  # for a node to answer: a cold disk with a PyTorch environment takes minutes
 USER = "_ssh_mesh_user"
 NO_ANSWER = "it did not answer the look at all roles"
 
@@ -76,33 +76,24 @@ class RoleLooks:
 
     def ask(
         self,
-        connections: Sequence[NodeConnection],
+        action: ControllerAction,
+        names: Sequence[str],
         steps: Mapping[str, Sequence[str]],
         request: Json,
         shift: int,
         inspects: Mapping[str, Json] | None = None,
     ) -> Json:
-        """Return what each node answered to all of its steps at once.
+        """Return what each of these nodes answered to all of its steps at once; nothing where it did not.
 
         shift: how far behind itself a node logs in. inspects: of each node, the options of node_inspect.
         """
         own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
         asked = {
-            one.name: {
-                **request,
-                "looks": {**own.get(one.name, {}), **self._requests(one.name, steps[one.name], shift)},
-            }
-            for one in connections
+            name: {**request, "looks": {**own.get(name, {}), **self._requests(name, steps[name], shift)}}
+            for name in names
         }
-
-        def call(connection: NodeConnection) -> Json:
-            try:
-                return dict(PROGRAM.call(connection, "look", asked[connection.name], privileged=True)["seen"])
-            except (NodeError, KeyError):
-                return {}
-
-        with ThreadPoolExecutor(THREADS) as pool:
-            return dict(zip(asked, pool.map(call, connections), strict=True))
+        said = ask_nodes(action, PROGRAM, "look", asked, SECONDS)
+        return {name: dict(one.data["seen"]) if one.data and "seen" in one.data else {} for name, one in said.items()}
 
     def _requests(self, name: str, steps: Sequence[str], shift: int) -> Json:
         found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .units import FOLDER, MARK, files_of, unit_name, where_of
+from .units import FOLDER, files_of, unit_name, where_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +149,3 @@ def _scratch(plan: Plan, path: str, least: int, seen: Seen) -> None:
             f"{path} lies on a file system of {seen.scratch_bytes // 10**9} GB, and {least // 10**9} GB are requested:"
             " mount a larger disk there, or correct shared_data_scratch_gb"
         )
-
-
-def is_ours(text: str) -> bool:
-    return text.startswith(MARK)

@@ -79,6 +79,10 @@ def _own(text: str) -> str:
     return text.replace("%", "%%")
 
 
+def is_ours(text: str) -> bool:
+    return text.startswith(MARK)
+
+
 def where_of(text: str) -> str:
     """The folder that a unit of ours is about."""
     found = re.search(r"^Where=(.+)$", text, re.MULTILINE)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible.module_utils.muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, On, Seen, is_ours
-from ansible.module_utils.muster.shared_data.units import FOLDER, unit_name
+from ansible.module_utils.muster.shared_data.plan import EMPTY, FULL, MISSING, OTHER, On, Seen
+from ansible.module_utils.muster.shared_data.units import FOLDER, is_ours, unit_name
 
 from ..tools import files
+from ..tools.disk import disk_facts
 from ..tools.run import names, run
 from .mounted import mounted
 
@@ -41,7 +41,7 @@ def observe(mounts: Sequence[Mount], scratch: str) -> Seen:
         active=states("is-active", automounts, ("active",)),
         enabled=states("is-enabled", automounts, ("enabled",)),
         helpers=[kind for kind in dict.fromkeys(mount.type for mount in mounts) if can_mount(kind)],
-        scratch_bytes=size_of(scratch) if scratch else 0,
+        scratch_bytes=disk_facts(scratch)["total"] if scratch else 0,
         scratch_open=is_open(scratch) if scratch else False,
     )
 
@@ -96,14 +96,6 @@ def can_mount(kind: str) -> bool:
         return True
     kernel = (files.text("/proc/filesystems", links=True) or "").split()
     return kind in kernel and not kind.startswith(("nfs", "cifs", "smb", "fuse"))
-
-
-def size_of(path: str) -> int:
-    for parent in (Path(path), *Path(path).parents):
-        with suppress(OSError):
-            seen = os.statvfs(parent)
-            return seen.f_blocks * seen.f_frsize
-    return 0
 
 
 def is_open(path: str) -> bool:
