@@ -4,16 +4,19 @@
     python3 tests/gpu/run.py [OUT]
 
 Runs from the repository's root on a machine with an NVIDIA GPU and its driver, and changes nothing there. Needs no more
-than Python; with torch beside it, the ranks compute too. Five parts, each of which says what it saw:
+than Python; with torch beside it, the ranks compute too. Eight parts, each of which says what it saw:
 
 1. gpu_info: nvidia-smi's four answers go to OUT/recorded/<branch>-<model>-real/, without what is one
    machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
 2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value; whether
    each GPU is reached by the place that commands name it by, and which checks have a value (own_rules.py).
 3. nccl_health with the short collective of all GPUs.
-4. The acceptance test in full mode under torchrun and NCCL, judged as a launch's is: what each GPU reaches beside its
+4. Whether a process that holds memory of a GPU is named by status, launch and health (own_holder.py).
+5. The acceptance test in full mode under torchrun and NCCL, judged as a launch's is: what each GPU reaches beside its
    floor, and what nvidia-smi says while it computes (own_device.py).
-5. A soak of a minute.
+6. Programs that fail as people's do, and what the diagnosis reads in what they print (own_mishaps.py).
+7. The examples (own_examples.py).
+8. A soak of a minute.
 
 Ends with 0 when all of it held, 1 when something did not, and 77 where there is no GPU: nothing was tried then.
 """
@@ -29,10 +32,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+import traceback
 import types
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 MODULE_UTILS = ROOT / "plugins/module_utils"
@@ -44,6 +51,9 @@ if importlib.util.find_spec("ansible") is None:
     sys.modules["ansible.module_utils"].__path__ = [str(MODULE_UTILS)]
 
 import own_device
+import own_examples
+import own_holder
+import own_mishaps
 import own_rules
 
 from muster.acceptance import judge, reports
@@ -115,10 +125,10 @@ def scrubbed(text: str, facts: dict[str, Any]) -> str:
     return re.sub(r"<process_name>[^<]*", "<process_name>/opt/train/bin/python3", text)
 
 
-def record(look: dict[str, Any], facts: dict[str, Any], out: Path) -> None:
+def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str = "real") -> None:
     loaded = facts["driver"]["loaded"] or "unknown"
     model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
-    folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-real"
+    folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-{scenario}"
     codes = {}
     for question, answer in look["smi"].items():
         keep(folder, f"{question}.{'xml' if question == 'query' else 'txt'}", scrubbed(answer["text"], facts))
@@ -245,20 +255,21 @@ def collective(count: int, out: Path) -> bool:
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Part 4 and 5."""
-    if importlib.util.find_spec("torch") is None:
-        say("smoke: skipped, there is no torch beside this Python")
-        return True
+    """Part 5."""
     count = len(facts["gpus"])
     seen, held = tried(count, out / "full", "full", [])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
     keep(out, "smoke.json", measured)
-    held = own_device.show(seen, measured, say) and held
-    # Level 3 of DCGM, which the stage device has in soak mode, takes half an hour.
+    return own_device.show(seen, measured, say) and held
+
+
+def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
+    """Part 8. Level 3 of DCGM, which the stage device has in soak mode, takes half an hour."""
+    count = len(facts["gpus"])
     seen, soaked = tried(count, out / "soak", "soak", ["--stages=world,soak", f"--seconds={SOAK_SECONDS}"])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
     keep(out, "soak.json", measured)
-    return own_device.show_soak(measured, say) and soaked and held
+    return own_device.show_soak(measured, say) and soaked
 
 
 def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.Reports, bool]:
@@ -302,6 +313,14 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
     return seen, done.returncode == 0 and not any(one.status == "fail" for one in judged.findings)
 
 
+def held_by(out: Path) -> bool:
+    """Part 4."""
+    right, look, facts = own_holder.run(say)
+    if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
+        record(look, facts, out, "held")
+    return right
+
+
 def main() -> int:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "artifacts/gpu").resolve()
     facts, held = look_at_gpus(out)
@@ -309,8 +328,24 @@ def main() -> int:
         say(f"There is no GPU here that the driver lists ({facts['smi']['why'] or facts['smi']['status']}).")
         say("Nothing was tried, and nothing was recorded.")
         return NO_GPU
-    held = judge_the_node(facts, out) and held
-    held = smoke_under_nccl(facts, out) and held
+    parts: list[Callable[[], bool]] = [lambda: judge_the_node(facts, out)]
+    if importlib.util.find_spec("torch") is None:
+        say("the rest: skipped, there is no torch beside this Python")
+    else:
+        parts += [
+            lambda: held_by(out),
+            lambda: smoke_under_nccl(facts, out),
+            lambda: own_mishaps.run(out, say),
+            lambda: own_examples.run(out, say),
+            lambda: soak_under_nccl(facts, out),
+        ]
+    for part in parts:
+        try:
+            held = part() and held
+        except Exception:  # the other parts have something to say, on a machine that is hard to get
+            say(traceback.format_exc())
+            held = False
+    keep(out, "kernel_log.txt", subprocess.run(["dmesg"], check=False, capture_output=True, text=True).stdout)
     say("all of it held" if held else "something did NOT hold; see above")
     return 0 if held else 1
 

@@ -1,0 +1,179 @@
+"""Programs that fail on a real GPU as people's do, under torchrun: what they print, and what the diagnosis reads in it.
+
+Each is a fault of the program or of how it was started. None changes a setting of the GPU; the one that writes where
+nothing is (illegal_access) leaves a line of Xid in the kernel's log, as such a program does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.diagnosis.case import Case
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import decide
+from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.texts import TEXTS
+from muster.diagnosis.words import diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SECONDS = 120
+WORLD = """
+import os, sys, time, datetime
+import torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+"""
+GROUP = """
+torch.cuda.set_device(0)
+dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10))
+"""
+SUM = "dist.all_reduce(torch.ones(1, device='cuda'))"
+
+
+class Mishap(NamedTuple):
+    """body: Python behind WORLD. expect: the text that has to be read, of diagnosis/texts; "" where none is."""
+
+    name: str
+    body: str
+    expect: str
+    ranks: int = 1
+    environment: tuple[tuple[str, str], ...] = ()
+    group: bool = False
+
+
+MISHAPS = (
+    Mishap("out_of_memory", "torch.empty(1 << 42, device='cuda')", "cuda.out_of_memory"),
+    Mishap(
+        "not_enough_memory",
+        """
+free, _ = torch.cuda.mem_get_info()
+held = torch.empty(free - (8 << 20), dtype=torch.uint8, device="cuda")
+a = torch.ones(8, 8, device="cuda")
+print((a @ a).sum().item())
+""",
+        "cuda.",
+    ),
+    Mishap("invalid_device", "torch.cuda.set_device(99)", "cuda.invalid_device"),
+    Mishap("no_gpu", "torch.ones(1).cuda()", "cuda.no_gpu", environment=(("CUDA_VISIBLE_DEVICES", ""),)),
+    Mishap(
+        "assert",
+        """
+logits, labels = torch.randn(4, 10, device="cuda"), torch.tensor([1, 2, 3, 10], device="cuda")
+print(torch.nn.functional.cross_entropy(logits, labels).item())
+""",
+        "cuda.assert",
+    ),
+    Mishap(
+        "illegal_access",
+        """
+kernel = torch.cuda._compile_kernel(
+    'extern "C" __global__ void far(float *p) { p[1ull << 44] = 1.0f; }', "far"
+)
+kernel((1, 1, 1), (1, 1, 1), (torch.ones(1, device="cuda"),))
+torch.cuda.synchronize()
+""",
+        "cuda.illegal_access",
+    ),
+    Mishap(
+        "misaligned",
+        """
+kernel = torch.cuda._compile_kernel(
+    'extern "C" __global__ void odd(char *p) { *(double *)(p + 1) = 1.0; }', "odd"
+)
+kernel((1, 1, 1), (1, 1, 1), (torch.ones(64, dtype=torch.uint8, device="cuda"),))
+torch.cuda.synchronize()
+""",
+        "cuda.illegal_access",
+    ),
+    Mishap(
+        "no_interface",
+        "dist.barrier()",
+        "nccl.no_interface",
+        environment=(("NCCL_SOCKET_IFNAME", "=none0"),),
+        group=True,
+    ),
+    Mishap("duplicate_gpu", "dist.all_reduce(torch.ones(1, device='cuda'))", "nccl.duplicate_gpu", ranks=2, group=True),
+    Mishap(
+        "unique_id",
+        "time.sleep(25) if rank == 0 else dist.all_reduce(torch.ones(1, device='cuda'))",
+        "nccl.unique_id",
+        ranks=2,
+        group=True,
+    ),
+    Mishap(
+        "timeout",
+        """
+one = torch.ones(1, device="cuda")
+dist.all_reduce(one)
+torch.cuda.synchronize()
+if rank == 1:
+    time.sleep(60)
+dist.all_reduce(one)
+torch.cuda.synchronize()
+""",
+        "nccl.timeout",
+        ranks=2,
+        # Two ranks on one GPU: what NCCL refuses otherwise, where it is new enough to be asked for.
+        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
+        group=True,
+    ),
+    Mishap(
+        "one_rank_fails",
+        """
+one = torch.ones(1, device="cuda")
+dist.all_reduce(one)
+torch.cuda.synchronize()
+if rank == 1:
+    raise RuntimeError("the data of rank 1 are broken")
+dist.all_reduce(one)
+torch.cuda.synchronize()
+""",
+        "",
+        ranks=2,
+        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
+        group=True,
+    ),
+)
+
+
+def run(out: Path, say: Callable[[str], None]) -> bool:
+    """Part 6. Whether each was read as what it is."""
+    known = {text.id for text in TEXTS}
+    held = True
+    for mishap in MISHAPS:
+        folder = out / "mishaps" / mishap.name
+        logs = fail(mishap, folder)
+        text = "\n".join(logs.values())
+        seen = sorted(one.id for one in TEXTS if re.search(one.pattern, text))
+        right = not mishap.expect or any(one.startswith(mishap.expect) for one in seen)
+        held = held and right and known.issuperset(seen)
+        case = Case(case_of_logs(logs, [Known("here", "127.0.0.1", ("localhost",))]))
+        decided = decide(case, CAUSES)
+        say(f"  {mishap.name}: {'read' if right else 'NOT READ'} as {', '.join(seen) or 'nothing'}")
+        for line in diagnosis(case, decided)["lines"]:
+            say(f"    {line}")
+    return held
+
+
+def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
+    """Run it; {name of a log: its text} of launcher and ranks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "train.py"
+    program.write_text(WORLD + (GROUP if mishap.group else "") + mishap.body)
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={mishap.ranks}"]
+    argv = [sys.executable, *launcher, f"--log-dir={folder / 'ranks'}", "--redirects=3", str(program)]
+    quiet = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}
+    environment = {**os.environ, **quiet, **dict(mishap.environment)}
+    with (folder / "launcher.log").open("w") as log:
+        try:
+            subprocess.run(argv, check=False, stdout=log, stderr=log, timeout=SECONDS, env=environment)
+        except subprocess.TimeoutExpired:
+            log.write(f"\nstopped after {SECONDS} s\n")
+    found = [folder / "launcher.log", *sorted((folder / "ranks").rglob("*.log"))]
+    return {str(one.relative_to(folder)): one.read_text(errors="replace") for one in found}
