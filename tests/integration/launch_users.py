@@ -36,6 +36,7 @@ FORGET = f"""
 for name in $(getent group {GROUP} | cut -d: -f4 | tr , ' '); do
     loginctl disable-linger $name
     loginctl terminate-user $name
+    systemctl stop user-$(id -u $name).slice  # and waits: the next account may get the same number
     userdel --force --remove $name
     rm -rf {USERS}/$name
 done

@@ -48,7 +48,11 @@ def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
         server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
         host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
         machine.inside("sh", "-ec", f"echo '{server.address} {' '.join(host_key[:2])}' > {KEY}.hosts")
-    options = f"allow_other,IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes"
+        for kind, option in (("uids", "-u"), ("gids", "-g")):  # by name, as NFS 4 does: the numbers may differ
+            there = server.inside("id", option, "muster").stdout.strip()
+            machine.inside("sh", "-ec", f"echo muster:{there} > {KEY}.{kind}")
+    names = f"idmap=file,uidfile={KEY}.uids,gidfile={KEY}.gids,nomap=ignore"
+    options = f"allow_other,{names},IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes"
     mount = {"source": f"muster@{server.address}:{EXPORT}", "path": PATH, "type": "fuse.sshfs", "options": options}
     yield {"shared_data_mounts": [mount]}
     result = play(PLAYBOOK)

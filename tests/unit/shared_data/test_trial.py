@@ -89,8 +89,8 @@ def test_where_all_is_well_nothing_is_found() -> None:
         (
             seen("node3", "node1", uid=65534),
             (
-                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 (uid 1500) belongs"
-                " to uid 65534 here"
+                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 belongs to uid"
+                " 65534 here, and the training user is uid 1500"
             ),
         ),
         (
@@ -105,6 +105,32 @@ def test_where_all_is_well_nothing_is_found() -> None:
 )
 def test_what_is_wrong(one: Trial, said: str) -> None:
     assert findings(one) == [said]
+
+
+@pytest.mark.parametrize(
+    ("by_name", "said"),
+    [
+        (True, []),
+        (
+            False,
+            [
+                f"fail data.trial.owner node3: a file that the training user wrote to /data on {writer} belongs to uid"
+                " 1500 here, and the training user is uid 1501"
+                for writer in ("node1", "node2")
+            ],
+        ),
+    ],
+)
+def test_where_the_account_has_another_number_the_server_may_go_by_its_name(by_name: bool, said: list[str]) -> None:
+    one = changed("wrote", "node3", uid=1501)
+    for node, answer in one.saw.items():
+        given: Any = answer
+        for file, each in given["seen"].items():
+            if by_name:
+                each["uid"] = one.wrote[node]["uid"]
+            elif file == NAMES["node3"]:
+                each["uid"] = 1500  # what node1 and node2 make of it is not what is asked here
+    assert findings(one) == said
 
 
 def test_a_folder_that_is_to_be_read_alone_is_skipped() -> None:

@@ -64,6 +64,12 @@ class Trial:
     def writers(self) -> list[str]:
         return [node for node, one in self.wrote.items() if not said(one)]
 
+    def training_user(self, node: str, writer: str) -> Any:
+        """Its uid on the node that looks, which may differ from the writer's where the server goes by names (NFS 4);
+        the writer's where the node that looks has not told its own."""
+        told = self.wrote.get(node, {}).get("uid")
+        return self.wrote[writer].get("uid") if told is None else told
+
 
 def said(answer: Mapping[str, Any]) -> str:
     error = answer.get("error")
@@ -109,7 +115,7 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
         after, uid = number(one.get("after")), one.get("uid")
         if after is None or after > SOON:
             late[writer] = after
-        if uid != trial.wrote[writer].get("uid"):
+        if uid != trial.training_user(node, writer):
             foreign[writer] = uid
     if missing:
         yield UNSEEN.fail(
@@ -128,10 +134,11 @@ def _seen(trial: Trial, node: str, answer: Mapping[str, Any]) -> Iterator[Said]:
     if not missing and not late and not foreign and node in trial.wrote:
         yield UNSEEN.passed(node, f"what the others wrote to {trial.path} is there, and theirs")
     for writer, uid in foreign.items():
-        own = trial.wrote[writer].get("uid")
+        own = trial.training_user(node, writer)
         yield OWNER.fail(
             node,
-            f"a file that the training user wrote to {trial.path} on {writer} (uid {own}) belongs to uid {uid} here",
+            f"a file that the training user wrote to {trial.path} on {writer} belongs to uid {uid} here, and the"
+            f" training user is uid {own}",
             command=f"id; ls -ln {trial.path}",
             observed=str(uid),
             expected=str(own),
