@@ -1,7 +1,7 @@
 """Programs that fail on a real GPU as people's do, under torchrun: what they print, and what the diagnosis reads in it.
 
-Each is a fault of the program or of how it was started. None changes a setting of the GPU; the one that writes where
-nothing is (illegal_access) leaves a line of Xid in the kernel's log, as such a program does.
+Each is a fault of the program or of how it was started. None changes a setting of the GPU; those that fail in a kernel
+(assert, illegal_access, misaligned) leave lines of Xid in the kernel's log, as such programs do.
 """
 
 from __future__ import annotations
@@ -108,37 +108,57 @@ torch.cuda.synchronize()
     ),
     Mishap(
         "timeout",
+        # One rank alone: NCCL takes no two on one GPU. What is before the sum on its stream takes about 40 s.
         """
 one = torch.ones(1, device="cuda")
 dist.all_reduce(one)
 torch.cuda.synchronize()
-if rank == 1:
-    time.sleep(60)
+for _ in range(40):
+    torch.cuda._sleep(2_000_000_000)
 dist.all_reduce(one)
 torch.cuda.synchronize()
 """,
         "nccl.timeout",
-        ranks=2,
-        # Two ranks on one GPU: what NCCL refuses otherwise, where it is new enough to be asked for.
-        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
         group=True,
     ),
     Mishap(
-        "one_rank_fails",
+        "no_kernel_image",
+        # Code for another kind of GPU (sm_75) alone, made with torch's own compiler and given to the driver.
         """
-one = torch.ones(1, device="cuda")
-dist.all_reduce(one)
-torch.cuda.synchronize()
-if rank == 1:
-    raise RuntimeError("the data of rank 1 are broken")
-dist.all_reduce(one)
-torch.cuda.synchronize()
+import ctypes
+from torch.cuda import _utils
+torch.ones(1, device="cuda")
+compiler, driver = _utils._get_gpu_rtc_library(), _utils._get_gpu_runtime_library()
+program, size, module = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
+source, options = b'extern "C" __global__ void none() {}', (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_75")
+for refused in (
+    compiler.nvrtcCreateProgram(ctypes.byref(program), source, b"none.cu", 0, None, None),
+    compiler.nvrtcCompileProgram(program, 1, options),
+    compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)),
+):
+    assert refused == 0, refused
+code = ctypes.create_string_buffer(size.value)
+assert compiler.nvrtcGetCUBIN(program, code) == 0
+_utils._check_cuda(driver.cuModuleLoadData(ctypes.byref(module), code))
 """,
-        "",
-        ranks=2,
-        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
-        group=True,
+        "cuda.no_code",
     ),
+    Mishap("cpu_tensor", "dist.all_reduce(torch.ones(1))", "nccl.device_type", group=True),
+    Mishap(
+        "forked",
+        """
+torch.ones(1, device="cuda")
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.tensor(index, device="cuda")
+for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context="fork"):
+    print(batch)
+""",
+        "cuda.forked",
+    ),
+    Mishap("devices_mixed", "torch.ones(2, 2, device='cuda') @ torch.ones(2, 2)", "cuda.devices_mixed"),
 )
 
 

@@ -106,6 +106,22 @@ TEXTS = (
         READ,
     ),
     Text(
+        "cuda.forked",
+        r"Cannot re-initialize CUDA in forked subprocess",
+        "a process that was forked from one that used CUDA uses it too, most often a worker of a data loader",
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+        " the 'spawn' start method",
+        "read, not run: torch 2.13, torch/cuda/__init__.py",
+    ),
+    Text(
+        "cuda.devices_mixed",
+        r"Expected all tensors to be on the same device",
+        "a call got tensors of several devices, such as one on a GPU and one on the processor",
+        "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other"
+        " tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)",
+        "read, not run: torch 2.13, its library",
+    ),
+    Text(
         "cuda.lost",
         r"Unable to determine the device handle for GPU|GPU is lost|GPU has fallen off the bus",
         "the driver does not reach the GPU any more",

@@ -80,6 +80,14 @@ TEXTS = (
         victim=True,
     ),
     Text(
+        "nccl.device_type",
+        r"No backend type associated with device type (?P<name>\w+)",
+        "a collective got a tensor on a device that the process group's library is not for: NCCL takes those"
+        " on GPUs only",
+        "RuntimeError: No backend type associated with device type cpu",
+        "read, not run: torch 2.13, its library",
+    ),
+    Text(
         "nccl.duplicate_gpu",
         r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)",
         "two ranks of a node chose the same GPU",
