@@ -33,7 +33,6 @@ GROUP = """
 torch.cuda.set_device(0)
 dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10))
 """
-SUM = "dist.all_reduce(torch.ones(1, device='cuda'))"
 
 
 class Mishap(NamedTuple):

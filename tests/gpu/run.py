@@ -61,6 +61,7 @@ from muster.gpu_info.facts import facts as gpu_facts
 from muster.health import gpu as gpu_rules
 from muster.verdict.check import collect
 from muster.verdict.finding import Finding, with_fix
+from muster.verdict.words import plural
 from muster_node.looks import gpu as look_gpu
 
 NO_GPU = 77
@@ -118,7 +119,8 @@ def scrubbed(text: str, facts: dict[str, Any]) -> str:
     return re.sub(r"<process_name>[^<]*", "<process_name>/opt/train/bin/python3", text)
 
 
-def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str = "real") -> None:
+def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str, how: str) -> None:
+    """scenario: a word for the folder. how: what was so meanwhile."""
     loaded = facts["driver"]["loaded"] or "unknown"
     model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
     folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-{scenario}"
@@ -129,10 +131,14 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
             keep(folder, f"{question}.aside.txt", scrubbed(answer["aside"], facts))
         code = re.search(r"ended with (-?\d+)", answer["why"])
         codes[question] = int(code[1]) if code else 0
+    # What the kernel of somebody's machine is called in whole, is theirs.
+    where = f"Linux {'.'.join(platform.release().split('.')[:2])}"
+    if facts["virtual"]:
+        where = f"in a virtual machine ({facts['virtual']}), {where}"
     provenance = {
         "printed_by": f"nvidia-smi {loaded}",
-        "over": f"{len(facts['gpus'])} real GPUs, kernel {platform.release()}, {platform.machine()}",
-        "scenario": "as it was found; ids, serial numbers and names of processes were replaced",
+        "over": f"{plural(len(facts['gpus']), 'real GPU')}, {where}, {platform.machine()}",
+        "scenario": f"{how}; ids, serial numbers and names of processes were replaced",
         "when": f"{datetime.now(timezone.utc):%Y-%m-%d}",
     }
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in provenance.items()), f"exit: {json.dumps(codes)}"]
@@ -155,7 +161,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     if any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
         say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
     else:
-        record(look, facts, out)
+        record(look, facts, out, "real", "as it was found")
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
     judged = collect(gpu_rules.judge({"gpu": facts}, request))
     judged.findings.extend(collect(gpu_rules.conclude(judged, {"gpu": facts}, request)).findings)
@@ -263,7 +269,7 @@ def held_by(out: Path) -> bool:
     """Part 4."""
     right, look, facts = own_holder.run(say)
     if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
-        record(look, facts, out, "held")
+        record(look, facts, out, "held", "a process held 1 GiB of it")
     return right
 
 

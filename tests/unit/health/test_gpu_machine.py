@@ -13,6 +13,7 @@ from looked_at import looked
 from muster.health import node
 from muster.launch.unit import unit_properties
 from muster_node.looks import health
+from muster_node.looks.subjects import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +38,14 @@ def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[.
 
 def test_every_look_gets_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()
-    for name, real in list(health.LOOKS.items()):
+    for name, real in list(LOOKS.items()):
         ways = {way: standin(getattr(real, way), called, name) for way in ("look", "again") if hasattr(real, way)}
-        monkeypatch.setitem(health.LOOKS, name, SimpleNamespace(**ways))
+        monkeypatch.setitem(LOOKS, name, SimpleNamespace(**ways))
     monkeypatch.setattr(health, "BETWEEN", 0.0)
     asked = own_health.request(8)
     seen = health.look(asked, unit_properties(asked["user"], "/", own_health.STOP_TIMEOUT))
-    assert called == set(health.LOOKS)
-    assert set(seen) == {*health.LOOKS, "later"}
+    assert called == set(LOOKS)
+    assert set(seen) == {*LOOKS, "later"}
 
 
 def test_it_is_asked_what_the_module_is_asked() -> None:
