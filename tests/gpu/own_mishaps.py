@@ -7,6 +7,7 @@ Each is a fault of the program or of how it was started. None changes a setting 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 120
+# The folder that torchrun makes for each run below its own.
+RUN_ID = re.compile(r"^ranks/[^/]+/")
 WORLD = """
 import os, sys, time, datetime
 import torch, torch.distributed as dist
@@ -44,6 +47,10 @@ class Mishap(NamedTuple):
     ranks: int = 1
     environment: tuple[tuple[str, str], ...] = ()
     group: bool = False
+
+    @property
+    def program(self) -> str:
+        return WORLD + (GROUP if self.group else "") + self.body
 
 
 MISHAPS = (
@@ -168,6 +175,10 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
     for mishap in MISHAPS:
         folder = out / "mishaps" / mishap.name
         logs = fail(mishap, folder)
+        for name, kept in scrubbed(logs, folder, sys.prefix, platform.node()).items():
+            path = out / "recorded_mishaps" / mishap.name / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(kept)
         text = "\n".join(logs.values())
         seen = sorted(one.id for one in TEXTS if re.search(one.pattern, text))
         right = not mishap.expect or any(one.startswith(mishap.expect) for one in seen)
@@ -180,11 +191,23 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
     return held
 
 
+def scrubbed(logs: dict[str, str], folder: Path, prefix: str, host: str) -> dict[str, str]:
+    """The logs without what sets this machine and this run apart from others: for tests/unit/diagnosis/recorded."""
+    names = {re.escape(str(folder)): "/srv/train", re.escape(prefix): "/srv/venv", rf"\b{re.escape(host)}\b": "node1"}
+    kept = {}
+    for name, log in logs.items():
+        text = log
+        for pattern, instead in names.items():
+            text = re.sub(pattern, instead, text)
+        kept[RUN_ID.sub("ranks/", name)] = text
+    return kept
+
+
 def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
     """Run it; {name of a log: its text} of launcher and ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "train.py"
-    program.write_text(WORLD + (GROUP if mishap.group else "") + mishap.body)
+    program.write_text(mishap.program)
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={mishap.ranks}"]
     argv = [sys.executable, *launcher, f"--log-dir={folder / 'ranks'}", "--redirects=3", str(program)]
     quiet = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}

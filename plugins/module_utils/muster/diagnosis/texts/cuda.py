@@ -131,7 +131,7 @@ TEXTS = (
     ),
     Text(
         "cuda.not_built",
-        r"Torch not compiled with CUDA enabled",
+        r"Torch not compiled with CUDA enabled|module 'torch\._C' has no attribute '_cuda_\w+'",
         "the torch of this environment is the one for CPUs",
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",
