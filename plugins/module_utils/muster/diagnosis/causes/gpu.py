@@ -275,7 +275,7 @@ CAUSES = (
         scope="config",
         says="ranks on {node} ask for a GPU by a number that none has of those that they see",
         fix="Give torch.cuda.set_device LOCAL_RANK, and not RANK; have no more ranks than GPUs, and none hidden by"
-        " CUDA_VISIBLE_DEVICES",
+        " CUDA_VISIBLE_DEVICES; those that are there are listed by",
         command=LIST,
         symptoms=("cuda.invalid_device",),
         places=where_met,
@@ -287,8 +287,8 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="ranks on {node} see no GPU: there is none, its driver is not loaded, or they are hidden from the launch",
-        fix="Where the GPUs are listed, look for CUDA_VISIBLE_DEVICES in launch_env and in the script; where they are"
-        " not, at the driver",
+        fix="Look for CUDA_VISIBLE_DEVICES in launch_env and in the script where the node lists GPUs, and at the driver"
+        " where it does not",
         command=LIST,
         symptoms=("cuda.no_gpu",),
         places=where_met,
@@ -328,7 +328,7 @@ CAUSES = (
         group="gpu",
         scope="process",
         says="the memory of the GPU that rank {rank} on {node} uses is full, of its own or of other processes",
-        fix="Look who holds it: other processes are to end, and its own are smaller with smaller batches",
+        fix="End what others hold there, or use smaller batches; who holds it is shown by",
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
