@@ -1,12 +1,13 @@
 """Programs that fail on a real GPU as people's do, under torchrun: what they print, and what the diagnosis reads in it.
 
-Each is a fault of the program or of how it was started. None changes a setting of the GPU; the one that writes where
-nothing is (illegal_access) leaves a line of Xid in the kernel's log, as such a program does.
+Each is a fault of the program or of how it was started. None changes a setting of the GPU; those that fail in a kernel
+(assert, illegal_access, misaligned) leave lines of Xid in the kernel's log, as such programs do.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 120
+# The folder that torchrun makes for each run below its own.
+RUN_ID = re.compile(r"^ranks/[^/]+/")
 WORLD = """
 import os, sys, time, datetime
 import torch, torch.distributed as dist
@@ -33,7 +36,6 @@ GROUP = """
 torch.cuda.set_device(0)
 dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10))
 """
-SUM = "dist.all_reduce(torch.ones(1, device='cuda'))"
 
 
 class Mishap(NamedTuple):
@@ -45,6 +47,10 @@ class Mishap(NamedTuple):
     ranks: int = 1
     environment: tuple[tuple[str, str], ...] = ()
     group: bool = False
+
+    @property
+    def program(self) -> str:
+        return WORLD + (GROUP if self.group else "") + self.body
 
 
 MISHAPS = (
@@ -108,37 +114,57 @@ torch.cuda.synchronize()
     ),
     Mishap(
         "timeout",
+        # One rank alone: NCCL takes no two on one GPU. What is before the sum on its stream takes about 40 s.
         """
 one = torch.ones(1, device="cuda")
 dist.all_reduce(one)
 torch.cuda.synchronize()
-if rank == 1:
-    time.sleep(60)
+for _ in range(40):
+    torch.cuda._sleep(2_000_000_000)
 dist.all_reduce(one)
 torch.cuda.synchronize()
 """,
         "nccl.timeout",
-        ranks=2,
-        # Two ranks on one GPU: what NCCL refuses otherwise, where it is new enough to be asked for.
-        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
         group=True,
     ),
     Mishap(
-        "one_rank_fails",
+        "no_kernel_image",
+        # Code for another kind of GPU (sm_75) alone, made with torch's own compiler and given to the driver.
         """
-one = torch.ones(1, device="cuda")
-dist.all_reduce(one)
-torch.cuda.synchronize()
-if rank == 1:
-    raise RuntimeError("the data of rank 1 are broken")
-dist.all_reduce(one)
-torch.cuda.synchronize()
+import ctypes
+from torch.cuda import _utils
+torch.ones(1, device="cuda")
+compiler, driver = _utils._get_gpu_rtc_library(), _utils._get_gpu_runtime_library()
+program, size, module = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
+source, options = b'extern "C" __global__ void none() {}', (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_75")
+for refused in (
+    compiler.nvrtcCreateProgram(ctypes.byref(program), source, b"none.cu", 0, None, None),
+    compiler.nvrtcCompileProgram(program, 1, options),
+    compiler.nvrtcGetCUBINSize(program, ctypes.byref(size)),
+):
+    assert refused == 0, refused
+code = ctypes.create_string_buffer(size.value)
+assert compiler.nvrtcGetCUBIN(program, code) == 0
+_utils._check_cuda(driver.cuModuleLoadData(ctypes.byref(module), code))
 """,
-        "",
-        ranks=2,
-        environment=(("NCCL_MULTI_RANK_GPU_ENABLE", "1"),),
-        group=True,
+        "cuda.no_code",
     ),
+    Mishap("cpu_tensor", "dist.all_reduce(torch.ones(1))", "nccl.device_type", group=True),
+    Mishap(
+        "forked",
+        """
+torch.ones(1, device="cuda")
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.tensor(index, device="cuda")
+for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context="fork"):
+    print(batch)
+""",
+        "cuda.forked",
+    ),
+    Mishap("devices_mixed", "torch.ones(2, 2, device='cuda') @ torch.ones(2, 2)", "cuda.devices_mixed"),
 )
 
 
@@ -149,6 +175,10 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
     for mishap in MISHAPS:
         folder = out / "mishaps" / mishap.name
         logs = fail(mishap, folder)
+        for name, kept in scrubbed(logs, folder, sys.prefix, platform.node()).items():
+            path = out / "recorded_mishaps" / mishap.name / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(kept)
         text = "\n".join(logs.values())
         seen = sorted(one.id for one in TEXTS if re.search(one.pattern, text))
         right = not mishap.expect or any(one.startswith(mishap.expect) for one in seen)
@@ -161,11 +191,23 @@ def run(out: Path, say: Callable[[str], None]) -> bool:
     return held
 
 
+def scrubbed(logs: dict[str, str], folder: Path, prefix: str, host: str) -> dict[str, str]:
+    """The logs without what sets this machine and this run apart from others: for tests/unit/diagnosis/recorded."""
+    names = {re.escape(str(folder)): "/srv/train", re.escape(prefix): "/srv/venv", rf"\b{re.escape(host)}\b": "node1"}
+    kept = {}
+    for name, log in logs.items():
+        text = log
+        for pattern, instead in names.items():
+            text = re.sub(pattern, instead, text)
+        kept[RUN_ID.sub("ranks/", name)] = text
+    return kept
+
+
 def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
     """Run it; {name of a log: its text} of launcher and ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "train.py"
-    program.write_text(WORLD + (GROUP if mishap.group else "") + mishap.body)
+    program.write_text(mishap.program)
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={mishap.ranks}"]
     argv = [sys.executable, *launcher, f"--log-dir={folder / 'ranks'}", "--redirects=3", str(program)]
     quiet = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}

@@ -10,7 +10,7 @@ than Python; with torch beside it, the ranks compute too. Eight parts, each of w
    machine's own, with their provenance; moved to tests/unit/gpu_info/recorded/, they are read by its tests.
 2. What gpu_info made of them, against what the same program says in another form (--query-gpu), value by value; whether
    each GPU is reached by the place that commands name it by, and which checks have a value (own_rules.py).
-3. nccl_health with the short collective of all GPUs.
+3. nccl_health with the short collective of all GPUs (own_health.py).
 4. Whether a process that holds memory of a GPU is named by status, launch and health (own_holder.py).
 5. The acceptance test in full mode under torchrun and NCCL, judged as a launch's is: what each GPU reaches beside its
    floor, and what nvidia-smi says while it computes (own_device.py).
@@ -52,23 +52,17 @@ if importlib.util.find_spec("ansible") is None:
 
 import own_device
 import own_examples
+import own_health
 import own_holder
 import own_mishaps
 import own_rules
-
 from muster.acceptance import judge, reports
 from muster.gpu_info.facts import facts as gpu_facts
 from muster.health import gpu as gpu_rules
-from muster.health import node
-from muster.launch.unit import unit_properties
 from muster.verdict.check import collect
 from muster.verdict.finding import Finding, with_fix
+from muster.verdict.words import plural
 from muster_node.looks import gpu as look_gpu
-from muster_node.looks import health
-from muster_node.programs import collective_ranks
-from muster_node.tools.pack import sent
-from muster_node.tools.program import BOOTSTRAP, answer_in
-from muster_node.tools.run import run as command
 
 NO_GPU = 77
 # So begin the ids of the GPUs that tests/standins/nvml.c makes up.
@@ -125,7 +119,8 @@ def scrubbed(text: str, facts: dict[str, Any]) -> str:
     return re.sub(r"<process_name>[^<]*", "<process_name>/opt/train/bin/python3", text)
 
 
-def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str = "real") -> None:
+def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str, how: str) -> None:
+    """scenario: a word for the folder. how: what was so meanwhile."""
     loaded = facts["driver"]["loaded"] or "unknown"
     model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
     folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-{scenario}"
@@ -136,10 +131,14 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
             keep(folder, f"{question}.aside.txt", scrubbed(answer["aside"], facts))
         code = re.search(r"ended with (-?\d+)", answer["why"])
         codes[question] = int(code[1]) if code else 0
+    # What the kernel of somebody's machine is called in whole, is theirs.
+    where = f"Linux {'.'.join(platform.release().split('.')[:2])}"
+    if facts["virtual"]:
+        where = f"in a virtual machine ({facts['virtual']}), {where}"
     provenance = {
         "printed_by": f"nvidia-smi {loaded}",
-        "over": f"{len(facts['gpus'])} real GPUs, kernel {platform.release()}, {platform.machine()}",
-        "scenario": "as it was found; ids, serial numbers and names of processes were replaced",
+        "over": f"{plural(len(facts['gpus']), 'real GPU')}, {where}, {platform.machine()}",
+        "scenario": f"{how}; ids, serial numbers and names of processes were replaced",
         "when": f"{datetime.now(timezone.utc):%Y-%m-%d}",
     }
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in provenance.items()), f"exit: {json.dumps(codes)}"]
@@ -162,7 +161,7 @@ def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
     if any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
         say("These GPUs are stand-ins of Muster's tests: nothing is recorded, and nothing below is about a GPU.")
     else:
-        record(look, facts, out)
+        record(look, facts, out, "real", "as it was found")
     request = {"node": platform.node(), "gpus": len(facts["gpus"]), "nproc": len(facts["gpus"]), "gpu_model": ""}
     judged = collect(gpu_rules.judge({"gpu": facts}, request))
     judged.findings.extend(collect(gpu_rules.conclude(judged, {"gpu": facts}, request)).findings)
@@ -205,53 +204,6 @@ def equal(said: str, made: Any) -> bool:
     if isinstance(made, (int, float)):
         return abs(float(said) - made) < 0.01
     return str(made).lower() == said.lower()
-
-
-def judge_the_node(facts: dict[str, Any], out: Path) -> bool:
-    """Part 3. A collective needs systemd, as a launch does; where there is none, its ranks are started without."""
-    count = len(facts["gpus"])
-    request = {
-        "node": platform.node(),
-        "user": "root",
-        "address": "127.0.0.1",
-        "interface": "",
-        "gpus": count,
-        "gpu_model": "",
-        "nproc": count,
-        "torchrun": str(Path(sys.executable).with_name("torchrun")),
-        "backend": "nccl",
-        "port": 29500,
-        "head": True,
-        "run_root": "/var/tmp",
-        "code": [],
-        "collective": True,
-        "allow": [],
-    }
-    looked = health.look(request, unit_properties("root", "/", 5))
-    answer = node.judge_looks(looked, request)
-    verdict = answer["verdict"]
-    keep(out, "nccl_health.json", {"facts": answer["facts"], "verdict": verdict})
-    say(f"nccl_health: {verdict['status']}")
-    for one in verdict["findings"]:
-        say(f"  {one['status']} {one['id']}: {one['summary']}")
-    for skip in verdict["coverage"]["skipped"]:
-        say(f"  skipped {skip['id']}: {skip['why']}")
-    if not looked["collective"]["skipped"]:
-        return not looked["collective"]["why"] and not looked["collective"]["wrong"]
-    return collective(count, out)
-
-
-def collective(count: int, out: Path) -> bool:
-    if importlib.util.find_spec("torch") is None:
-        say("collective: skipped, there is no torch beside this Python")
-        return True
-    given = {"backend": "nccl", "nproc": count, "interface": "", "seconds": 120.0}
-    argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]
-    done = command(*argv, stdin=sent(collective_ranks.__name__, given), seconds=180, env=os.environ)
-    keep(out, "collective.txt", done.text + done.aside)
-    result = answer_in(done.text) or {"why": done.aside[-500:] or done.why, "wrong": []}
-    say(f"collective without a unit: {result['why'] or 'right'}, {result.get('speeds', [])}")
-    return not result["why"] and not result["wrong"]
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
@@ -317,7 +269,7 @@ def held_by(out: Path) -> bool:
     """Part 4."""
     right, look, facts = own_holder.run(say)
     if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
-        record(look, facts, out, "held")
+        record(look, facts, out, "held", "a process held 1 GiB of it")
     return right
 
 
@@ -328,7 +280,7 @@ def main() -> int:
         say(f"There is no GPU here that the driver lists ({facts['smi']['why'] or facts['smi']['status']}).")
         say("Nothing was tried, and nothing was recorded.")
         return NO_GPU
-    parts: list[Callable[[], bool]] = [lambda: judge_the_node(facts, out)]
+    parts: list[Callable[[], bool]] = [lambda: own_health.run(len(facts["gpus"]), out, say)]
     if importlib.util.find_spec("torch") is None:
         say("the rest: skipped, there is no torch beside this Python")
     else:

@@ -23,6 +23,8 @@ def test_decide(case: dict[str, Any]) -> None:
     expect = case["expect"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
     assert decided.word == expect["word"]
+    left = {one.cause.id for one in (*decided.causes, *decided.also_seen, *decided.candidates)}
+    assert not left & set(expect.get("never", []))
     if "candidates" in expect:
         assert {line(one) for one in decided.candidates} >= set(expect["candidates"])
     if "ruled_out" in expect:

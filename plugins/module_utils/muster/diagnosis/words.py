@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, TypedDict
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .decide import Decided, Judged
     from .model import Symptom
 
+LAST_ERROR = re.compile(r"^Last error:\n(.+)$", re.MULTILINE)
+MOST_OF_LAST_ERROR = 200  # characters
 MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
@@ -149,13 +152,24 @@ def five_lines(case: Case, decided: Decided) -> list[str]:
 
 def what(case: Case, seen: Sequence[Symptom]) -> str:
     """What happened first, by itself, as far as it is known; else what all others only show."""
-    own = [one for one in seen if not one.victim and one.final]
-    first = min(own or list(seen), key=lambda one: (one.when == 0.0, one.when), default=None)
+    closed = {one.rank for one in case.all_failures if one.by_launcher}
+    own = [one for one in seen if not one.victim and one.final] or list(seen)
+    first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
     if first is None:
         return case.launch["ending_text"] or "nothing that is known of it tells"
     rank = "" if first.rank is None else f"rank {first.rank}"
     place = ", ".join(part for part in (rank, first.node) if part)
-    return f"{place}: {first.line}" if place else first.line
+    line = f"{first.line}{more_words(case, first)}"
+    return f"{place}: {line}" if place else line
+
+
+def more_words(case: Case, first: Symptom) -> str:
+    """What NCCL's own last error says, below an exception of torch that names only its kind."""
+    for one in case.all_failures:
+        if one.rank == first.rank and one.node == first.node and one.summary == first.line:
+            said = LAST_ERROR.search(one.traceback)
+            return f": {said[1].strip()[:MOST_OF_LAST_ERROR]}" if said else ""
+    return ""
 
 
 def where(decided: Decided) -> str:

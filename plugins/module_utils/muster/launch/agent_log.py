@@ -8,8 +8,9 @@ AGENT_FAILED = re.compile(
     r"failed \(exitcode: (?P<code>-?\d{1,5})\) local_rank: (?P<local>\d{1,5}) \(pid: (?P<pid>\d+)\)"
 )
 AGENT_CLOSES = re.compile(r"Sending process \d+ closing signal|failed \(exitcode: ")
+CLOSED = re.compile(r"Sending process (?P<pid>\d{1,10}) closing signal")
 SUMMARY_FAILURE = re.compile(
-    r"rank\s+: \d+ \(local_rank: (?P<local>\d{1,5})\)\s+exitcode\s+: (?P<code>-?\d{1,5}) \(pid: \d+\)"
+    r"rank\s+: \d+ \(local_rank: (?P<local>\d{1,5})\)\s+exitcode\s+: (?P<code>-?\d{1,5}) \(pid: (?P<pid>\d+)\)"
 )
 
 
@@ -24,3 +25,10 @@ def exit_codes(agent_log: str) -> dict[int, int]:
     for match in AGENT_FAILED.finditer(agent_log):
         found[int(match["local"])] = int(match["code"])
     return found
+
+
+def closed(agent_log: str) -> set[int]:
+    """The local ranks that torchrun says it told to end, because another one had failed or it was told itself."""
+    told = {match["pid"] for match in CLOSED.finditer(agent_log)}
+    ended = (*SUMMARY_FAILURE.finditer(agent_log), *AGENT_FAILED.finditer(agent_log))
+    return {int(match["local"]) for match in ended if match["pid"] in told}

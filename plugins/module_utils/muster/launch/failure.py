@@ -12,7 +12,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .agent_log import exit_codes
+from .agent_log import closed, exit_codes
 from .endings import ASKED, EXIT, NODE_WORDS, PEER, STOPPED, UNKNOWN_WORD, Ending
 from .launchers import TORCHRUN
 from .tracebacks import (
@@ -87,7 +87,10 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure on one node; `rank` is None for the agent, the unit or the node itself. `when`: controller time."""
+    """One failure on one node; `rank` is None for the agent, the unit or the node itself. `when`: controller time.
+
+    by_launcher: its launcher told it to end, and says so: whatever was first, it was not this.
+    """
 
     node: str
     when: float
@@ -97,6 +100,7 @@ class Failure:
     local_rank: int | None = None
     traceback: str = ""
     cascade: bool = False
+    by_launcher: bool = False
 
     @property
     def where(self) -> str:
@@ -121,7 +125,7 @@ def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure
     if not failures:
         return None, []
     # Of what only followed, that a node was ended because of another one says most: it names that one.
-    ordered = sorted(failures, key=lambda one: (one.cascade, one.ending is not Ending.PEER, one.when))
+    ordered = sorted(failures, key=lambda one: (one.cascade, one.ending is not Ending.PEER, one.by_launcher, one.when))
     return ordered[0], sorted(ordered[1:], key=lambda one: one.when)
 
 
@@ -174,6 +178,10 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
     if traceback:
         # Whatever its exit code: a rank that raised may crash, or be asked to stop, while it clears up.
         ending, summary, cascade = Ending.EXCEPTION, exception_line(traceback), is_cascade(traceback)
+    elif code == -signal.SIGTERM and local in closed(report.agent_log):
+        summary = "was told to stop (SIGTERM) by its launcher"
+        rank = report.first_rank + local
+        return Failure(report.node, when, summary, Ending.SIGNAL, rank, local, cascade=True, by_launcher=True)
     elif code == -signal.SIGTERM:
         ending, summary, cascade = Ending.SIGNAL, "was told to stop (SIGTERM)", True
     elif code is not None and code < 0:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..tools import files, process
 from ..tools.run import read, run
+from . import virtual
 from .bus import BUS
 from .bus import look as look_at_bus
 from .holders import look as look_at_holders
@@ -48,7 +49,7 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
         program = WSL_SMI if Path(WSL_SMI).exists() else "nvidia-smi"
         asked = bool(loaded or bus["driver_version"]) or program == WSL_SMI
         smi = {name: pool.submit(_ask, program, argv, seconds) for name, argv in QUESTIONS.items() if asked}
-        virt = pool.submit(run, "systemd-detect-virt")
+        virt = pool.submit(virtual.look)
         on_disk = pool.submit(run, "modinfo", "-F", "version", "nvidia")
         fabric_manager = pool.submit(_fabric_manager)
         smi_answers = {name: answer.result() for name, answer in smi.items()}
@@ -59,7 +60,7 @@ def look(seconds: float = SECONDS) -> dict[str, Any]:
         "loaded": loaded,
         "library": _library(),
         "smi": smi_answers or None,
-        "virt": virt.result().text.strip(),
+        "virt": virt.result().text,
         "on_disk": on_disk.result().text.strip(),
         "fabric_manager": fabric_manager.result(),
         **holders,

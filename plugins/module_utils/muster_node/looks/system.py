@@ -8,11 +8,12 @@ import pwd
 import sys
 from typing import Any
 
-from ..tools.run import read, run
+from ..tools.run import read
+from . import virtual
 
 
 def look() -> dict[str, Any]:
-    virt = run("systemd-detect-virt")
+    virt = virtual.look()
     try:
         myself = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -24,9 +25,8 @@ def look() -> dict[str, Any]:
         "python": list(sys.version_info[:3]),
         "python_path": sys.executable,
         "init": read("/proc/1/comm").text.strip(),
-        # It ends with 1 on a machine that is none of the known virtual ones, and says "none".
-        "virt": virt.text.strip(),
-        "virt_why": "" if virt.text.strip() else virt.why,
+        "virt": virt.text,
+        "virt_why": virt.why,
         "machine_id": read("/etc/machine-id").text.strip(),
         "boot_id": read("/proc/sys/kernel/random/boot_id").text.strip(),
         "host_key": read("/etc/ssh/ssh_host_ed25519_key.pub").text.strip(),

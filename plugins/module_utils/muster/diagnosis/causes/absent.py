@@ -10,6 +10,9 @@ from ...verdict.commands import on_node
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..progress import WITHIN
 from ..reaching import CALLED_HEAD, WAITED, before_they_met
+from ..said import BY_ID
+from .process import DISK_WAIT, FROZEN, STOPPED
+from .program import STILL_THERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from ..case import Case
     from ..model import Answer, Symptom
 
-KEY_OF_RANK = re.compile(r"/(?P<rank>\d+)$")
+# Of Gloo's keys; those of NCCL's ids ("//cuda//0") end with the number of a group.
+KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
+OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.unique_id", "store.key"))
 RUNNING = on_node("{node}", "ps -eo pid,stat,user,lstart,args")
 
 
@@ -39,7 +44,24 @@ def named_in(symptom: Symptom) -> list[int]:
     return [int(one) for one in ([key["rank"]] if key else listed)]
 
 
+def ranks_with_the_id(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    """The rank that begins a group of NCCL, by whoever waited for its id."""
+    for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
+        yield Place(case.node_of(rank), rank=rank)
+
+
 # ---------------------------------------------------------------- what is asked
+
+
+def id_was_awaited(case: Case, place: Place) -> Answer:
+    """The store itself answered, and had nothing of that rank."""
+    for one in case.all_failures:
+        said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
+        if said and int(said["rank"]) == place.rank and (waited := STORE_HAD_NONE.search(why)):
+            seconds = int(waited["seconds"]) / 1000
+            text = f"rank {one.rank} waited {seconds:g} s for the id that rank {place.rank} gives"
+            return yes(text, f"last words of {one.where}", one.when)
+    return not_looked("whether the store was there all the time is not known")
 
 
 def was_not_started(case: Case, place: Place) -> Answer:
@@ -106,6 +128,7 @@ def is_elsewhere(case: Case, place: Place) -> Answer:
 
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
 LATE = Question("absent.late", "did the launcher on {node} begin too late?", came_late, RUNNING)
+ID_AWAITED = Question("absent.id", "did the store have no id of rank {rank}, until the others gave up?", id_was_awaited)
 NO_PROCESS = Question("absent.rank", "was there no process of rank {rank} on {node}?", rank_is_gone, RUNNING)
 BUSY = Question("absent.busy", "was rank {rank} doing something else?", is_elsewhere, RUNNING)
 
@@ -153,5 +176,18 @@ CAUSES = (
         symptoms=("store.key", "gloo.barrier"),
         places=ranks_waited_for,
         confirm=(NO_PROCESS,),
+    ),
+    Cause(
+        "absent.nccl_id",
+        group="absent",
+        scope="process",
+        says="rank {rank} on {node} did not come to the first collective of a group in time, and others waited for it",
+        fix="Look in its log what it did meanwhile: what one rank does for long belongs before init_process_group, or"
+        " needs a longer timeout there",
+        symptoms=("nccl.unique_id",),
+        places=ranks_with_the_id,
+        confirm=(),
+        support=(ID_AWAITED, STILL_THERE),
+        refute=(STOPPED, DISK_WAIT, FROZEN),
     ),
 )

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from ..model import Answer, Symptom
 
 # What names the interface that a rank uses.
-VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+OF_NCCL = "NCCL_SOCKET_IFNAME"
+VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
 TOLD = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
 OWN = ("process.exception", "process.exception.everywhere")
+NAME_IT = "Set the variable to the interface of the training network there, or leave it out"
 ADDRESSES = on_node("{node}", "ip -brief address")
 
 
@@ -43,6 +45,11 @@ def with_its_interface(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
         for node in case.nodes:
             if node == one.node or any(value_among(case, node, variable, (name,)) for variable in VARIABLES):
                 yield Place(node, what=name)
+
+
+def where_met(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    del case
+    return (Place(one.node) for one in by if one.node and one.rank is not None)
 
 
 def each_node(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
@@ -90,6 +97,19 @@ def interface_is_missing(case: Case, place: Place) -> Answer:
     if not found["addresses"]:
         return yes(f"{place.what} has no address", f"interfaces of {place.node}")
     return no(f"{place.what} has {few(found['addresses'])}", f"interfaces of {place.node}")
+
+
+def of_nccl_is_none(case: Case, place: Place) -> Answer:
+    """Whether its variable, which NCCL reads as a list of beginnings, is none of the node's interfaces in whole."""
+    record, known = case.record(place.node), environment(case, place.node)
+    if record is None or known is None:
+        return not_looked(case.why_not(place.node, "interfaces" if record is None else "program"))
+    if OF_NCCL not in known:
+        return no(f"{OF_NCCL} is not set", f"environment on {place.node}")
+    there = sorted(record["interfaces"])
+    if value_among(case, place.node, OF_NCCL, [f"{sign}{name}" for name in there for sign in ("", "=")]):
+        return no(f"{OF_NCCL} names an interface that is there", f"environment on {place.node}")
+    return yes(f"{OF_NCCL} is none of {few(there)}", f"environment and interfaces of {place.node}")
 
 
 def interface_is_another(case: Case, place: Place) -> Answer:
@@ -144,7 +164,7 @@ CAUSES = (
         group="address",
         scope="node",
         says="the interface {what}, which a variable such as GLOO_SOCKET_IFNAME names, is not usable on {node}",
-        fix="Set the variable to the interface of the training network there, or leave it out",
+        fix=NAME_IT,
         command=ADDRESSES,
         symptoms=("gloo.interface",),
         places=with_its_interface,
@@ -155,6 +175,26 @@ CAUSES = (
         ),
         decisive=("gloo.interface",),
         instead_of=(*OWN, "absent.rank"),
+    ),
+    Cause(
+        "address.nccl_interface",
+        group="address",
+        scope="node",
+        says="NCCL finds no interface on {node} to use: NCCL_SOCKET_IFNAME names none that is there, or none is up",
+        fix=NAME_IT,
+        command=ADDRESSES,
+        symptoms=("nccl.no_interface",),
+        places=where_met,
+        confirm=(
+            Question(
+                "address.nccl",
+                "does NCCL_SOCKET_IFNAME name no interface that {node} has?",
+                of_nccl_is_none,
+                ADDRESSES,
+            ),
+        ),
+        decisive=("nccl.no_interface",),
+        instead_of=OWN,
     ),
     Cause(
         "address.interface_other",

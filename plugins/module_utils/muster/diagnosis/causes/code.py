@@ -115,6 +115,30 @@ CAUSES = (
         node=True,
     ),
     by_words(
+        "program.forked",
+        "cuda.forked",
+        "was CUDA used in a process that had been forked?",
+        "a process that was forked, such as a worker of a data loader, uses CUDA, which its parent had begun to use",
+        "Give tensors on the processor from the data set and bring batches to the GPU in the loop, or give DataLoader"
+        " multiprocessing_context='spawn'",
+    ),
+    by_words(
+        "program.devices_mixed",
+        "cuda.devices_mixed",
+        "did a call get tensors of several devices?",
+        "a call got tensors of several devices",
+        "Bring the model, its buffers and each batch to the same device: .to(device)",
+    ),
+    by_words(
+        "program.device_type",
+        "nccl.device_type",
+        "did a collective get a tensor on a device that its library is not for?",
+        "a collective got a tensor on a device that the process group's library is not for, such as NCCL one on the"
+        " processor",
+        "Bring the tensor to the rank's GPU before the call, or begin the group with"
+        " init_process_group('cpu:gloo,cuda:nccl')",
+    ),
+    by_words(
         "program.torch_for_cpus",
         "cuda.not_built",
         "is the torch of the environment one for CPUs?",

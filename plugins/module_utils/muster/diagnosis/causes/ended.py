@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ...launch.agent_log import exit_codes
 from ...launch.endings import STOPPED, Ending
 from ...launch.failure import NO_MANAGER
 from ...verdict.commands import on_node
@@ -146,15 +147,26 @@ def told_from_outside(case: Case, place: Place) -> Answer:
     mine = next((one for one in case.all_failures if one.rank == place.rank and one.ending is Ending.SIGNAL), None)
     if mine is None:
         return no("it ended otherwise")
+    # torchrun names the processes that it tells to stop: one that it names by its end alone was told by somebody else.
+    unsaid = mine.local_rank not in exit_codes(case.node_ends[place.node]["log"])
+    if mine.by_launcher:
+        return no(f"the launcher on {place.node} says that it told it to stop")
     for one in case.all_failures:
         if one is not mine and one.when < mine.when and (one.node == mine.node or not one.cascade):
             return no(f"{one.where} had ended before: {one.summary}")
+        if one.node == mine.node and one.when == mine.when and unsaid and ended_itself(one):
+            return no(f"{one.where} had ended at the same moment: {one.summary}")
     end = case.node_ends[place.node]
     if ended_by_us(case, place.node) or DEATH_SIGNAL.search(end["log"]):
         return no(f"the launcher on {place.node} was told to stop, and told its ranks")
     return yes(
         f"exit code -15, and no rank of {place.node} had ended before", f"ends of the ranks on {place.node}", mine.when
     )
+
+
+def ended_itself(one: Failure) -> bool:
+    """A rank with a code of its own, or by a signal that no launcher sends first."""
+    return one.rank is not None and (one.ending is not Ending.SIGNAL or SIGTERM not in one.summary)
 
 
 def limit_reached(case: Case, place: Place) -> Answer:

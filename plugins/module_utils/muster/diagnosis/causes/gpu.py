@@ -16,6 +16,7 @@ from ...verdict.words import gigabytes
 from ..digests import environment, value_among
 from ..model import Cause, Place, Question, no, not_looked, yes
 from ..questions import probe
+from ..said import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,10 +38,15 @@ TOTAL = re.compile(r"total capaci?ty of " + SIZE.format("size") + r"|; " + SIZE.
 THIS = re.compile(
     r"this process has " + SIZE.format("size") + r"|; " + SIZE.format("older") + r" (?:already )?allocated"
 )
+ASKED = re.compile(r"Tried to allocate " + SIZE.format("size"))
 NUMBER = re.compile(r"GPU (\d+)(?: has a total|;)")
 OTHER = re.compile(r"Process (?P<pid>\d+) has " + SIZE.format("size") + r" memory in use")
+FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
+# What the words of a rank prove by themselves: said where nothing deeper is.
+BY_WORDS = ("gpu.number", "gpu.none_seen")
 SMI = on_node("{node}", "nvidia-smi")
+LIST = on_node("{node}", "nvidia-smi -L")
 LOG = on_node("{node}", "journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
@@ -110,7 +116,7 @@ def out_of_memory_words(case: Case, place: Place) -> str:
 def amount(match: re.Match[str] | None) -> float:
     if match is None:
         return 0.0
-    name = "size" if match["size"] else "older"
+    name = "size" if match["size"] is not None else "older"
     return float(match[name]) * UNITS[match[f"{name}_unit"]]
 
 
@@ -126,6 +132,16 @@ def of_its_own(much: bool) -> Callable[[Case, Place], Answer]:
         return yes(said, f"last words of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
 
     return look
+
+
+def beyond_the_whole(case: Case, place: Place) -> Answer:
+    """Whether what it had, and what it asked for, is more than the GPU has: then no other one is the reason."""
+    words = out_of_memory_words(case, place)
+    total, mine, asked = (amount(one.search(words)) for one in (TOTAL, THIS, ASKED))
+    if not total or not asked:
+        return not_looked("the message does not say how much was asked for, and of how much")
+    said = f"it asked for {gigabytes(asked)} and had {gigabytes(mine)}, of {gigabytes(total)}"
+    return yes(said, f"last words of rank {place.rank}") if mine + asked > total else no(said)
 
 
 def full_of_others(case: Case, place: Place) -> Answer:
@@ -197,6 +213,7 @@ FEWER = Question("gpu.fewer", "has {node} fewer GPUs than ranks?", fewer_than_ra
 HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
 OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", of_its_own(True))
 LITTLE_OF_ITS_OWN = Question("gpu.memory.little", "had rank {rank} only a small part of it?", of_its_own(False))
+BEYOND = Question("gpu.memory.beyond", "did rank {rank} ask for more than its whole GPU has?", beyond_the_whole)
 OTHERS_MEMORY = Question("gpu.memory.others", "had other processes much of the memory?", full_of_others, SMI)
 TAKEN_BEFORE = Question(
     "gpu.memory.before", "was memory of a GPU of {node} taken before the launch?", taken_before, SMI
@@ -227,7 +244,7 @@ CAUSES = (
             found("sw.torch.gpus", "a torch that sees too few GPUs"),
         ),
         decisive=("cuda.lost",),
-        instead_of=(*OWN, "gpu.fewer_than_ranks"),
+        instead_of=(*OWN, "gpu.fewer_than_ranks", *BY_WORDS),
     ),
     Cause(
         "gpu.fewer_than_ranks",
@@ -239,7 +256,7 @@ CAUSES = (
         symptoms=("cuda.invalid_device",),
         places=where_met,
         confirm=(FEWER, found("gpu.count.differs", "another number of GPUs than is said")),
-        instead_of=OWN,
+        instead_of=(*OWN, *BY_WORDS),
     ),
     Cause(
         "gpu.hidden",
@@ -250,7 +267,33 @@ CAUSES = (
         symptoms=("cuda.invalid_device", "cuda.no_gpu"),
         places=where_met,
         confirm=(HIDDEN,),
-        instead_of=(*OWN, "gpu.fewer_than_ranks", "gpu.absent"),
+        instead_of=(*OWN, "gpu.fewer_than_ranks", "gpu.absent", *BY_WORDS),
+    ),
+    Cause(
+        "gpu.number",
+        group="gpu",
+        scope="config",
+        says="ranks on {node} ask for a GPU by a number that none has of those that they see",
+        fix="Give torch.cuda.set_device LOCAL_RANK, and not RANK; have no more ranks than GPUs, and none hidden by"
+        " CUDA_VISIBLE_DEVICES; those that are there are listed by",
+        command=LIST,
+        symptoms=("cuda.invalid_device",),
+        places=where_met,
+        confirm=(said("said.number", "did CUDA find no GPU of the number asked for?", "cuda.invalid_device"),),
+        instead_of=OWN,
+    ),
+    Cause(
+        "gpu.none_seen",
+        group="gpu",
+        scope="node",
+        says="ranks on {node} see no GPU: there is none, its driver is not loaded, or they are hidden from the launch",
+        fix="Look for CUDA_VISIBLE_DEVICES in launch_env and in the script where the node lists GPUs, and at the driver"
+        " where it does not",
+        command=LIST,
+        symptoms=("cuda.no_gpu",),
+        places=where_met,
+        confirm=(said("said.no_gpu", "did torch find no GPU?", "cuda.no_gpu"),),
+        instead_of=OWN,
     ),
     Cause(
         "gpu.memory.others",
@@ -259,14 +302,15 @@ CAUSES = (
         says="other processes hold memory of the GPU that rank {rank} on {node} uses",
         fix="Look whose they are, and let them end",
         command=SMI,
-        symptoms=("cuda.out_of_memory", "cuda.not_enough_memory"),
+        symptoms=FULL,
         places=ranks_that_met,
         confirm=(OTHERS_MEMORY, TAKEN_BEFORE),
         support=(
             *(found("gpu.process.foreign", "a foreign process"), found("gpu.memory.held", "memory that nobody owns")),
             LITTLE_OF_ITS_OWN,
         ),
-        instead_of=(*OWN, "gpu.memory.own"),
+        refute=(BEYOND,),
+        instead_of=(*OWN, "gpu.memory.own", "gpu.memory.full"),
     ),
     Cause(
         "gpu.memory.own",
@@ -276,7 +320,19 @@ CAUSES = (
         fix="Use smaller batches or sequences, mixed precision or checkpointing of activations",
         symptoms=("cuda.out_of_memory",),
         places=ranks_that_met,
-        confirm=(OWN_MEMORY,),
+        confirm=(OWN_MEMORY, BEYOND),
+        instead_of=(*OWN, "gpu.memory.full"),
+    ),
+    Cause(
+        "gpu.memory.full",
+        group="gpu",
+        scope="process",
+        says="the memory of the GPU that rank {rank} on {node} uses is full, of its own or of other processes",
+        fix="End what others hold there, or use smaller batches; who holds it is shown by",
+        command=SMI,
+        symptoms=FULL,
+        places=ranks_that_met,
+        confirm=(said("said.memory_full", "did CUDA find the memory of the GPU of rank {rank} full?", *FULL),),
         instead_of=OWN,
     ),
     Cause(
@@ -326,7 +382,7 @@ CAUSES = (
         symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
         places=where_met,
         confirm=(found("gpu.driver.mismatch", "a driver of two versions"),),
-        instead_of=(*OWN, "gpu.absent"),
+        instead_of=(*OWN, "gpu.absent", "gpu.none_seen"),
     ),
     Cause(
         "gpu.ecc",
@@ -361,12 +417,13 @@ CAUSES = (
         "program.illegal_access",
         group="program",
         scope="code",
-        says="a kernel of the program reached beyond its memory on {node}; the driver counts it as the program's fault",
+        says="a kernel of the program reached beyond its memory on {node}, which NVIDIA counts as the program's fault",
         fix="Run it with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
         symptoms=("cuda.illegal_access", "cuda.failed"),
         places=where_met,
         confirm=(XID_OF_PROGRAM,),
         refute=(XID,),
+        decisive=("cuda.illegal_access",),
         instead_of=OWN,
     ),
 )

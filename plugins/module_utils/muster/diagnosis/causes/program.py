@@ -138,6 +138,8 @@ def was_there(case: Case, place: Place) -> Answer:
     """A rank that lives, or ended after the others had waited: it was late, and not gone."""
     if shots_at(case, place):
         return yes(f"rank {place.rank} still ran", "/proc before the stop")
+    if any(one.rank == place.rank and one.by_launcher for one in case.all_failures):
+        return yes(f"rank {place.rank} ran until its launcher told it to stop", f"launcher's log on {place.node}")
     own = [one for one in case.all_failures if one.rank == place.rank and not one.cascade]
     return no(f"it had ended: {own[0].summary}") if own else not_looked("whether it still ran is not known")
 

@@ -1,13 +1,14 @@
 """What the CUDA runtime and torch's allocator print.
 
-No CUDA was run here: the texts are CUDA's own descriptions of its errors (cudaGetErrorString), as torch puts them
-behind "CUDA error: ", and what public issues quote.
+Some were printed by a GPU (RUN; tests/unit/diagnosis/recorded/h200 has the logs). The others are read: CUDA's own
+descriptions of its errors (cudaGetErrorString), as torch puts them behind "CUDA error: ", and what public issues quote.
 """
 
 from __future__ import annotations
 
 from ..model import Text
 
+RUN = "run on an H200: torch 2.11, driver 580"
 READ = "read, not run: CUDA's error descriptions"
 
 TEXTS = (
@@ -15,30 +16,30 @@ TEXTS = (
         "cuda.out_of_memory",
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB)",
         "the memory of this GPU is full: of this process, or of others",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 226.00 MiB. GPU 0 has a total capacity of 15.70"
-        " GiB of which 210.38 MiB is free. Including non-PyTorch memory, this process has 15.48 GiB memory in use.",
-        "read, not run: qingze-bai/VSmTrans#3 (2025), pytorch/pytorch#16417",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16384.00 GiB. GPU 0 has a total capacity of"
+        " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in use.",
+        f"{RUN}; another process beside it: qingze-bai/VSmTrans#3 (2025); its older forms: pytorch/pytorch#16417",
     ),
     Text(
         "cuda.not_enough_memory",
         r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure '?out of memory",
         "a library that allocates by itself found the memory of this GPU full",
-        "RuntimeError: CUDA error: out of memory",
-        READ,
+        "torch.AcceleratorError: CUDA error: out of memory",
+        RUN,
     ),
     Text(
         "cuda.invalid_device",
         r"invalid device ordinal",
         "a rank asks for a GPU by a number that there is none of: too many ranks, or GPUs are hidden",
-        "RuntimeError: CUDA error: invalid device ordinal",
-        "read, not run: cfzd/Ultra-Fast-Lane-Detection#193, KellerJordan/modded-nanogpt#61",
+        "torch.AcceleratorError: CUDA error: invalid device ordinal",
+        RUN,
     ),
     Text(
         "cuda.no_gpu",
         r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system",
         "the process sees no GPU: there is none, the driver is not loaded, or they are hidden from it",
         "RuntimeError: No CUDA GPUs are available",
-        "read, not run: torch 2.13, torch/cuda/__init__.py and c10/cuda",
+        f"{RUN}; its other forms are read in torch/cuda/__init__.py and c10/cuda",
     ),
     Text(
         "cuda.no_code",
@@ -95,15 +96,31 @@ TEXTS = (
         "cuda.illegal_access",
         r"an illegal memory access was encountered|misaligned address",
         "a kernel wrote or read where nothing is: most often a fault of the program or of an extension",
-        "RuntimeError: CUDA error: an illegal memory access was encountered",
-        READ,
+        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        RUN,
     ),
     Text(
         "cuda.assert",
         r"device-side assert triggered",
         "an index is out of range in a kernel, such as a label beyond the number of classes",
-        "RuntimeError: CUDA error: device-side assert triggered",
-        READ,
+        "torch.AcceleratorError: CUDA error: device-side assert triggered",
+        RUN,
+    ),
+    Text(
+        "cuda.forked",
+        r"Cannot re-initialize CUDA in forked subprocess",
+        "a process that was forked from one that used CUDA uses it too, most often a worker of a data loader",
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+        " the 'spawn' start method",
+        "read, not run: torch 2.13, torch/cuda/__init__.py",
+    ),
+    Text(
+        "cuda.devices_mixed",
+        r"Expected all tensors to be on the same device",
+        "a call got tensors of several devices, such as one on a GPU and one on the processor",
+        "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other"
+        " tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)",
+        "read, not run: torch 2.13, its library",
     ),
     Text(
         "cuda.lost",
@@ -115,7 +132,7 @@ TEXTS = (
     ),
     Text(
         "cuda.not_built",
-        r"Torch not compiled with CUDA enabled",
+        r"Torch not compiled with CUDA enabled|module 'torch\._C' has no attribute '_cuda_\w+'",
         "the torch of this environment is the one for CPUs",
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",

@@ -1,9 +1,14 @@
-"""What NCCL, and torch on its behalf, print. NCCL was never run here: the texts are read, where the source says."""
+"""What NCCL, and torch on its behalf, print.
+
+Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded/h200 has the logs). What needs a second
+one, a network card or a broken link is read.
+"""
 
 from __future__ import annotations
 
 from ..model import Text
 
+RUN = "run on an H200: torch 2.11, NCCL 2.28.9, driver 580"
 READ = "read, not run: NCCL 2.30's source"
 
 TEXTS = (
@@ -74,17 +79,25 @@ TEXTS = (
         "nccl.unique_id",
         r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store",
         "the rank that begins NCCL's group did not come, or its store is gone",
-        "[2] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
-        " but store->get('0') got error: Socket Timeout",
-        "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
+        "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
+        " but store->get('0') got error: wait timeout after 10000ms, keys: /default_pg/0//cuda//0",
+        f"{RUN}; other errors of the store at its end: torch 2.x, ProcessGroupNCCL.cpp, read",
         victim=True,
+    ),
+    Text(
+        "nccl.device_type",
+        r"No backend type associated with device type (?P<name>\w+)",
+        "a collective got a tensor on a device that the process group's library is not for: NCCL takes those"
+        " on GPUs only",
+        "RuntimeError: No backend type associated with device type cpu",
+        "read, not run: torch 2.13, its library",
     ),
     Text(
         "nccl.duplicate_gpu",
         r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)",
         "two ranks of a node chose the same GPU",
-        "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000",
-        "read, not run: Peterande/D-FINE#289, horovod/horovod#3929",
+        "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60",
+        RUN,
     ),
     Text(
         "nccl.shared_memory",
@@ -130,7 +143,7 @@ TEXTS = (
         "nccl.no_interface",
         r"Bootstrap : no socket interface found|no socket interfaces? found|NCCL_SOCKET_IFNAME .*not found",
         "no interface is there that NCCL may use, such as one that NCCL_SOCKET_IFNAME names",
-        "NCCL WARN Bootstrap : no socket interface found",
-        READ,
+        "[2026-11-27 02:37:27] node1:1006:1006 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found",
+        RUN,
     ),
 )

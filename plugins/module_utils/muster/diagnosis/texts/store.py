@@ -90,7 +90,7 @@ TEXTS = (
     Text(
         "store.key",
         r"wait timeout after (?P<seconds>\d+)ms, keys: (?P<keys>\S+)",
-        "a rank has waited for what another one writes into the store; the key ends with the number of that rank",
+        "a rank has waited for what another one writes into the store; Gloo's keys end with the number of that rank",
         "torch.distributed.DistStoreError: wait timeout after 5000ms, keys: /0//cpu//0/1",
         f"{RECORDED}; torch/csrc/distributed/c10d/TCPStore.cpp",
         victim=True,

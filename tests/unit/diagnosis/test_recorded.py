@@ -1,0 +1,75 @@
+"""Launches that failed on real machines, as their logs were kept in recorded/, and what the diagnosis makes of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import own_mishaps
+from lines import line
+from muster.diagnosis.case import Case
+from muster.diagnosis.causes import CAUSES
+from muster.diagnosis.decide import decide
+from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.texts import TEXTS
+from muster.diagnosis.words import diagnosis
+
+RECORDED = Path(__file__).parent / "recorded"
+MACHINES = {path.parent.name: yaml.safe_load(path.read_text()) for path in RECORDED.glob("*/expect.yml")}
+LAUNCHES = [(machine, name) for machine, all_of in MACHINES.items() for name in all_of["mishaps"]]
+
+
+def logs_of(machine: str, name: str) -> dict[str, str]:
+    folder = RECORDED / machine / name
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.log"))}
+
+
+@pytest.mark.parametrize(("machine", "name"), LAUNCHES)
+def test_what_is_said_of_it(machine: str, name: str) -> None:
+    expect = MACHINES[machine]["mishaps"][name]
+    logs = logs_of(machine, name)
+    text = "\n".join(logs.values())
+    assert sorted(one.id for one in TEXTS if re.search(one.pattern, text)) == expect["read"]
+    known = [Known(node, more[0], tuple(more[1:])) for node, more in MACHINES[machine]["known"].items()]
+    case = Case(case_of_logs(logs, known))
+    decided = decide(case, CAUSES)
+    assert (decided.word, [line(one) for one in decided.causes]) == (expect["word"], expect["causes"])
+    said = dict(one.split(": ", 1) for one in diagnosis(case, decided)["lines"])
+    assert expect["what"] in said["What"]
+    assert expect.get("why", "") in said["Why"]
+    assert expect["type"] in said["Type"]
+
+
+def test_no_recorded_launch_is_forgotten() -> None:
+    there = {(path.parts[-3], path.parts[-2]) for path in RECORDED.glob("*/*/launcher.log")}
+    assert there == set(LAUNCHES)
+    assert all(machine["from"] for machine in MACHINES.values())
+
+
+@pytest.mark.parametrize("mishap", own_mishaps.MISHAPS, ids=lambda mishap: mishap.name)
+def test_what_a_program_is_to_be_read_as_is_a_text(mishap: own_mishaps.Mishap) -> None:
+    assert any(one.id.startswith(mishap.expect) for one in TEXTS)
+    compile(mishap.program, mishap.name, "exec")
+
+
+def test_what_is_one_machines_own_is_replaced() -> None:
+    log = (
+        '[rank0]:   File "/data/out/mishaps/forked/train.py", line 8, in <module>\n'
+        '[rank0]:   File "/data/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 478, in _lazy_init\n'
+        "[2026-11-27 02:37:33] gpu7:1054:1054 [0] init.cc:904 NCCL WARN Duplicate GPU detected\n"
+        "[rank0]: gpu70 is another word\n"
+    )
+    folder, run = Path("/data/out/mishaps/forked"), "ranks/1b2c_xyz/attempt_0/0/stderr.log"
+    kept: Any = own_mishaps.scrubbed({run: log}, folder, "/data/venv", "gpu7")
+    assert kept == {
+        "ranks/attempt_0/0/stderr.log": (
+            '[rank0]:   File "/srv/train/train.py", line 8, in <module>\n'
+            '[rank0]:   File "/srv/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 478, in _lazy_init\n'
+            "[2026-11-27 02:37:33] node1:1054:1054 [0] init.cc:904 NCCL WARN Duplicate GPU detected\n"
+            "[rank0]: gpu70 is another word\n"
+        )
+    }

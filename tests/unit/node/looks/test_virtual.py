@@ -1,0 +1,40 @@
+"""A virtual machine is known by systemd, or by its processor where systemd's program is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.looks import virtual
+from muster_node.tools.run import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# As a virtual machine of KVM has it, and a machine of its own; shortened.
+SHOWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid hypervisor lahf_lm abm\n"
+OWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid lahf_lm abm\n"
+NOT_THERE = "systemd-detect-virt is not there"
+MISSING = Answer("", NOT_THERE, missing=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "cpuinfo", "container", "word", "why"),
+    [
+        (Answer("none\n", "systemd-detect-virt ended with 1", code=1), SHOWN, False, "none", ""),
+        (Answer("kvm\n"), SHOWN, False, "kvm", ""),
+        (Answer("podman\n"), SHOWN, True, "podman", ""),
+        (MISSING, SHOWN, False, "vm-other", ""),
+        (MISSING, SHOWN, True, "", NOT_THERE),
+        (MISSING, OWN, False, "", NOT_THERE),
+        (MISSING, "", False, "", NOT_THERE),
+    ],
+)
+def test_what_it_is(
+    said: Answer, cpuinfo: str, container: bool, word: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual, "run", lambda *_: said)
+    monkeypatch.setattr(virtual, "read", lambda _: Answer(cpuinfo))
+    monkeypatch.setattr(virtual, "OF_CONTAINERS", (str(tmp_path if container else tmp_path / "none"),))
+    assert virtual.look()[:2] == (word, why)
