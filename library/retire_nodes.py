@@ -21,7 +21,7 @@ options:
     type: bool
     default: false
   wipe_driver:
-    description: Whether the driver was to be taken off as well, which is refused with what does it.
+    description: Whether the driver was to be taken off as well; it goes with Muster's own things alone.
     type: bool
     default: false
   nodes:

@@ -28,7 +28,8 @@ class ActionModule(ControllerAction):
         cluster = Cluster(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         nodes = list(cluster.nodes)
-        self.refuse(leaving.problems(names, nodes, cluster.chosen, wipe_driver=self.options["wipe_driver"]))
+        wiping = {name: self.options[name] for name in ("wipe", "wipe_driver")}
+        self.refuse(leaving.problems(names, nodes, cluster.chosen, **wiping))
         # Before anybody is asked, which takes long where somebody is dead.
         written = inventory_file.remove_nodes(cluster.sources, names, check=True)
         if written.by_hand:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 THEIRS = {"gpu_stack_source": "ubuntu", "gpu_stack_build": "dkms"}
 REPLACE = {"nvidia_driver_replace": True}
+HELD = "held-by-a-test.service"
 THEIRS_VERSION, OURS_VERSION = "580.126.20", "580.178.04"
 
 
@@ -37,7 +38,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
 
 def told(result: Result) -> str:
     """What is said of the drivers before anything is done."""
-    return str(result.results("Resolve the GPU stack")["node1"]["msg"])
+    return str(result.results("Find out whether any node is to have a part of a stack")["node1"]["msg"])
+
+
+def told_as_typed(result: Result) -> str:
+    """All of the output, without the ends of its lines."""
+    return " ".join(result.stdout.replace("''", "'").split())
 
 
 def test_it_is_kept_beside_a_node_that_gets_ours(cluster: GpuCluster) -> None:
@@ -69,3 +75,22 @@ def test_it_is_replaced_when_that_is_requested(cluster: GpuCluster) -> None:
     assert not [name for name in versions(first) if "-server" in name]
     # What is replaced is not replaced again.
     assert cluster.play(extravars=REPLACE).changed == []
+
+
+def test_it_is_taken_off_a_node_that_leaves(cluster: GpuCluster) -> None:
+    second = cluster.nodes[1]
+    wiped = {"node": "node2", "wipe": True, "wipe_driver": True}
+    before = versions(second)
+    second.inside("systemd-run", f"--unit={HELD}", "sh", "-c", "exec sleep infinity </dev/nvidia0")
+    try:
+        refused = cluster.play("playbooks/retire.yml", extravars=wiped)
+    finally:
+        second.inside("systemctl", "stop", HELD)
+    assert refused.rc != 0
+    assert "has /dev/nvidia0 open: nothing is taken off a node under somebody's work" in told_as_typed(refused)
+    assert versions(second) == before
+    result = cluster.play("playbooks/retire.yml", extravars=wiped)
+    assert result.rc == 0, result.stdout
+    assert "its module stays in the kernel until the next start" in result.stdout
+    assert not [name for name in versions(second) if not name.startswith(("nvidia-container", "libnvidia-container"))]
+    assert second.inside("ls", "/etc/modprobe.d/muster-nvidia.conf", check=False).returncode

@@ -13,7 +13,8 @@ from muster.network.known_hosts import forgotten
 def test_leaving(case: dict[str, Any]) -> None:
     names, nodes = case["names"], case["nodes"]
     silent = case.get("silent", {})
-    found = leaving.problems(names, nodes, case.get("chosen", []), wipe_driver=case.get("wipe_driver", False))
+    wiping = {name: case.get(name, False) for name in ("wipe", "wipe_driver")}
+    found = leaving.problems(names, nodes, case.get("chosen", []), **wiping)
     assert found == case.get("problems", [])
     peers = [name for name in nodes if name not in names]
     assert leaving.in_the_way(case.get("running", {}), peers, silent) == case.get("in_the_way", [])

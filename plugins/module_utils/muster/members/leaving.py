@@ -10,10 +10,7 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-DRIVER = (
-    "wipe_driver: a driver is not taken off by this, and stays with its repositories. Leave wipe_driver out; by hand,"
-    " on the node: sudo apt-get purge '^nvidia-' '^libnvidia-', and a restart."
-)
+DRIVER = "wipe_driver: it goes with Muster's own things alone: add -e wipe=true, or leave wipe_driver out."
 GONE = "only the inventory knew the way to it"
 
 if TYPE_CHECKING:
@@ -21,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def problems(
-    names: Sequence[str], nodes: Sequence[str], chosen: Collection[str], *, wipe_driver: bool = False
+    names: Sequence[str],
+    nodes: Sequence[str],
+    chosen: Collection[str],
+    *,
+    wipe: bool = False,
+    wipe_driver: bool = False,
 ) -> list[str]:
     """Why these cannot leave, all at once. nodes: those of the inventory. chosen: cluster_launch_nodes.
 
@@ -36,7 +38,7 @@ def problems(
     ]
     if names and set(nodes) <= set(names):
         found.append("No node would be left: a cluster of none is ended by deleting its inventory.")
-    if wipe_driver:
+    if wipe_driver and not wipe:
         found.append(DRIVER)
     return found
 

@@ -1,0 +1,83 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Takes NVIDIA's driver off a node that leaves, after apt was asked what else that would take along."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver_removal
+short_description: Take NVIDIA's driver off a node
+description:
+  - Purges every package that is a part of the driver, wherever it came from. CUDA's libraries, NCCL and the container
+    toolkit stay, and so do the repositories.
+  - Refuses where apt would remove a package that is no part of the driver; then nothing is changed. Whether somebody is
+    at work on a GPU is to be looked at before, by M(wipe_node).
+  - A driver that NVIDIA's runfile installed stays, and its uninstaller is named.
+options:
+  node: {description: The node's name for messages., type: str, required: true}
+extends_documentation_fragment: action_common_attributes
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  platform: {support: full, platforms: debian}
+author:
+  - The Muster authors
+"""
+
+EXAMPLES = r"""
+- name: Take the driver off
+  nvidia_driver_removal:
+    node: "{{ inventory_hostname }}"
+  become: true
+"""
+
+RETURN = r"""
+gone: {description: "Packages that go, or have gone.", returned: success, type: list, elements: str}
+msg: {description: What a person has to do behind it., returned: where there is something, type: str}
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.muster.inspect.stack import packages_of
+from ansible.module_utils.muster.nvidia_driver.apt import Answer, complaints, fix_with, parse
+from ansible.module_utils.muster.nvidia_driver.removal import parts, refusals, remark
+from ansible.module_utils.muster_node.looks.stack import INSTALLER, show_packages
+from ansible.module_utils.muster_node.packages.apt import apt_get
+
+PURGE = ("purge", "--yes", "--allow-change-held-packages")
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    node = module.params["node"]
+    there = packages_of(show_packages().text)
+    names = parts(there)
+    wrong = refusals(simulated(names)) if names else []
+    if wrong:
+        module.fail_json(msg=f"{node}: the driver stays: {'. '.join(wrong)}. Nothing of it was changed.")
+    if names and not module.check_mode:
+        done = apt_get(*PURGE, "--", *names)
+        if done.returncode:
+            said = complaints(done.stdout + done.stderr)
+            module.fail_json(msg=f"{node}: apt-get ended with {done.returncode}. {fix_with(said)}. It said:\n{said}")
+    runfile = [path for path in INSTALLER if Path(path).exists()]
+    said = remark(runfile, loaded=bool(names) and Path("/sys/module/nvidia").exists())
+    before = "".join(f"{name} {there[name]['version']}\n" for name in names)
+    result = {"changed": bool(names), "gone": names, "diff": {"before": before, "after": ""}}
+    return {**result, "msg": f"{node}: {said}."} if said else result
+
+
+def simulated(names: list[str]) -> Answer:
+    asked = apt_get("--simulate", *PURGE, "--", *names)
+    answer: Answer = parse(asked.stdout, asked.stderr, asked.returncode)
+    return answer
+
+
+def main() -> None:
+    module = AnsibleModule({"node": {"type": "str", "required": True}}, supports_check_mode=True)
+    module.exit_json(**run(module))
+
+
+if __name__ == "__main__":
+    main()
