@@ -17,7 +17,8 @@ TEXTS = (
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB)",
         "the memory of this GPU is full: of this process, or of others",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16384.00 GiB. GPU 0 has a total capacity of"
-        " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in use.",
+        " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in"
+        " use.",
         f"{RUN}; another process beside it: qingze-bai/VSmTrans#3 (2025); its older forms: pytorch/pytorch#16417",
     ),
     Text(

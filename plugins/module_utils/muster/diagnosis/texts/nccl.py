@@ -1,7 +1,7 @@
 """What NCCL, and torch on its behalf, print.
 
-Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded/h200 has the logs). What needs a second
-one, a network card or a broken link is read.
+Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded/h200 has the logs). What needs a
+second one, a network card or a broken link is read.
 """
 
 from __future__ import annotations
