@@ -125,6 +125,8 @@ dist.all_reduce(one)
 torch.cuda.synchronize()
 """,
         "nccl.timeout",
+        # torch waits four times as long between its words and the end, a minute if nothing is said.
+        environment=(("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000"),),
         group=True,
     ),
     Mishap(
