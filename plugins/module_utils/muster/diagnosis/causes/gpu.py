@@ -222,12 +222,15 @@ CAUSES = (
         "gpu.no_code",
         group="gpu",
         scope="node",
-        says="the torch on {node} holds no code for its GPUs",
-        fix="Choose a release of torch, or a variant of CUDA, for this GPU",
+        says="the torch on {node}, or an extension, holds no code for its GPUs",
+        fix="Choose a release of torch, or a variant of CUDA, for this GPU; build extensions for it, too",
         command=playbook("playbooks/plan.yml"),
         symptoms=("cuda.no_code",),
         places=where_met,
-        confirm=(found("sw.torch.no_code", "a torch without code for the GPUs"),),
+        confirm=(
+            found("sw.torch.no_code", "a torch without code for the GPUs"),
+            said("said.no_code", "did CUDA find no code for the GPU?", "cuda.no_code"),
+        ),
         instead_of=OWN,
     ),
     Cause(
@@ -239,7 +242,10 @@ CAUSES = (
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
-        confirm=(found("sw.cuda.driver_old", "a driver that is too old"),),
+        confirm=(
+            found("sw.cuda.driver_old", "a driver that is too old"),
+            said("said.driver_old", "did torch find the driver too old?", "cuda.driver_old"),
+        ),
         instead_of=OWN,
     ),
     Cause(
@@ -281,7 +287,7 @@ CAUSES = (
         places=every_node,
         confirm=(XID,),
         support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that asks for a reset")),
-        instead_of=(*OWN, "program.illegal_access", "program.straggler"),
+        instead_of=(*OWN, "program.illegal_access", "program.straggler", "program.alone"),
     ),
     Cause(
         "program.illegal_access",
