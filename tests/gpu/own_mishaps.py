@@ -212,7 +212,7 @@ def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
     program.write_text(mishap.program)
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={mishap.ranks}"]
     argv = [sys.executable, *launcher, f"--log-dir={folder / 'ranks'}", "--redirects=3", str(program)]
-    quiet = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}
+    quiet = {"TORCH_FR_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}
     environment = {**os.environ, **quiet, **dict(mishap.environment)}
     with (folder / "launcher.log").open("w") as log:
         try:

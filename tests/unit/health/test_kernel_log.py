@@ -43,7 +43,7 @@ def test_the_drivers_lines_are_kept() -> None:
 
 def test_none_of_it_is_the_nodes_fault() -> None:
     looks, request = looked({"base": "server"})
-    lines = [{"age": 200 - when, "text": text} for when, text in LINES]
+    lines: list[dict[str, Any]] = [{"age": 200 - when, "text": text} for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}
     judged = collect(rules.judge(facts(looks, request), request))
     assert [one.id for one in judged.findings] == []
