@@ -125,6 +125,8 @@ dist.all_reduce(one)
 torch.cuda.synchronize()
 """,
         "nccl.timeout",
+        # torch waits four times as long between its words and the end, a minute if nothing is said.
+        environment=(("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000"),),
         group=True,
     ),
     Mishap(
@@ -210,7 +212,7 @@ def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
     program.write_text(mishap.program)
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={mishap.ranks}"]
     argv = [sys.executable, *launcher, f"--log-dir={folder / 'ranks'}", "--redirects=3", str(program)]
-    quiet = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}
+    quiet = {"TORCH_FR_BUFFER_SIZE": "0", "NCCL_DEBUG": "WARN"}
     environment = {**os.environ, **quiet, **dict(mishap.environment)}
     with (folder / "launcher.log").open("w") as log:
         try:

@@ -15,6 +15,7 @@ from muster.diagnosis.case import Case
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
+from muster.diagnosis.progress import progress
 from muster.diagnosis.texts import TEXTS
 from muster.diagnosis.words import diagnosis
 
@@ -42,6 +43,11 @@ def test_what_is_said_of_it(machine: str, name: str) -> None:
     assert expect["what"] in said["What"]
     assert expect.get("why", "") in said["Why"]
     assert expect["type"] in said["Type"]
+
+
+def test_how_far_a_rank_had_come_is_read_in_torchs_own_words() -> None:
+    case = Case(case_of_logs(logs_of("h100", "timeout"), []))
+    assert [(one.rank, one.enqueued, one.within) for one in progress(case)] == [(0, 2, True)]
 
 
 def test_no_recorded_launch_is_forgotten() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..launch.tracebacks import FRAME
 from .case import once
+from .said import BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .case import Case
     from .evidence import Collective, RankShot
 
-WATCHDOG = re.compile(r"last enqueued NCCL work: (\d+), last completed NCCL work: (\d+)")
+WATCHDOG = re.compile(BY_ID["nccl.work"].pattern)
 COMPLETED = "completed"
 # Python frames behind which a rank may wait for others: in a collective, or in backward, where DDP waits.
 WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
@@ -48,9 +49,9 @@ def progress(case: Case) -> list[Progress]:
     """Of each rank that is known of, by its number."""
     found: dict[int, Progress] = {}
     for end in case.seen["ranks"]:
-        said = WATCHDOG.findall(end["stderr"])
+        said = list(WATCHDOG.finditer(end["stderr"]))
         if said:
-            enqueued, completed = (int(number) for number in said[-1])
+            enqueued, completed = int(said[-1]["enqueued"]), int(said[-1]["completed"])
             found[end["rank"]] = Progress(end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog")
     groups = Counter(flight["group"] for flight in case.flights.values())
     group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from muster_node.looks import virtual
 from muster_node.tools.run import Answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # As a virtual machine of KVM has it, and a machine of its own; shortened.
 SHOWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid hypervisor lahf_lm abm\n"
@@ -32,9 +27,9 @@ MISSING = Answer("", NOT_THERE, missing=True)
     ],
 )
 def test_what_it_is(
-    said: Answer, cpuinfo: str, container: bool, word: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: Answer, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(virtual, "run", lambda *_: said)
-    monkeypatch.setattr(virtual, "read", lambda _: Answer(cpuinfo))
-    monkeypatch.setattr(virtual, "OF_CONTAINERS", (str(tmp_path if container else tmp_path / "none"),))
+    files = {"/proc/cpuinfo": cpuinfo, "/proc/2/comm": "sh\n" if container else "kthreadd\n"}
+    monkeypatch.setattr(virtual, "read", lambda path: Answer(files[path]))
     assert virtual.look()[:2] == (word, why)

@@ -12,6 +12,7 @@ from . import (
     ended,
     fabric,
     gpu,
+    gpu_memory,
     head,
     interference,
     lacking,
@@ -27,5 +28,5 @@ CAUSES = (
     *(*access.CAUSES, *interference.CAUSES),
     *(*process.CAUSES, *lacking.CAUSES, *ended.CAUSES),
     *(*program.CAUSES, *code.CAUSES, *resources.CAUSES),
-    *(*gpu.CAUSES, *fabric.CAUSES, *drift.CAUSES),
+    *(*gpu.CAUSES, *gpu_memory.CAUSES, *fabric.CAUSES, *drift.CAUSES),
 )

@@ -155,6 +155,18 @@ def finished(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
     return (Place(case.node_of(rank), rank=rank) for rank in done if len(done) < case.launch["world_size"])
 
 
+def ranks_alone(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
+    if case.launch["world_size"] == 1:
+        yield from (Place(one.node, rank=one.rank) for one in by if one.rank is not None)
+
+
+def is_alone(case: Case, place: Place) -> Answer:
+    del place
+    if case.is_only_a_log:
+        return not_looked("a log of one rank does not tell how many there were")
+    return yes("it is the launch's only rank", "the launch's plan")
+
+
 def left_early(case: Case, place: Place) -> Answer:
     if own := own_end(case):
         return no(f"{own} had ended by itself")
@@ -189,6 +201,7 @@ BEHIND = Question(
 ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside of a call?", elsewhere)
 MISSING = Question("barrier.missing", "did rank {rank} not come to a monitored barrier?", was_missing)
 STILL_THERE = Question("rank.still_there", "did rank {rank} still run then?", was_there)
+ALONE = Question("rank.alone", "is rank {rank} the only one of the launch?", is_alone)
 LEFT = Question("rank.left", "did rank {rank} finish while others still waited for it?", left_early)
 
 WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout", "nccl.heartbeat")
@@ -259,6 +272,16 @@ CAUSES = (
         symptoms=WAITING,
         places=finished,
         confirm=(LEFT,),
+    ),
+    Cause(
+        "program.alone",
+        group="program",
+        scope="process",
+        says="rank {rank} on {node} waited for its own GPU alone, which did not end in time what comes before the call",
+        fix="Look what it computes there, such as a kernel without an end, or give init_process_group a longer timeout",
+        symptoms=("nccl.timeout",),
+        places=ranks_alone,
+        confirm=(ALONE,),
     ),
     Cause(
         "program.straggler",

@@ -1,6 +1,6 @@
 """What the CUDA runtime and torch's allocator print.
 
-Some were printed by a GPU (RUN; tests/unit/diagnosis/recorded/h200 has the logs). The others are read: CUDA's own
+Some were printed on a GPU (tests/unit/diagnosis/recorded has the logs). The others are read: CUDA's own
 descriptions of its errors (cudaGetErrorString), as torch puts them behind "CUDA error: ", and what public issues quote.
 """
 
@@ -17,7 +17,8 @@ TEXTS = (
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB)",
         "the memory of this GPU is full: of this process, or of others",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16384.00 GiB. GPU 0 has a total capacity of"
-        " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in use.",
+        " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in"
+        " use.",
         f"{RUN}; another process beside it: qingze-bai/VSmTrans#3 (2025); its older forms: pytorch/pytorch#16417",
     ),
     Text(
@@ -46,7 +47,7 @@ TEXTS = (
         r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install",
         "this torch, or an extension, was not built for this kind of GPU",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-        READ,
+        "run on an H100: torch 2.11, driver 580, code for sm_75; its other form: torch 2.13, torch/cuda/__init__.py",
     ),
     Text(
         "cuda.driver_old",
@@ -112,7 +113,7 @@ TEXTS = (
         "a process that was forked from one that used CUDA uses it too, most often a worker of a data loader",
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
         " the 'spawn' start method",
-        "read, not run: torch 2.13, torch/cuda/__init__.py",
+        "run on an H100: torch 2.11",
     ),
     Text(
         "cuda.devices_mixed",
@@ -120,7 +121,7 @@ TEXTS = (
         "a call got tensors of several devices, such as one on a GPU and one on the processor",
         "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other"
         " tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)",
-        "read, not run: torch 2.13, its library",
+        "run on an H100: torch 2.11",
     ),
     Text(
         "cuda.lost",

@@ -1,7 +1,7 @@
 """What NCCL, and torch on its behalf, print.
 
-Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded/h200 has the logs). What needs a second
-one, a network card or a broken link is read.
+Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded has the logs). What needs a
+second one, a network card or a broken link is read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ TEXTS = (
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
         " ran for"
         " 600020 milliseconds before timing out.",
-        "read, not run: OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0), XPixelGroup/BasicSR#737 (2.6)",
+        "run on an H100: torch 2.11, in these words; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
         victim=True,
     ),
     Text(
         "nccl.work",
-        r"last enqueued NCCL work: (?P<enqueued>-?\d+), last completed NCCL work: (?P<completed>-?\d+)",
+        r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
         "how far this rank had come: its newest collective, and the newest one that was finished",
         "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at"
         " work: 808,"
         " last enqueued NCCL work: 811, last completed NCCL work: 807.",
-        "read, not run: XPixelGroup/BasicSR#737 (2.6), hiyouga/LlamaFactory#7396 (2.5)",
+        "run on an H100: torch 2.11, which says it otherwise; here XPixelGroup/BasicSR#737 (2.6), read",
         victim=True,
     ),
     Text(
@@ -90,7 +90,7 @@ TEXTS = (
         "a collective got a tensor on a device that the process group's library is not for: NCCL takes those"
         " on GPUs only",
         "RuntimeError: No backend type associated with device type cpu",
-        "read, not run: torch 2.13, its library",
+        "run on an H100: torch 2.11",
     ),
     Text(
         "nccl.duplicate_gpu",

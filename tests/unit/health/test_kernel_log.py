@@ -1,0 +1,62 @@
+"""What a real driver logged of programs that failed on a real GPU: it is kept, and counts for nothing against the node.
+
+recorded/kernel_580_h200.txt is what dmesg printed on an H200 under driver 580.159.04 (tests/gpu/run.py, 2026-11-27), of
+the driver alone, with the GPU's id and serial number replaced: a device-side assert (Xid 43), a write far beyond its
+memory (31), one to a misaligned address (13).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+
+from looked_at import HERE, looked
+from muster.diagnosis.causes.gpu import XID, XID_OF_PROGRAM
+from muster.diagnosis.model import Place
+from muster.health import kernel_log as rules
+from muster.health.facts import facts
+from muster.health.xids import XID_LINE
+from muster.verdict.check import collect
+from muster_node.looks import kernel_log
+from muster_node.tools.kernel_lines import from_ring
+from sparse import case_of
+
+# As `dmesg --raw` prints it, which the look asks for: with the level before each line.
+RING = re.sub(r"^", "<4>", (HERE / "recorded/kernel_580_h200.txt").read_text(), flags=re.MULTILINE)
+LINES, CUT = kernel_log.sort(from_ring(RING))
+
+
+def test_the_drivers_lines_are_kept() -> None:
+    xids = [match for _, text in LINES if (match := XID_LINE.search(text))]
+    assert [(one[1], int(one[2])) for one in xids] == [
+        ("0000:00:06", 43),
+        ("0000:00:06", 31),
+        ("0000:00:06", 13),
+        ("0000:00:06", 13),
+    ], "of each number the newest two of a GPU"
+    assert any(rules.LOADED.search(text) for _, text in LINES)
+    assert CUT == {}
+
+
+def test_none_of_it_is_the_nodes_fault() -> None:
+    looks, request = looked({"base": "server"})
+    lines: list[dict[str, Any]] = [{"age": 200 - when, "text": text} for when, text in LINES]
+    looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}
+    judged = collect(rules.judge(facts(looks, request), request))
+    assert [one.id for one in judged.findings] == []
+    assert "gpu.xid" not in {one["id"] for one in judged.skipped}
+    worse = copy.deepcopy(looks)
+    worse["kernel_log"]["lines"][-1]["text"] = lines[-1]["text"].replace("): 13,", "): 79,")
+    found = collect(rules.judge(facts(worse, request), request)).findings
+    assert [(one.id, one.status) for one in found] == [("gpu.xid", "fail")]
+
+
+@pytest.mark.parametrize("number", [43, 31, 13])
+def test_the_diagnosis_counts_it_as_the_programs_fault(number: int) -> None:
+    kernel: Any = [{"at": when, "text": text} for when, text in LINES if f": {number}," in text]
+    case = case_of({"records": {"node1": {"end": {"kernel": kernel}}}})
+    assert XID_OF_PROGRAM.look(case, Place("node1")).word == "yes"
+    assert XID.look(case, Place("node1")).word == "no"
