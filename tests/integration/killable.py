@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -102,6 +103,12 @@ class Run:
     @property
     def changed(self) -> int:
         return sum(int(number) for number in re.findall(r" changed=(\d+) ", self.shown))
+
+
+def moments(count: int, seconds: float) -> list[float]:
+    """Seconds after the start of a run of this length: one at random in each of so many parts, always the same."""
+    chance = random.Random(count)
+    return [(number + chance.random()) / count * seconds for number in range(count)]
 
 
 def command(pid: int) -> str:

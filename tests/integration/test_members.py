@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conftest import UP_TO_NETWORK
-from killable import Run
+from killable import Run, moments
 from machines import NODES, find_machine
 from outside import listeners, scan
 from paths import INVENTORY, ROOT, SANDBOX
@@ -189,6 +189,35 @@ def retire(folder: Path, *more: str) -> Run:
         f"trust_known_hosts={PINNED}",
         *more,
     )
+
+
+@pytest.mark.slow
+def test_killed_at_five_moments_it_leaves_all_the_same(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
+    listed = LISTED.read_text()
+
+    def back() -> None:
+        LISTED.write_text(listed)
+        PINNED.write_text(pinned)
+        result = play("site.yml", tags=UP_TO_NETWORK)
+        assert result.rc == 0, result.stdout
+        assert knows(find_machine("node2"))
+
+    whole = retire(tmp_path).end()
+    assert whole.rc == 0, whole.shown
+    try:
+        for moment in moments(5, whole.seconds):
+            back()
+            run = retire(tmp_path)
+            run.over_within(moment)
+            run.kill()
+            assert all(find_machine(name).ssh_answers() for name in NODES), run.task
+            again = retire(tmp_path).end()
+            assert again.rc == 0, f"{run.task}: {again.shown}"
+            assert {name: knows(find_machine(name)) for name in PEERS} == {name: [] for name in PEERS}, run.task
+            assert NODE not in LISTED.read_text()
+            assert retire(tmp_path).end().changed == 0, run.task
+    finally:
+        back()
 
 
 @pytest.fixture(scope="module")

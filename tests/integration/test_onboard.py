@@ -11,7 +11,7 @@ import yaml
 
 import net_faults
 from drill import Drill, processes
-from killable import Run
+from killable import Run, moments
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import find_machine, make_bare
 from paths import NAME, SANDBOX
@@ -349,3 +349,28 @@ def test_killed_at_any_moment_and_repeated_it_converges(lab: Lab, tmp_path: Path
     assert whole.rc == 0, whole.stdout
     assert verdict(whole) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
     assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}
+
+
+@pytest.mark.slow
+def test_killed_at_ten_moments_nobody_is_locked_out_and_it_converges(lab: Lab, tmp_path: Path) -> None:
+    """Each begins where the one before has left the machine; two of them on a bare one."""
+    request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
+    lab.as_written()
+    whole = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder).end()
+    assert whole.rc == 0, whole.shown
+    for number, moment in enumerate(moments(10, whole.seconds)):
+        lab.as_written()
+        if number % 5 == 0:
+            make_bare(tmp_path / f"bare{number}", NEW)
+        run = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder)
+        run.over_within(moment)
+        run.kill()
+        assert all(machine.ssh_answers() for machine in lab.machines.values()), run.task
+        # It is listed as one that takes no part, until it is a member.
+        assert lab.of(NEW).get("cluster_quarantined", {"reason": "being onboarded"})["reason"] == "being onboarded"
+    again = lab.typed(tmp_path)
+    assert again.rc == 0, again.shown
+    assert last_line(again.shown) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
+    assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}
+    once_more = lab.play("site.yml", tags=READY, inventory=lab.folder, extravars={"full": True})
+    assert (once_more.rc, once_more.changed) == (0, []), once_more.stdout

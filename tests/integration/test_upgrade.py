@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from acceptance_runs import BESIDE_TORCH
-from killable import Run
+from killable import Run, moments
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import NODES, run_playbook
 from package_index import PackageIndex
@@ -195,6 +195,36 @@ def test_a_killed_run_is_finished_by_the_same_command(cluster: Cluster) -> None:
     assert cluster.listed == AFTER
     tried = [done["plan"]["nodes"] for done in result.results("Try every participant").values()]
     assert any({one["node"] for one in nodes} == set(NODES) for nodes in tried)
+
+
+def test_killed_at_five_moments_it_is_finished_by_the_same_command(cluster: Cluster) -> None:
+    """Every time from the release before, whose environment is all that is there."""
+    folder = cluster.folder / "killed_at_moments"
+    folder.mkdir()
+    arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")
+
+    def as_before() -> None:
+        back = cluster.play(rollback="true")
+        assert back.rc == 0, back.stdout
+        assert (cluster.versions(), cluster.listed) == (all_have(BEFORE), BEFORE)
+        for machine in cluster.machines:
+            machine.inside("sh", "-c", f"rm -rf {ROOT}/envs/{AFTER}-*")
+
+    as_before()
+    whole = Run(folder, *arguments, inventory=cluster.inventory).end()
+    assert whole.rc == 0, whole.shown
+    for moment in moments(5, whole.seconds):
+        as_before()
+        run = Run(folder, *arguments, inventory=cluster.inventory)
+        run.over_within(moment)
+        run.kill()
+        assert set(cluster.versions().values()) <= {BEFORE, AFTER}, run.task
+        for machine in cluster.machines:
+            assert machine.ssh_answers()
+            machine.inside(f"{ROOT}/current/bin/python", "-c", "import torch")
+        again = Run(folder, *arguments, inventory=cluster.inventory).end()
+        assert again.rc == 0, f"{run.task}: {again.shown}"
+        assert (cluster.versions(), cluster.listed) == (all_have(AFTER), AFTER), run.task
 
 
 def test_again_it_changes_nothing(cluster: Cluster) -> None:
