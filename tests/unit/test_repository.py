@@ -19,13 +19,14 @@ MODULES = sorted((ROOT / "library").glob("*.py"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 
 # Written in parts, so that this file does not hold what it looks for.
+LINTERS = "an exception to the linters"
 FORBIDDEN = {
     "a registry or mirror: read it from the host at run time": (
         r"(pypi|pythonhosted)\.or" + r"g|deb\.debia" + r"n\.org|ubuntu\.co" + r"m/ubuntu|npmj" + r"s\.|"
         r"docker\.i" + r"o|quay\.i" + r"o|gh" + r"cr\.io|n" + r"vcr\.io"
     ),
     "a path of one developer's machine": r"(?<![\w.}-])/(wor" + r"k|roo" + r"t|opt/whee" + r"ls)/",
-    "an exception to the linters": r"# *no" + r"qa|type: *igno" + r"re|pragma: no co" + r"ver",
+    LINTERS: r"# *no" + r"qa|type: *igno" + r"re|pragma: no co" + r"ver",
     "a failure that is hidden": r"^\s*(- )?(igno" + r"re_errors|igno" + r"re_unreachable):|failed_when: fal" + r"se\b",
     "a change that is not looked at": r"changed_when: (tr" + r"ue|ye" + r"s)",
     "an unchecked host key": (
@@ -186,6 +187,7 @@ def test_no_file_holds(reason: str) -> None:
         for path in committed_files()
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if path.name != "LICENSE" and pattern.search(line)
+        if not (reason == LINTERS and path.suffix == ".log")  # a traceback quotes the code of others
         if not (str(path.relative_to(ROOT)) == UBUNTU_ARCHIVE[0] and line.startswith(UBUNTU_ARCHIVE[1]))
     ]
     assert not found, f"{reason}:\n" + "\n".join(found)
