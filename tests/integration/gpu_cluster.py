@@ -41,7 +41,8 @@ def play(
     cmdline = " ".join([*files, requested.pop("cmdline", "")])
     run = folder / str(time.monotonic_ns())
     run.mkdir()
-    return run_playbook(run, playbook, inventory=SANDBOXES / "hosts.yml", cmdline=cmdline, **requested)
+    inventory = requested.pop("inventory", SANDBOXES / "hosts.yml")
+    return run_playbook(run, playbook, inventory=inventory, cmdline=cmdline, **requested)
 
 
 def bring_up(folder: Path) -> GpuCluster:

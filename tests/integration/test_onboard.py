@@ -361,7 +361,8 @@ def test_killed_at_ten_moments_nobody_is_locked_out_and_it_converges(lab: Lab, t
     for number, moment in enumerate(moments(10, whole.seconds)):
         lab.as_written()
         if number % 5 == 0:
-            make_bare(tmp_path / f"bare{number}", NEW)
+            (folder := tmp_path / f"bare{number}").mkdir()
+            make_bare(folder, NEW)
         run = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder)
         run.over_within(moment)
         run.kill()
