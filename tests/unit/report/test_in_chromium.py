@@ -27,6 +27,8 @@ PAGES: dict[str, Artifacts] = {
     "healthy": samples.healthy(3),
     "failed": samples.failed(16),
     "two_hundred": samples.failed(200),
+    "sixty_four": samples.healthy(64),
+    "inspected": samples.inspected(4),
     "stopped": samples.stopped(2),
     "restarted": samples.restarted(3),
     "hostile": samples.hostile(),
