@@ -71,6 +71,15 @@ CONTRASTS = """
 """
 
 
+# What goes beyond the right edge and is nothing that scrolls: there, no cell of a list whose rows are blocks of lines.
+CUT = """
+[...document.querySelectorAll("body *")]
+  .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+  .filter((one) => !one.closest(".wide, svg") || one.closest(".stack, .lanes"))
+  .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`)
+"""
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
@@ -120,6 +129,7 @@ def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Pat
 def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
+    assert browser.value(CUT) == []
     if name in ("healthy", "failed", "accepted"):
         browser.picture(PICTURES / f"{name}_phone.png")
 
@@ -192,6 +202,8 @@ def test_what_is_folded_is_printed_and_by_day(browser: Chromium, pages: dict[str
     browser.open(pages["failed"], scheme="dark", media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-    # What a click would unfold is on the paper.
+    # What a click would unfold is on the paper, but not a row for each node that is well.
     assert "no answer in 2 s" in browser.value(SEEN)
+    assert "13 other nodes with nothing wrong" in browser.value(SEEN)
+    assert "node16" not in browser.value("document.querySelector('#checks').innerText")
     browser.print(PICTURES / "failed.pdf")
