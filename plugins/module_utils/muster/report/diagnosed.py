@@ -113,7 +113,9 @@ def together(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for its in groups.values():
         first = min(its, key=lambda row: row["at"] or math.inf)
-        found.append({**first, "who": first["who"] if len(its) == 1 else f"ranks {spans([row['rank'] for row in its])}"})
+        found.append(
+            {**first, "who": first["who"] if len(its) == 1 else f"ranks {spans([row['rank'] for row in its])}"}
+        )
     return found
 
 
@@ -167,9 +169,7 @@ def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
     return Event(at, "", False) if at and (not stop or at < stop) else None
 
 
-def row(
-    node: str, rank: int | None, event: Event | None, said: float, last: str, state: str = ""
-) -> dict[str, Any]:
+def row(node: str, rank: int | None, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:
     """rank: None of the node as a whole."""
     if event and event.line:
         how = "follows" if event.follows else "own"

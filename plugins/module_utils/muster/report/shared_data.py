@@ -34,7 +34,9 @@ def tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The nodes that are shown at once, and the others."""
     worst = {"write": lambda row: row["write"] or 0.0, "read": lambda row: row["read"] or 0.0, "seen": late}
-    odd = [row for key in worst.values() for row in sorted(nodes, key=key)[:SLOWEST]] if len(nodes) > UNFOLDED else nodes
+    odd = (
+        [row for key in worst.values() for row in sorted(nodes, key=key)[:SLOWEST]] if len(nodes) > UNFOLDED else nodes
+    )
     texts = [(row in odd, {**row, **{name: shown(row[name]) for name in worst}}) for row in nodes]
     return {"rows": [text for first, text in texts if first], "folded": [text for first, text in texts if not first]}
 

@@ -29,7 +29,7 @@ NAMES = {
 }
 # Values that are a word of ours, in words of the reader's.
 MEANT = {
-    ("environment", "empty"): "none of NCCL, Gloo or PyTorch is set",
+    ("environment", "empty"): "none that NCCL, Gloo, CUDA or PyTorch reads",
     ("nccl_conf", "empty"): "sets nothing, or is not there",
 }
 
