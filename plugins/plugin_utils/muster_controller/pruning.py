@@ -86,7 +86,8 @@ def named(cluster_folder: Path) -> Iterator[str]:
 
 
 def ids_in(path: Path) -> list[str]:
+    """Raises OSError where the file is there and cannot be read: whoever does not know what it says removes nothing."""
     try:
         return A_RUN.findall(files.read(str(path)).decode("utf-8", "replace"))
-    except OSError:
+    except FileNotFoundError:
         return []
