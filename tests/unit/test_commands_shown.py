@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 CODE = sorted(path for room in ("plugins", "library", "script") for path in (ROOT / room).rglob("*.py"))
-YAML = sorted([ROOT / "site.yml", *(ROOT / "playbooks").glob("*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml")])
+YAML = sorted(
+    path
+    for place in ("site.yml", "playbooks/*.yml", "examples/*.yml", "roles/*/tasks/*.yml")
+    for path in ROOT.glob(place)
+)
 # Programs that our commands run on nodes, and what brings them there: not this machine's to check.
 ON_NODES = {
     "X": "what only a run knows: a question of a site's own rules, which names the program",
