@@ -5,6 +5,7 @@ Its pictures go to artifacts/screenshots.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,12 +72,14 @@ CONTRASTS = """
 """
 
 
-# What goes beyond the right edge and is nothing that scrolls: there, no cell of a list whose rows are blocks of lines.
+# What goes beyond the right edge and is nothing that scrolls: not a list whose rows are blocks of lines there, either.
 CUT = """
-[...document.querySelectorAll("body *")]
-  .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
-  .filter((one) => !one.closest(".wide, svg") || one.closest(".stack, .lanes"))
-  .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`)
+[
+  ...[...document.querySelectorAll("body *")]
+    .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+    .filter((one) => !one.closest(".wide, svg")),
+  ...[...document.querySelectorAll(".wide:has(.stack, .lanes)")].filter((one) => one.scrollWidth > one.clientWidth),
+].map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`)
 """
 
 
@@ -130,8 +133,11 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: d
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
     assert browser.value(CUT) == []
-    if name in ("healthy", "failed", "accepted"):
+    if name in ("healthy", "failed", "accepted", "accepted_64", "diagnosed_64"):
         browser.picture(PICTURES / f"{name}_phone.png")
+    browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert browser.value("document.documentElement.scrollWidth") == 390
+    assert browser.value(CUT) == []
 
 
 def test_the_failing_node_stands_on_top_with_its_next_command(browser: Chromium, pages: dict[str, Path]) -> None:
@@ -196,6 +202,14 @@ def test_it_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) 
     # A4 less a centimetre on either side.
     browser.open(pages[name], width=718, media="print")
     assert browser.value("document.documentElement.scrollWidth") <= 718
+
+
+@pytest.mark.parametrize("name", ["sixty_four", "accepted_64", "two_hundred"])
+def test_many_nodes_are_few_sheets_of_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name])
+    paper = PICTURES / f"{name}.pdf"
+    browser.print(paper)
+    assert 2 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 5
 
 
 def test_what_is_folded_is_printed_and_by_day(browser: Chromium, pages: dict[str, Path]) -> None:
