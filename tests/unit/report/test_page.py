@@ -122,6 +122,16 @@ def test_of_many_nodes_the_slowest_at_shared_data_are_shown() -> None:
     assert len(found[0]["rows"]) <= 3 * shared_data.SLOWEST
 
 
+def test_one_check_on_node_after_node_does_not_hide_the_others() -> None:
+    found = [samples.finding("gpu.ecc", "warn", name, f"{name} has {name[4:]} errors") for name in samples.names(40)]
+    other = samples.finding("os.clock", "warn", "node7", "its clock is off")
+    shown = words.causes({"findings": [*found, other]})
+    assert shown
+    assert [cause["id"] for cause in shown["first"]] == [*["gpu.ecc"] * words.ALIKE, "os.clock"]
+    assert (len(shown["rest"]), shown["rest_about"]) == (36, "36 gpu.ecc")
+    assert shown["counts"]["warn"] == 41
+
+
 def test_many_differences_are_folded() -> None:
     one = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
     rows = [{**one, "how": "", "source": ""}] * 40
