@@ -20,6 +20,7 @@ from muster_controller.json_file import write_json
 from muster_controller.node_error import one_line
 from muster_controller.rdma import part_of
 from muster_controller.rdma import table as rdma_table
+from muster_controller.runs import run_id
 from muster_controller.variables import registered
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class ActionModule(ControllerAction):
         request = next(iter(plan["requests"].values()))
         folder = Path(request["cluster_artifacts_dir"]) / request["cluster_name"]
         verdict = add_up(findings, skipped=skipped)
-        write_json(folder / "inspect.json", {**verdict, "nodes": {node.name: node.facts for node in nodes}})
+        facts = {node.name: node.facts for node in nodes}
+        write_json(folder / "inspect.json", {**verdict, "run": run_id(), "nodes": facts})
         refusals: dict[str, list[str]] = {}
         for finding in findings:
             if finding.status == "fail":

@@ -126,7 +126,10 @@ def cluster_of(inventory: Inventory) -> dict[str, Any]:
         name, kept = node.text("cluster_name"), node.text("cluster_artifacts_dir")
         if kept and re.fullmatch(CLUSTER_NAME, name):
             names = [one.name for one in inventory.nodes]
-            return {"cluster": {"name": name, "folder": str(Path(kept).absolute() / name), "nodes": names}}
+            keep = node.number("cluster_artifacts_keep") or 0
+            return {
+                "cluster": {"name": name, "folder": str(Path(kept).absolute() / name), "nodes": names, "keep": keep}
+            }
     return {}
 
 

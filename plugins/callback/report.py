@@ -71,6 +71,8 @@ class CallbackModule(CallbackBase):
 
     def _took(self, result: Any) -> None:
         self._pass_on(lambda: REPORTER.took(result.result))
+        if result.task.action == "validate_inventory":
+            self._pass_on(lambda: REPORTER.judged(result.result))
         # Whatever comes from a node is no word on who is a member.
         if result.task.action.rpartition(".")[2].startswith("onboard_"):
             self._pass_on(lambda: ONBOARDING.took(result.result))
@@ -103,5 +105,7 @@ class CallbackModule(CallbackBase):
         failed = {*stats.failures, *stats.dark}
         self._pass_on(lambda: ONBOARDING.end(check=bool(context.CLIARGS.get("check"))))
         self._pass_on(lambda: REPORTER.end(failed))
+        if pruned := REPORTER.tell_pruned():
+            self._display.display(pruned)
         self._pass_on(lambda: REPORTER.record("failed" if failed else "ok", [*stats.changed]))
         CLAIMS.end("failed" if failed else "ok")

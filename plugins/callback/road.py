@@ -311,12 +311,15 @@ class CallbackModule(DefaultCallback):
         except Exception as error:
             page = None
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
+        aside = bool(self._closing.get("aside"))
+        if pruned := REPORTER.tell_pruned():
+            self._display.display(f"\n{pruned}", stderr=aside)
         line, color = self._of_onboarding(str(page) if page else "") or self._last_line(
             stats, str(page) if page else ""
         )
         if line:
             # Where a program reads what is shown, the last line is for whoever sees the rest.
-            self._display.display(f"\n{line}", color=color, stderr=bool(self._closing.get("aside")))
+            self._display.display(f"\n{line}", color=color, stderr=aside)
 
     def _of_onboarding(self, page: str) -> tuple[str, str] | None:
         """The last line of a run that onboards nodes; what is said of each of them comes before it."""

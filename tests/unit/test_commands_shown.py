@@ -14,15 +14,17 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from ansible.cli.adhoc import AdHocCLI
+from ansible.cli.galaxy import GalaxyCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.cli.vault import VaultCLI
 
 from muster.verdict import commands
+from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 CODE = sorted(path for room in ("plugins", "library", "script") for path in (ROOT / room).rglob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-YAML = sorted([ROOT / "site.yml", *(ROOT / "playbooks").glob("*.yml"), *(ROOT / "roles").glob("*/tasks/*.yml")])
-# What the docs put for what is the reader's own.
-PLACEHOLDERS = {"<name>": "lab", "<cluster>": "lab"}
+YAML = sorted(
+    path
+    for place in ("site.yml", "playbooks/*.yml", "examples/*.yml", "roles/*/tasks/*.yml")
+    for path in ROOT.glob(place)
+)
 # Programs that our commands run on nodes, and what brings them there: not this machine's to check.
 ON_NODES = {
     "X": "what only a run knows: a question of a site's own rules, which names the program",
@@ -103,13 +106,6 @@ UNCHECKED = {
 }
 
 
-class Shown(NamedTuple):
-    """A command, and where it is shown."""
-
-    where: str
-    command: str
-
-
 def constants(call: ast.Call) -> str:
     """The plain form of a call's command; X stands for what only a run knows."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
@@ -146,19 +142,6 @@ def in_yaml() -> Iterator[Shown]:
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             if found := re.search(r"(?:(?<=\s)\.venv/bin/)?(?<![\w/.-])ansible-playbook \S+\.yml.*", line):
                 yield Shown(f"{path.relative_to(ROOT)}:{number}", found[0])
-
-
-def in_pages() -> Iterator[Shown]:
-    fence = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-    for path in PAGES:
-        name, text = str(path.relative_to(ROOT)), path.read_text()
-        for block in fence.findall(text):
-            for line in block.replace("\\\n", " ").splitlines():
-                if found := re.search(r"(?:^ *(?:\$ )?|: )((?:PYTHONPATH=\S+ )?(?:\.venv/bin/|script/)\S+.*)", line):
-                    yield Shown(name, found[1])
-        for inline in re.findall(r"`([^`]+)`", fence.sub("", text)):
-            if re.match(r"(ansible(-playbook)? |script/|\.venv/bin/\w)", inline):
-                yield Shown(name, " ".join(inline.split()))
 
 
 def words_of(command: str) -> list[str]:
@@ -235,6 +218,14 @@ def check_vault(words: list[str]) -> None:
     assert options.encrypt_string_prompt, "nothing asks for the secret"
 
 
+def check_galaxy(words: list[str]) -> None:
+    """An archive that a script has built; tests/unit/test_collection.py installs it."""
+    cli = GalaxyCLI(["ansible-galaxy", *words])
+    cli.init_parser()
+    options = cli.parser.parse_args(words)
+    assert options.args == ["artifacts/collection/*.tar.gz"]
+
+
 def check_pytest(words: list[str]) -> None:
     """Paths and names of tests or of their case files."""
     *paths, name = words if "-k" in words else [*words, ""]
@@ -277,6 +268,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         check_ad_hoc(arguments, typed=typed)
     elif name == "ansible-vault":
         check_vault(arguments)
+    elif name == "ansible-galaxy":
+        check_galaxy(arguments)
     elif arguments[:2] == ["-m", "pytest"]:
         check_pytest(arguments[2:])
     elif name == "python":

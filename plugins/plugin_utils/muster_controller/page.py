@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "report.html"
+INSPECT = "inspect.json"
 JUNIT = "junit.xml"
 REMEMBERED = 40  # runs that the page shows
 
 
 def write_page(folder: Path, run: dict[str, Any]) -> Path:
     """Write run.json and the page of the run in this folder. run: what is known of it (see muster_reporter)."""
+    _keep_inspect(folder)
     kept = gather(folder, run)
     ended = {**run, **report.outcome(kept), "page": True}
     write_json(folder / "run.json", ended)
@@ -53,6 +55,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
     """All that the page needs of a run's folder and of those beside it."""
     return report.Artifacts(
         run=run,
+        inspect=read_json(folder / INSPECT),
         verdict=read_json(folder / "verdict.json"),
         plan=read_json(folder / "plan.json"),
         attempts=read_json(folder / "attempts.json"),
@@ -71,6 +74,13 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
         },
         history=list(_runs(folder, run)),
     )
+
+
+def _keep_inspect(folder: Path) -> None:
+    """Keep what inspect found with its run: the file of the cluster is that of the newest look."""
+    newest = read_json(folder.parent / INSPECT)
+    if newest.get("run") == folder.name:
+        write_json(folder / INSPECT, {name: value for name, value in newest.items() if name != "nodes"})
 
 
 def _runs(folder: Path, run: dict[str, Any]) -> Iterator[dict[str, Any]]:

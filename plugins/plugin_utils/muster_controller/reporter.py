@@ -21,6 +21,7 @@ from muster_node.tools.process import LAUNCH_ID
 
 from .command_line import short, shown, tags_of
 from .page import PAGE, write_page
+from .pruning import prune
 from .terminal import terminal, typed
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
 
 
 class Reporter:
-    """began, and then play, took and failed as things happen, and end."""
+    """begin, and then play, judged, took and failed as things happen, and end."""
 
     def __init__(self) -> None:
         self.run: dict[str, Any] = {}
@@ -53,6 +54,8 @@ class Reporter:
         self.clock = 0.0
         self.process = 0
         self.page: Path | None = None
+        self.keep = 0
+        self.pruned = ""
         self.ended = False
 
     def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
@@ -82,15 +85,18 @@ class Reporter:
         self.steps.append({"name": name, "seconds": 0.0, "began": time.monotonic()})
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
+    def judged(self, result: Mapping[str, Any]) -> None:
+        """The inventory was judged: which cluster this is, and how many of its runs stay. No node has a say in it."""
+        if cluster := result.get("cluster"):
+            self.cluster_folder = Path(cluster["folder"])
+            self.keep = cluster["keep"]
+            self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
+
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has reported something, well or not: which cluster this is, where its artifacts are, or a verdict."""
+        """A task has reported something, well or not: where its artifacts are, or a verdict."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
-        cluster = result.get("cluster")
-        if isinstance(cluster, dict) and {"name", "folder", "nodes"} <= cluster.keys():
-            self.cluster_folder = Path(cluster["folder"])
-            self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
         if isinstance(result.get("artifacts"), str) and LAUNCH_ID.match(Path(result["artifacts"]).name):
             folder = Path(result["artifacts"])
             self.folders = [*(other for other in self.folders if other != folder), folder]
@@ -145,7 +151,14 @@ class Reporter:
             # Who attaches to a launch of another run adds to that one's page.
             earlier = {} if folder.name == self.run["id"] else runs.read_json(folder / "run.json")
             self.page = write_page(folder, earlier or {**self.run, "id": folder.name})
+        if self.page and self.cluster_folder and not self.run["check"]:
+            self.pruned = prune(self.cluster_folder, self.keep)
         return self.page
+
+    def tell_pruned(self) -> str:
+        """What became of older runs, once: whichever callback asks first says it."""
+        said, self.pruned = self.pruned, ""
+        return said
 
     def record(self, result: str, changed: Sequence[str] | None) -> None:
         """Add how the playbook ended to the record. changed: nodes on which something was, or None: it is not known."""

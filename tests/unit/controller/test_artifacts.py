@@ -11,7 +11,7 @@ import pytest
 
 from muster_controller.artifacts import append
 from muster_controller.json_file import write_json
-from muster_controller.page import write_page
+from muster_controller.page import rewrite_page, write_page
 from muster_controller.runs import open_run
 
 if TYPE_CHECKING:
@@ -50,6 +50,21 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     assert len(found) == 11
     assert found == {name: 0o600 if (tmp_path / name).is_file() else 0o700 for name in found}
     assert (folder / "logs/node1/rank0.stdout.log").read_text() == "line\nline\n"
+
+
+def test_a_run_keeps_what_its_own_inspect_found(tmp_path: Path) -> None:
+    one, other = (tmp_path / f"rack/20260101-12000{number}-abcd" for number in range(2))
+    found = {"id": "user.uid.differs", "status": "warn", "node": "node1", "summary": "the uid is 1002"}
+    inspect = {"status": "degraded", "findings": [found], "run": one.name, "nodes": {"node1": {"a": "long look"}}}
+    write_json(tmp_path / "rack/inspect.json", inspect)
+    for folder in (one, other):
+        open_run(folder)
+        write_page(folder, {"id": folder.name, "cluster": "rack"})
+    # Later looks of other runs do not change what is told of this one.
+    write_json(tmp_path / "rack/inspect.json", {**inspect, "run": other.name, "findings": []})
+    assert "the uid is 1002" in rewrite_page(one).read_text()
+    assert "the uid is 1002" not in rewrite_page(other).read_text()
+    assert "nodes" not in json.loads((one / "inspect.json").read_text())
 
 
 def test_what_earlier_runs_left_open_is_closed_and_stays(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_every_ending_adds_a_line(tmp_path: Path) -> None:
     options = {"tags": ["network"], "subset": "node2", "check": True, "extra_vars": ["hf_token=secret"]}
     reporter.begin("site.yml", options)
     reporter.record("failed", None)
-    reporter.took({"cluster": {"name": "rack", "folder": str(tmp_path / "rack"), "nodes": ["node1"]}})
+    reporter.judged({"cluster": {"name": "rack", "folder": str(tmp_path / "rack"), "nodes": ["node1"], "keep": 0}})
     reporter.record("ok", ["node1"])
     reporter.begin("playbooks/health.yml", options)
     reporter.record("interrupted", None)

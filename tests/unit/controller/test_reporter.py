@@ -60,7 +60,9 @@ def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
     reporter = Reporter()
     reporter.begin(playbook, {"inventory": ["inventory/rack"], "tags": ["all"], **options})
     reporter.play("Baseline", {"cluster_user": "ada", "hf_token": "hf_abc", "words": ["a b"]})
-    reporter.took({"cluster": {"name": "rack", "folder": str(folder / "rack"), "nodes": ["node1", "node2"]}})
+    reporter.judged(
+        {"cluster": {"name": "rack", "folder": str(folder / "rack"), "nodes": ["node1", "node2"], "keep": 0}}
+    )
     return reporter
 
 
@@ -296,6 +298,22 @@ def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> No
     assert "No report is written of this run" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_path: Path, *, check: bool) -> None:
+    kept = tmp_path / "kept/rack"
+    for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
+        write_json(kept / name / "run.json", {"id": name, "ended": "2026-01-02T12:00:00+00:00"})
+    arguments = ("site.yml", "-e", "cluster_artifacts_keep=2", *(["--check"] if check else []))
+    done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", *arguments)
+    lines = done.stdout.splitlines()
+    said = "Artifacts of rack: 1 run removed; kept are the newest 2 (cluster_artifacts_keep)"
+    assert lines[-1].startswith("STOPPED: ")
+    assert lines.count(said) == (not check)
+    assert check or said in lines[-4:]
+    older = ["20260102-120000-abcd", "20260101-120000-abcd"]
+    assert [folder.name for folder in runs.history(kept)][1:] == older[: 2 if check else 1]
 
 
 def test_the_plan_leaves_nothing(tmp_path: Path) -> None:

@@ -58,8 +58,12 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
         "Not: node3 ran out of memory",
         "Type: Read the traceback in its log",
     ]
+    well = samples.healthy(count)
+    summary = f"node3: rank {culprit[1]}: {RAISED}"
+    found = [samples.finding("launch.exception", "fail", "node3", f"rank {culprit[1]}: {RAISED}")]
+    verdict = {**well.verdict, "status": "failed", "summary": summary, "findings": [*found, *well.verdict["findings"]]}
     return replace(
-        samples.failed(max(count, 4)) if hostile else samples.healthy(count),
+        samples.failed(max(count, 4)) if hostile else replace(well, verdict=verdict, smoke={}),
         diagnosis={
             "schema": 1,
             "word": "confirmed",

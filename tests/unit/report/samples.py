@@ -109,6 +109,17 @@ def failed(count: int) -> Artifacts:
     )
 
 
+def inspected(count: int) -> Artifacts:
+    """All is well, and inspect saw something worth a word on three nodes."""
+    text = "It matters where the nodes share a file system. An account that exists is never altered"
+    found = [
+        finding("user.uid.differs", "warn", node, "the uid is 1002, and 1001 on most nodes", fix={"text": text})
+        for node in names(count)[:3]
+    ]
+    well = [finding("inspect.node", "pass", node, "nothing stands against it") for node in names(count)]
+    return replace(healthy(count), inspect={"schema": 1, "status": "degraded", "findings": [*found, *well]})
+
+
 def stopped(count: int) -> Artifacts:
     """The road ended before anything was looked at."""
     why = 'Data could not be sent to remote host "10.1.0.12": Connection timed out'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import diagnosed_samples
@@ -48,4 +49,29 @@ def test_of_many_ranks_those_are_shown_that_failed() -> None:
     assert len(line["folded"]) == diagnosed.MOST_ROWS
     assert len(line["rows"]) == diagnosed.UNFOLDED
     assert line["left_out"] == 640 - diagnosed.MOST_ROWS
-    assert any(row["order"] == 1 for row in line["rows"])
+    assert [(row["node"], row["who"], row["how"]) for row in line["rows"][:3]] == [
+        ("node3", "rank 17", "own"),
+        ("node80", "rank 639", "stopped"),
+        ("node3", "ranks 16, 18-23", "follows"),
+    ]
+    assert line["rows"][3]["who"] == "ranks 8-15"
+    # One row for each node, and one more for each whose ranks did not all end alike.
+    assert line["more"] == 82 - diagnosed.UNFOLDED
+    assert line["folded"][0]["who"] == "rank 17"
+
+
+def test_a_failure_on_the_last_of_many_nodes_is_the_first_row() -> None:
+    kept = diagnosed_samples.kept(64, 8)
+    symptoms = [{**one, "victim": one["rank"] != 510} for one in kept.diagnosis["symptoms"]]
+    found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))
+    assert found
+    assert {found["line"][part][0]["who"] for part in ("rows", "folded")} == {"rank 510"}
+
+
+def test_the_same_error_of_all_ranks_of_a_node_is_one_row() -> None:
+    kept = diagnosed_samples.kept(8, 8)
+    symptoms = [{**one, "victim": False, "line": "SyntaxError"} for one in kept.diagnosis["symptoms"]]
+    found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))
+    assert found
+    assert [row["who"] for row in found["line"]["rows"] if row["how"] == "own"][:2] == ["ranks 16-23", "ranks 8-15"]
+    assert len(found["line"]["rows"]) == 9

@@ -5,6 +5,7 @@ Its pictures go to artifacts/screenshots.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ PAGES: dict[str, Artifacts] = {
     "healthy": samples.healthy(3),
     "failed": samples.failed(16),
     "two_hundred": samples.failed(200),
+    "sixty_four": samples.healthy(64),
+    "inspected": samples.inspected(4),
     "stopped": samples.stopped(2),
     "restarted": samples.restarted(3),
     "hostile": samples.hostile(),
@@ -66,6 +69,17 @@ CONTRASTS = """
   }
   return [...new Set(low)];
 })()
+"""
+
+
+# What goes beyond the right edge and is nothing that scrolls: not a list whose rows are blocks of lines there, either.
+CUT = """
+[
+  ...[...document.querySelectorAll("body *")]
+    .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+    .filter((one) => !one.closest(".wide, svg")),
+  ...[...document.querySelectorAll(".wide:has(.stack, .lanes)")].filter((one) => one.scrollWidth > one.clientWidth),
+].map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`)
 """
 
 
@@ -118,8 +132,12 @@ def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Pat
 def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
-    if name in ("healthy", "failed", "accepted"):
+    assert browser.value(CUT) == []
+    if name in ("healthy", "failed", "accepted", "accepted_64", "diagnosed_64"):
         browser.picture(PICTURES / f"{name}_phone.png")
+    browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert browser.value("document.documentElement.scrollWidth") == 390
+    assert browser.value(CUT) == []
 
 
 def test_the_failing_node_stands_on_top_with_its_next_command(browser: Chromium, pages: dict[str, Path]) -> None:
@@ -186,10 +204,20 @@ def test_it_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) 
     assert browser.value("document.documentElement.scrollWidth") <= 718
 
 
+@pytest.mark.parametrize("name", ["sixty_four", "accepted_64", "two_hundred"])
+def test_many_nodes_are_few_sheets_of_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name])
+    paper = PICTURES / f"{name}.pdf"
+    browser.print(paper)
+    assert 2 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 5
+
+
 def test_what_is_folded_is_printed_and_by_day(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], scheme="dark", media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-    # What a click would unfold is on the paper.
+    # What a click would unfold is on the paper, but not a row for each node that is well.
     assert "no answer in 2 s" in browser.value(SEEN)
+    assert "13 other nodes with nothing wrong" in browser.value(SEEN)
+    assert "node16" not in browser.value("document.querySelector('#checks').innerText")
     browser.print(PICTURES / "failed.pdf")

@@ -5,15 +5,18 @@ what the page must show of it: `shows` leads by dotted paths into what the templ
 from __future__ import annotations
 
 import copy
+import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+import accepted_samples
 import samples
 from cases import cases
 from muster import report
-from muster.report import checks, links, past, words
+from muster.report import checks, drifted, links, past, shared_data, training, words
 from muster.report.artifacts import Artifacts
 from muster_controller.page import render
 
@@ -38,7 +41,7 @@ def test_the_page_shows(case: dict[str, Any]) -> None:
 def test_a_map_holds_every_link_once(count: int) -> None:
     drawn = links.maps(samples.network(count, deaf=False))
     assert drawn
-    reached = drawn["maps"][0]
+    reached = [*drawn["maps"], *drawn["folded"]][0]
     area = len(reached["cells"]) * 100
     for path in reached["paths"]:
         for rectangle in path["d"].split("z")[:-1]:
@@ -81,6 +84,75 @@ def test_a_large_cluster_shows_first_the_nodes_with_something() -> None:
     assert grid
     assert [row["node"] for row in grid["rows"]] == ["node2", "node3", "node4"]
     assert len(grid["folded"]) == 197
+
+
+@pytest.mark.parametrize(("count", "unfolded"), [(24, 3), (64, 0)])
+def test_maps_of_many_nodes_with_nothing_wrong_are_folded(count: int, unfolded: int) -> None:
+    drawn = links.maps(samples.network(count, deaf=False))
+    assert drawn
+    assert (len(drawn["maps"]), len(drawn["folded"])) == (unfolded, 3 - unfolded)
+
+
+def test_of_many_maps_those_with_something_wrong_are_shown() -> None:
+    drawn = links.maps(samples.network(64, deaf=True))
+    assert drawn
+    assert [one["title"] for one in drawn["maps"]] == ["Reachability", "Throughput"]
+    assert [one["title"] for one in drawn["folded"]] == ["Round trip"]
+
+
+def test_of_many_nodes_those_with_slow_or_silent_ranks_are_shown() -> None:
+    kept = samples.healthy(64)
+    heard = [rank for rank in kept.smoke["ranks"] if rank["rank"] != 9]
+    shown = training.launch(replace(kept, smoke={**kept.smoke, "ranks": heard}))
+    assert shown
+    assert [(node["node"], node["slow"], node["silent"]) for node in shown["nodes"]] == [
+        ("node2", False, [9]),
+        ("node6", True, []),
+    ]
+    assert (shown["count"], len(shown["folded"])) == (64, 62)
+
+
+def test_of_many_nodes_the_slowest_at_shared_data_are_shown() -> None:
+    rows = [{"node": name, "write": 400.0, "read": 900.0, "seen": 0.1} for name in samples.names(64)]
+    rows[5]["write"], rows[7]["read"], rows[9]["seen"], rows[11]["seen"] = 20.0, 30.0, 4.0, None
+    found = shared_data.tables({"folders": [{"path": "/data", "megabytes": 64, "nodes": rows}]})
+    assert found
+    assert {"node6", "node8", "node10", "node12"} < {row["node"] for row in found[0]["rows"]}
+    assert len(found[0]["rows"]) + len(found[0]["folded"]) == 64
+    assert len(found[0]["rows"]) <= 3 * shared_data.SLOWEST
+
+
+def test_one_check_on_node_after_node_does_not_hide_the_others() -> None:
+    found = [samples.finding("gpu.ecc", "warn", name, f"{name} has {name[4:]} errors") for name in samples.names(40)]
+    other = samples.finding("os.clock", "warn", "node7", "its clock is off")
+    shown = words.causes({"findings": [*found, other]})
+    assert shown
+    assert [cause["id"] for cause in shown["first"]] == [*["gpu.ecc"] * words.ALIKE, "os.clock"]
+    assert (len(shown["rest"]), shown["rest_about"]) == (36, "36 gpu.ecc")
+    assert shown["counts"]["warn"] == 41
+
+
+def test_many_differences_are_folded() -> None:
+    one = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
+    rows = [{**one, "how": "", "source": ""}] * 40
+    found = drifted.section(Artifacts(drift={"nodes": {"node1": {"reached": True}}, "differences": rows}))
+    assert found
+    assert (len(found["rows"]), len(found["folded"]), found["left_out"]) == (drifted.UNFOLDED, 10, 0)
+
+
+def test_what_a_cell_is_called_on_a_phone_is_what_the_head_of_its_column_says() -> None:
+    drift = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
+    kept = replace(
+        accepted_samples.kept(2, 2, "drop"),
+        attempts=samples.restarted(2).attempts,
+        drift={"nodes": {"node1": {"reached": True}}, "differences": [{**drift, "how": "", "source": ""}]},
+    )
+    page = render(report.page(kept))
+    called = re.findall(r"#(\w+) td:nth-child\((\d)\)::before { content: \"([^\"]+) \"", page)
+    assert len(called) == 13
+    for place, number, name in called:
+        head = page.partition(f'<section id="{place}">')[2].partition("<thead>")[2].partition("</thead>")[0]
+        assert re.findall(r"<th[^>]*>(.*?)</th>", head)[int(number) - 1] == name, place
 
 
 def test_a_run_is_remembered_by_a_few_figures() -> None:

@@ -51,6 +51,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
         "run": about(kept),
         "head": words.headline(kept.run, kept.verdict),
         "causes": words.causes(kept.verdict),
+        "inspected": words.causes(kept.inspect),
         "diagnosed": diagnosed.section(kept),
         "drifted": drifted.section(kept),
         "stops": words.stops(kept.run, kept.verdict),

@@ -15,12 +15,13 @@ NO_NODES = ("controller", "localhost", "cluster")  # what findings and failures 
 class Artifacts:
     """Each part as it is in its file, and empty where there is none.
 
-    run, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the files of
-    those names. health: by node. logs: the files of each node, as paths from the run's folder. history: the run.json of
-    every run of this cluster that is kept, this one among them, the newest first.
+    run, inspect, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the
+    files of those names. health: by node. logs: the files of each node, as paths from the run's folder. history: the
+    run.json of every run of this cluster that is kept, this one among them, the newest first.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
+    inspect: Mapping[str, Any] = field(default_factory=dict)
     verdict: Mapping[str, Any] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)
     attempts: Mapping[str, Any] = field(default_factory=dict)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 30  # more checks than these are not shown one by one
 FOLDED_FROM = 12  # nodes; a smaller cluster is shown whole
+LISTED = 4  # checks that one reason kept from being made; more are one click away
 SIGNS = {"pass": "·", "warn": "!", "fail": "✕", "unknown": "?", "skipped": "-", "": ""}
 MEANINGS = {
     "pass": "as it should be",
@@ -63,7 +64,7 @@ def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
     }
 
 
-def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, str]]:
+def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, Any]]:
     """Each reason once, with the checks and the nodes it holds for."""
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for entry in _skips(kept):
@@ -74,6 +75,7 @@ def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, str]]:
         {
             "why": why,
             "ids": "" if ids == ["node"] else ", ".join(sorted(ids)),
+            "many": len(ids) if len(ids) > LISTED else 0,
             "nodes": "every node" if not names or len(names) == len(nodes) > 1 else few(names),
         }
         for why, (ids, names) in sorted(groups.items())

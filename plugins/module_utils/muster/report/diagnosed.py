@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts
 
-MOST_ROWS = 256
-UNFOLDED = 96  # rows
+MOST_ROWS = 256  # ranks
+UNFOLDED = 24  # rows; where there are more ranks, those of a node that ended alike are one
 BEFORE = 1.3  # how much longer than from the first event to the last the time line is
 SHORTEST = 4.0  # seconds
 LONGEST_SILENCE = 120.0  # of a stopped rank, to whose last line the time line reaches back
@@ -84,18 +84,50 @@ def time_line(evidence: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str,
         row["order"] = order.get(row["at"], "") if row["own_end"] else ""
         row["until"] = percent((row["at"] or end) - begin, span)
         row["said_at"] = percent(row["said"] - begin, span) if row["said"] > begin else ""
-    shown = sorted(rows, key=lambda row: not row["own_end"])[:MOST_ROWS]
-    kept = [row for row in rows if row in shown]
+    kept = sorted(rows, key=telling)[:MOST_ROWS]
+    shown = sorted(together(rows), key=telling) if len(rows) > UNFOLDED else rows
     stop = evidence["launch"]["stop_began"]
     used = {row["how"] for row in kept}
     return {
-        "rows": kept if len(kept) <= UNFOLDED else [row for row in kept if row["own_end"]][:UNFOLDED],
-        "folded": [] if len(kept) <= UNFOLDED else kept,
+        "rows": shown[:UNFOLDED],
+        "more": len(shown[UNFOLDED:]),
+        "folded": kept if len(rows) > UNFOLDED else [],
         "left_out": len(rows) - len(kept),
         "stop": percent(stop - begin, span) if stop else "",
         "ticks": [{"at": percent(span - ago, span), "label": f"{duration(ago)} before"} for ago in ticks(span)],
         "legend": [{"css": COLOURS[how], "text": text} for how, text in LEGEND.items() if how in used],
     }
+
+
+def telling(row: Mapping[str, Any]) -> tuple[bool, float]:
+    """Sorts what says most to the front: who failed or stopped by itself, then the others as it spread to them."""
+    return row["how"] not in ("own", "stopped"), row["at"] or math.inf
+
+
+def together(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The ranks of a node that ended alike as one row, which is that of the first to end."""
+    groups: dict[tuple[str, str, bool, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        own_words = row["last"] if row["how"] in ("own", "stopped") else ""
+        groups.setdefault((row["node"], row["how"], row["rank"] is None, own_words), []).append(row)
+    found = []
+    for its in groups.values():
+        first = min(its, key=lambda row: row["at"] or math.inf)
+        found.append(
+            {**first, "who": first["who"] if len(its) == 1 else f"ranks {spans([row['rank'] for row in its])}"}
+        )
+    return found
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """16, 18-23"""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and parts[-1][-1] == rank - 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def first_events(said: Mapping[str, Any]) -> dict[tuple[str, Any], Event]:
@@ -123,12 +155,12 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
         name = str(node["node"])
         if (name, None) in events:
             of_node = events[name, None]
-            yield row(name, "node", of_node, 0.0, of_node.line)
+            yield row(name, None, of_node, 0.0, of_node.line)
         for rank in node["ranks"]:
             event = events.get((name, rank)) or ended_well(ends.get((name, rank), {}), stop)
             at, shot = shots.get(rank, (0.0, {}))
             said = at - shot["said"] if shot.get("said") is not None else 0.0
-            yield row(name, f"rank {rank}", event, said, did_last(event, shot), shot.get("state", ""))
+            yield row(name, rank, event, said, did_last(event, shot), shot.get("state", ""))
 
 
 def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
@@ -137,7 +169,8 @@ def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
     return Event(at, "", False) if at and (not stop or at < stop) else None
 
 
-def row(node: str, who: str, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:
+def row(node: str, rank: int | None, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:
+    """rank: None of the node as a whole."""
     if event and event.line:
         how = "follows" if event.follows else "own"
     elif state in STATES:
@@ -146,7 +179,8 @@ def row(node: str, who: str, event: Event | None, said: float, last: str, state:
         how = "ended" if event else "alive"
     return {
         "node": node,
-        "who": who,
+        "rank": rank,
+        "who": "node" if rank is None else f"rank {rank}",
         "how": how,
         "css": COLOURS[how],
         "at": event.when if event else 0.0,

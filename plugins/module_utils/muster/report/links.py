@@ -85,7 +85,8 @@ def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "count": len(nodes),
         "port": network.get("port", ""),
-        "maps": drawn,
+        "maps": [one for one in drawn if not one["well"]],
+        "folded": [one for one in drawn if one["well"]],
         "pairs": bad[:PAIRS],
         "more": len(bad[PAIRS:]),
     }
@@ -196,6 +197,7 @@ def draw(
         "figures": count <= TEXT_UP_TO,
         "width": round((count * CELL + gutter) * pixels / CELL),
         "large": count > EACH_UP_TO,
+        "well": count > EACH_UP_TO and not any(shade.bad for shade in shades.values()),
         "legend": _legend(shades),
         "hint": _hint(title, [nodes[index] for index in rows], [nodes[index] for index in columns]),
     }

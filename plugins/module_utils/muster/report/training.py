@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .artifacts import Artifacts
 
 SLOW = 0.8  # of what the ranks have in the middle
+UNFOLDED = 16  # nodes; of more, those that are slow or silent
 
 
 def launch(kept: Artifacts) -> dict[str, Any] | None:
@@ -31,6 +32,8 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
     speeds = [rank["samples_per_second"] for rank in ranks if _is_number(rank.get("samples_per_second"))]
     usual = median(speeds) if speeds else 0.0
     steps = smoke.get("steps", [])
+    nodes = [_node(entry, reports.get(entry["node"], []), usual, kept.logs) for entry in plan["nodes"]]
+    odd = [node for node in nodes if node["slow"] or node["silent"]]
     return {
         "world_size": plan.get("world_size", ""),
         "backend": plan.get("backend", ""),
@@ -39,7 +42,9 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
         "first": number(smoke.get("loss_first")),
         "last": number(smoke.get("loss_last")),
         "measured": bool(reports),
-        "nodes": [_node(entry, reports.get(entry["node"], []), usual, kept.logs) for entry in plan["nodes"]],
+        "count": len(nodes),
+        "nodes": nodes if len(nodes) <= UNFOLDED else odd,
+        "folded": [] if len(nodes) <= UNFOLDED else [node for node in nodes if node not in odd],
         "curves": [
             drawn
             for drawn in (

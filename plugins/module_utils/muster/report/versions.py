@@ -23,9 +23,14 @@ NAMES = {
     "hca_firmware": "firmware of the HCAs",
     "mtu": "MTU",
     "link_speed": "link speed",
-    "environment": "environment",
+    "environment": "variables that every job inherits",
     "nccl_conf": "nccl.conf",
     "code": "training code",
+}
+# Values that are a word of ours, in words of the reader's.
+MEANT = {
+    ("environment", "empty"): "none that NCCL, Gloo, CUDA or PyTorch reads",
+    ("nccl_conf", "empty"): "sets nothing, or is not there",
 }
 
 
@@ -34,7 +39,7 @@ def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | Non
     rows = []
     traits = {name: look.get("traits", {}) for name, look in health.items()}
     for trait in dict.fromkeys((*NAMES, *(trait for values in traits.values() for trait in values))):
-        values = {name: _text(known.get(trait)) for name, known in traits.items()}
+        values = {name: _text(trait, known.get(trait)) for name, known in traits.items()}
         votes = vote(values)
         if not votes.holders:
             continue
@@ -56,5 +61,5 @@ def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | Non
     return rows or None
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _text(trait: str, value: Any) -> str | None:
+    return None if value is None else MEANT.get((trait, str(value)), str(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..verdict.finding import Finding, as_lines, fix_with
@@ -22,6 +23,7 @@ WORDS = {
 MARKS = {"fail": "fail", "unknown": "unknown", "warn": "warn", "skipped": "skipped", "pass": "pass"}
 WORST = tuple(MARKS)
 SHOWN = 30  # causes that are unfolded; the others are one click away
+ALIKE = 4  # of these, so many of one check
 NODES_SHOWN = 12
 
 
@@ -109,7 +111,22 @@ def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
         cause["anchors"] = [name for name in dict.fromkeys(cause["anchors"]) if name not in linked]
         linked.update(cause["anchors"])
     counts = {status: sum(cause["mark"] == status for cause in shown) for status in ("fail", "unknown", "warn")}
-    return {"counts": counts, "first": shown[:SHOWN], "rest": shown[SHOWN:]}
+    first, rest = unfolded(shown)
+    of_checks = Counter(cause["id"] for cause in rest)
+    about = ", ".join(f"{count} {identity}" for identity, count in of_checks.most_common(NODES_SHOWN))
+    return {"counts": counts, "first": first, "rest": rest, "rest_about": about}
+
+
+def unfolded(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What is shown at once, and what is folded: the same check on node after node does not hide the others."""
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    for cause in shown:
+        kind = (cause["id"], cause["mark"])
+        seen[kind] += 1
+        (first if seen[kind] <= ALIKE and len(first) < SHOWN else rest).append(cause)
+    return first, rest
 
 
 def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -36,8 +36,14 @@ STEPS = (
         ("cluster",),
         (
             *("cluster_name", "cluster_backend", "cluster_master_port", "cluster_torch_version", "cluster_user"),
-            *("cluster_launch_nodes", "cluster_artifacts_dir", "cluster_run_root", "cluster_run_keep"),
-            *("cluster_run_keep_mb", "cluster_work_root", "cluster_users_root", "cluster_take_over"),
+            *("cluster_launch_nodes", "cluster_artifacts_dir", "cluster_artifacts_keep", "cluster_run_root"),
+            *(
+                "cluster_run_keep",
+                "cluster_run_keep_mb",
+                "cluster_work_root",
+                "cluster_users_root",
+                "cluster_take_over",
+            ),
             "cluster_full",
             *("cluster_mirror", "cluster_mirror_urls", "cluster_http_proxy", "cluster_https_proxy"),
             *("cluster_no_proxy", "cluster_extra_ca", "cluster_offline_dir", "cluster_environments"),

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Build the collection muster.muster: this tree as one archive, which ansible-galaxy installs where there is no git.
+
+    .venv/bin/python script/collection.py [FOLDER]     # into artifacts/collection without one
+
+What git tracks is in it as it lies here, with the two files that a collection must have beside it. It is used from the
+folder that it is installed in, as a clone is: ansible.cfg there names where roles and plugins are.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "artifacts/collection"
+NAME = "muster"
+ANSIBLE = ">=2.19"
+
+
+def version(changelog: str) -> str:
+    """The release on top of the changelog; with something unreleased above it, what comes after it."""
+    parts = re.split(r"^## \[(.+?)\]", changelog, flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    released = next(name for name in sections if name != "Unreleased")
+    major, minor, _ = released.split(".")
+    return f"{major}.{int(minor) + 1}.0-dev" if sections.get("Unreleased", "").strip() else released
+
+
+def about() -> dict[str, object]:
+    return {
+        "namespace": NAME,
+        "name": NAME,
+        "version": version((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")),
+        "readme": "README.md",
+        "description": "Bare Ubuntu and Debian GPU machines in, a verified multi-node PyTorch torchrun out",
+        "authors": ["The Muster authors"],
+        "license": ["Apache-2.0"],
+    }
+
+
+def copy_tree(folder: Path) -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in filter(None, listing.stdout.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+
+
+def build(target: Path) -> None:
+    galaxy = Path(sys.executable).with_name("ansible-galaxy")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        copy_tree(folder)
+        (folder / "galaxy.yml").write_text(yaml.safe_dump(about(), sort_keys=False), encoding="utf-8")
+        (folder / "meta").mkdir()
+        (folder / "meta/runtime.yml").write_text(yaml.safe_dump({"requires_ansible": ANSIBLE}), encoding="utf-8")
+        target.mkdir(parents=True, exist_ok=True)
+        subprocess.run([galaxy, "collection", "build", "--force", "--output-path", target], cwd=folder, check=True)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else TARGET)

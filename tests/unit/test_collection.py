@@ -1,0 +1,97 @@
+"""The collection is this tree: installed where nothing else is, it is used from its folder as a clone is."""
+
+from __future__ import annotations
+
+import filecmp
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+OF_A_COLLECTION = {"FILES.json", "MANIFEST.json", "meta/runtime.yml"}
+EMPTY = "# Changelog\n\n## [Unreleased]\n\n"
+
+
+def run(*words: object, home: Path, folder: Path) -> str:
+    """In an environment without settings of Ansible, and with a home that has no collections."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+    done = subprocess.run(
+        [str(word) for word in words],
+        cwd=folder,
+        env={**bare, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def installed(home: Path) -> Path:
+    """The folder that the collection was installed in."""
+    run(sys.executable, ROOT / "script/collection.py", home / "built", home=home, folder=home)
+    (archive,) = (home / "built").iterdir()
+    run(BIN / "ansible-galaxy", "collection", "install", archive, "-p", home / "collections", home=home, folder=home)
+    return home / "collections/ansible_collections/muster/muster"
+
+
+def test_it_holds_what_git_tracks_and_may_run_what_may_be_run_here(installed: Path) -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    names = set(filter(None, listing.stdout.split("\0")))
+    found = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    assert found == names | OF_A_COLLECTION
+    assert filecmp.cmpfiles(ROOT, installed, names, shallow=False)[1:] == ([], [])
+    assert {name for name in names if os.access(ROOT / name, os.X_OK) != os.access(installed / name, os.X_OK)} == set()
+
+
+def test_site_yml_is_understood(installed: Path, home: Path) -> None:
+    words = ("site.yml", "-i", "inventory/lab", "--syntax-check")
+    assert "playbook: site.yml" in run(BIN / "ansible-playbook", *words, home=home, folder=installed)
+
+
+def test_an_inventory_is_judged(installed: Path, home: Path) -> None:
+    words = ("playbooks/validate.yml", "-i", "inventory/sandbox")
+    said = run(BIN / "ansible-playbook", *words, home=home, folder=installed)
+    assert said.splitlines()[-1] == "DONE: validate.yml contacted no node and changed nothing"
+
+
+def test_a_module_looks_at_this_machine(installed: Path, home: Path) -> None:
+    words = ("localhost", "-c", "local", "-m", "gpu_info", "-e", f"ansible_python_interpreter={sys.executable}")
+    said = run(BIN / "ansible", *words, home=home, folder=installed)
+    assert "localhost | SUCCESS" in said
+    assert "facts:" in said
+
+
+@pytest.mark.parametrize(
+    ("changelog", "version"),
+    [
+        (f"{EMPTY}## [0.2.1] - 2026-01-01\n\n- One\n\n## [0.1.0] - 2025-01-01\n", "0.2.1"),
+        (f"{EMPTY}- Two\n\n## [0.2.1] - 2026-01-01\n\n- One\n\n## [0.1.0] - 2025-01-01\n", "0.3.0-dev"),
+    ],
+)
+def test_its_version_is_that_of_the_changelog(changelog: str, version: str) -> None:
+    spec = importlib.util.spec_from_file_location("collection_script", ROOT / "script/collection.py")
+    assert spec
+    assert spec.loader
+    script: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.version(changelog) == version
+
+
+def test_it_says_what_it_is(installed: Path) -> None:
+    manifest = json.loads((installed / "MANIFEST.json").read_text())["collection_info"]
+    assert (manifest["namespace"], manifest["name"]) == ("muster", "muster")
+    assert manifest["dependencies"] == {}
