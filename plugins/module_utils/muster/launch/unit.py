@@ -28,12 +28,15 @@ SECONDS = {
 }
 
 
-def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own: bool = False) -> dict[str, str]:
+def unit_properties(
+    user: str, working_directory: str, stop_timeout: int, *, own: bool = False, in_image: bool = False
+) -> dict[str, str]:
     """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: in the user's own manager, which
-    has no other user, and lowers what is more than it has itself."""
+    has no other user, and lowers what is more than it has itself. in_image: root's podman starts in the unit, and makes
+    the rest that user's, without a way to gain more."""
     return {
-        **({} if own else {"User": user}),
-        "WorkingDirectory": working_directory,
+        **({} if own or in_image else {"User": user}),
+        "WorkingDirectory": "/" if in_image else working_directory,
         "KillMode": "control-group",
         "TimeoutStopSec": f"{stop_timeout}s",
         "LimitCORE": "0",
