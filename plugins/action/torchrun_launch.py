@@ -64,8 +64,8 @@ ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ende
 
 class ActionModule(ControllerAction):
     """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
-    own launch is dealt with as root. project: what is sent of it. image: that it runs in. last: of a launch with several
-    attempts."""
+    own launch is dealt with as root. project: what is sent of it. image: that it runs in. last: of a launch with
+    several attempts."""
 
     own_plan: Callable[[str], dict[str, Any]] | None = None
     as_root = False

@@ -61,3 +61,41 @@ def make_archive(machine: Machine, path: Path) -> None:
 
 def containers(machine: Machine) -> str:
     return machine.inside("podman", "ps", "--all", "--quiet").stdout
+
+
+REGISTRIES = "/etc/containers/registries.conf.d/muster-test.conf"
+
+
+def give_registry(nodes: list[Machine], archive: Path) -> str:
+    """A registry on the first node, without encryption, with the image of the archive; its name there with its digest.
+    Nobody has the image but the registry."""
+    first = nodes[0]
+    place = f"{first.address}:5000"
+    for machine in nodes:
+        text = f'[[registry]]\\nlocation = "{place}"\\ninsecure = true\\n'
+        machine.inside("sh", "-ec", f"mkdir -p $(dirname {REGISTRIES}); printf '{text}' >{REGISTRIES}")
+    install = "DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet docker-registry"
+    first.inside("sh", "-ec", f"{install} && systemctl start docker-registry")
+    first.podman_copy(archive, "/var/tmp/muster-test.tar")
+    name = f"{place}/muster-test"
+    push = (
+        f"podman load --quiet --input $1 && podman tag localhost/muster-test:1 {name}:1 && podman push --quiet {name}:1"
+    )
+    digest = "podman image inspect --format '{{.Digest}}' " + f"{name}:1"
+    try:
+        first.inside("sh", "-ec", push, "push", "/var/tmp/muster-test.tar")
+        # The digest is that of what the registry has, which a new pull tells.
+        for machine in nodes:
+            machine.inside("podman", "rmi", "--all", "--force")
+        first.inside("podman", "pull", "--quiet", f"{name}:1")
+        found = first.inside("sh", "-ec", digest).stdout.strip()
+        first.inside("podman", "rmi", "--all", "--force")
+    finally:
+        first.inside("rm", "-f", "/var/tmp/muster-test.tar")
+    return f"{name}@{found}"
+
+
+def take_registry(nodes: list[Machine]) -> None:
+    for machine in nodes:
+        machine.inside("rm", "-f", REGISTRIES)
+    nodes[0].inside("sh", "-c", "apt-get purge --yes docker-registry; rm -rf /var/lib/docker-registry")

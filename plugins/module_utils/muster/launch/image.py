@@ -23,15 +23,15 @@ FOLDER = re.compile(r"/[^,\"'\x00-\x1f\x7f]+\Z")
 PYTHON_WANTED = (3, 10)
 PODMAN_FOR_GPUS = (4, 1)
 TORCHRUN = ["python3", "-m", "torch.distributed.run"]  # of the image, wherever it has its programs
-ENGINE_STEP = playbook("site.yml", tags="container_engine")
+BASELINE = playbook("site.yml", tags="baseline")
 CTK = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 ENGINE = Check(
     "launch.container",
     seen="sandbox",
-    reads="with launch_image: podman and crun on each participant, what describes the GPUs to podman, whose launch it is",
+    reads="with launch_image: podman and crun on each participant, what describes GPUs to podman, whose launch it is",
     fires="one of them is missing, or the launch is somebody's own, without root (fail)",
-    fix=f"Set container_engine to podman, and run {ENGINE_STEP}",
+    fix=f"Set node_baseline_podman to true, and run {BASELINE}",
 )
 IMAGE = Check(
     "launch.image",
@@ -109,7 +109,7 @@ def unusable(folder: str) -> str:
     """Why a folder cannot be shown to a container, by its path."""
     parts = folder.split("/")[1:]
     if not FOLDER.match(folder) or any(part in {"", ".", ".."} for part in parts):
-        return "is no absolute path as it is written plainly, without a comma, quotes, . or .."
+        return "is no absolute path as it is written plainly, without commas, quotes and dots as parts"
     return ""
 
 
@@ -140,7 +140,11 @@ def judge(node: str, seen: ImageFacts, *, gpus: bool) -> list[Finding]:
     if not seen["podman"]:
         found.append(ENGINE.fail(node, f"podman does not answer: {seen['why']}"))
     elif not seen["crun"]:
-        found.append(ENGINE.fail(node, "crun is not there, without which podman gives every container its own group"))
+        found.append(
+            ENGINE.fail(
+                node, "crun is not there, without which podman gives every container a control group of its own"
+            )
+        )
     elif gpus and numbers(seen["podman"]) < PODMAN_FOR_GPUS:
         text = f"its podman {seen['podman']} is too old to give GPUs to containers (CDI needs 4.1)"
         found.append(ENGINE.fail(node, text, fix="Leave the node out, or run it with a newer release of its system"))

@@ -40,7 +40,7 @@ HOOK = {
 }
 # The only runtime that makes a container without a control group of its own.
 RUNTIME = "--runtime=crun"
-# What no container of a launch has: it gains no privilege, writes nothing of the image, and gets nothing from a registry.
+# No container of a launch gains a privilege, writes into the image, or gets anything from a registry.
 CLOSED = (
     *("--rm", "--pull=never", "--cgroups=disabled", "--log-driver=none", "--read-only"),
     *("--cap-drop=all", "--security-opt=no-new-privileges", "--image-volume=ignore", "--http-proxy=false"),
@@ -56,7 +56,11 @@ def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
     folder = state.state_dir(spec["launch_id"])
     image = spec["image"]
     work = spec["work_dir"] or image["chdir"]
-    places = dict.fromkeys([folder, spec["run_dir"], work, spec["cache_root"], *image["folders"]])
+    # Each of these was looked at, or made, where nobody but root could put something else in its place. A working
+    # directory within one of them is podman's to find inside, and never root's.
+    places = dict.fromkeys(
+        filter(None, [folder, spec["run_dir"], spec["work_dir"], spec["cache_root"], *image["folders"]])
+    )
     argv = [shutil.which("podman") or "podman", RUNTIME, f"--hooks-dir={hooks(folder)}", "run", *CLOSED, *SHARED]
     argv += [f"--name={NAME.format(spec['launch_id'])}", f"--label={LABEL}={spec['launch_id']}"]
     argv += [*as_user(user), f"--workdir={work}", f"--env={process.LAUNCH_MARK}"]

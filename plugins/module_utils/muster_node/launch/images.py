@@ -33,7 +33,8 @@ def version(*names):
     return ""
 there = importlib.util.find_spec("torch") is not None
 nccl = version("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
-print(json.dumps({"python": sys.version_info[:3], "torch": there and (version("torch") or "unknown") or "", "nccl": nccl}))
+torch = version("torch") or "unknown" if there else ""
+print(json.dumps({"python": sys.version_info[:3], "torch": torch, "nccl": nccl}))
 """
 
 
@@ -93,6 +94,7 @@ def load(request: Json) -> Json:
             found = inspected(request["id"])
             if found:
                 files.remove(f"objects/{archive.sha256}", within=there.folder)
+                files.remove(f"manifests/{request['digest']}", within=there.folder)
             return {"id": found, "error": "" if found else error or "podman loaded another image from it"}
     except (OSError, LookupError) as problem:
         return {"id": "", "error": str(problem)}
