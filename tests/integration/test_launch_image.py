@@ -7,6 +7,7 @@ the last test is a real one, on a node. There are no GPUs here.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -108,8 +109,7 @@ def kept(folder: Path) -> Path:
 
 def nothing_is_left(drill: Drill, nodes: list[Machine]) -> None:
     drill.nothing_is_left(*nodes)
-    for machine in nodes:
-        until(lambda machine=machine: not containers(machine), PATIENCE, "no container is left")
+    until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
 def test_ranks_run_in_the_image_as_the_training_user(
@@ -149,14 +149,18 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
     found = processes(drill.launch_id)
     ranks = [pid for pid, env in found.items() if "RANK" in env]
     assert len(ranks) == 4
+    # Where the unit has a group is all that can be seen here: a node of the sandbox gives its units no group for memory.
+    main = ["systemctl", "show", drill.unit(), "--property=MainPID", "--value"]
+    show = f"cat /proc/$({shlex.join(main)})/cgroup"
+    groups = {machine.name: machine.inside("sh", "-c", show).stdout for machine in nodes}
+    assert all(f"/{drill.unit()}\n" in text for text in groups.values())
     for pid in ranks:
         status = dict(line.split(":\t", 1) for line in read_proc(pid, "status").splitlines() if ":\t" in line)
         assert status["Uid"].split() == [uid] * 4
         assert status["NoNewPrivs"] == "1"
         assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
-        groups = read_proc(pid, "cgroup").splitlines()
-        held = {line.split(":")[1] for line in groups if line.endswith(f"/{drill.unit()}")}
-        assert {"memory", "name=systemd"} <= held or held == {""}, groups
+        node = found[pid]["MUSTER_NODE"]
+        assert read_proc(pid, "cgroup") == groups[node]
     for machine in nodes:
         limit = machine.inside("systemctl", "show", drill.unit(), "--property=MemoryMax", "--value").stdout.strip()
         assert limit.isdecimal()
@@ -179,8 +183,7 @@ def test_a_dead_controller_ends_it_by_its_lease(drill: Drill, nodes: list[Machin
         hit(pid, signal.SIGKILL)
     process.wait(PATIENCE)
     until(lambda: not drill.runs(), PATIENCE, "its lease has ended it")
-    for machine in nodes:
-        until(lambda machine=machine: not containers(machine), PATIENCE, "no container is left")
+    until(lambda: not any(map(containers, nodes)), PATIENCE, "no container is left")
 
 
 @pytest.mark.moment
@@ -212,9 +215,9 @@ def test_a_detached_one_is_followed_and_stopped(drill: Drill, nodes: list[Machin
 
 
 def test_what_cannot_be_is_refused_by_name(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
-    tagged = launch(play, tmp_path, "docker.io/library/python:3.12")
-    assert "launch_image docker.io/library/python:3.12 has no digest (NAME@sha256:...)" in tagged.stdout
-    assert "podman pull docker.io/library/python:3.12 && podman image inspect" in tagged.stdout
+    tagged = launch(play, tmp_path, "registry.lab/team/train:2.1")
+    assert "launch_image registry.lab/team/train:2.1 has no digest (NAME@sha256:...)" in tagged.stdout
+    assert "podman pull registry.lab/team/train:2.1 && podman image inspect" in tagged.stdout
     assert "no node was contacted" in tagged.stdout
     theirs = f"{SHOWN}/theirs"
     nodes[1].inside("sh", "-ec", f"mkdir -p {theirs}/data; chown -R muster: {theirs}")

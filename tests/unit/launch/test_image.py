@@ -65,8 +65,9 @@ def test_a_node_with_another_image_is_named() -> None:
         ({"error": "no such file"}, True, ["Python does not run in the image: no such file"]),
     ],
 )
-def test_versions(seen: Any, torch: bool, expected: list[str]) -> None:
-    assert [one.summary for one in image.judge_versions("node1", {**HAS, **seen}, torch=torch)] == expected
+def test_versions(seen: dict[str, Any], torch: bool, expected: list[str]) -> None:
+    says: Any = {**HAS, **seen}
+    assert [one.summary for one in image.judge_versions("node1", says, torch=torch)] == expected
 
 
 def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pwd
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,8 @@ IMAGE: dict[str, Any] = {"id": "a" * 64, "chdir": "", "folders": ["/data"], "gpu
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path))
-    monkeypatch.setattr(container.os, "getgrouplist", lambda _name, gid: [gid, 44, 109])
-    monkeypatch.setattr(container.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [gid, 44, 109])
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(container, "RDMA", str(tmp_path / "infiniband"))
     (tmp_path / LAUNCH_ID).mkdir()
     return {
@@ -74,7 +76,10 @@ def test_the_hook_takes_the_namespace_of_processes_out_and_nothing_else(spec: di
     container.command(spec, USER)
     hook = json.loads((tmp_path / LAUNCH_ID / "podman/pids.json").read_text())
     assert hook["stages"] == ["precreate"]
-    given = {"root": {"path": "/x"}, "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}], "resources": {}}}
+    given: dict[str, Any] = {
+        "root": {"path": "/x"},
+        "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}], "resources": {}},
+    }
     argv = [sys.executable, *hook["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
     given["linux"]["namespaces"] = [{"type": "mount"}]
@@ -109,7 +114,7 @@ def test_a_specification_of_gpus_is_found_in_both_folders(tmp_path: Path, monkey
 def test_versions_are_what_the_image_says_behind_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     said = ['banner\n{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}\n']
     monkeypatch.setattr(images, "run", lambda *_argv, **_how: Answer(said[0], code=0))
-    monkeypatch.setattr(images.pwd, "getpwnam", lambda _name: USER)
+    monkeypatch.setattr(pwd, "getpwnam", lambda _name: USER)
     monkeypatch.setattr(container, "as_user", lambda _user: [])
     request = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
     assert images.versions(request) == {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "", "error": ""}
