@@ -149,7 +149,7 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
     found = processes(drill.launch_id)
     ranks = [pid for pid, env in found.items() if "RANK" in env]
     assert len(ranks) == 4
-    # Where the unit has a group is all that can be seen here: a node of the sandbox gives its units no group for memory.
+    # More than where the unit has a group is not to be seen: a node of the sandbox gives its units none for memory.
     main = ["systemctl", "show", drill.unit(), "--property=MainPID", "--value"]
     show = f"cat /proc/$({shlex.join(main)})/cgroup"
     groups = {machine.name: machine.inside("sh", "-c", show).stdout for machine in nodes}

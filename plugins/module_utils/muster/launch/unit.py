@@ -33,7 +33,7 @@ def unit_properties(
 ) -> dict[str, str]:
     """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: in the user's own manager, which
     has no other user, and lowers what is more than it has itself. in_image: root's podman starts in the unit, and makes
-    the rest that user's, without a way to gain more."""
+    the rest that user's, without a way to gain more (container.CLOSED on the node)."""
     return {
         **({} if own or in_image else {"User": user}),
         "WorkingDirectory": "/" if in_image else working_directory,
@@ -43,7 +43,7 @@ def unit_properties(
         # What the adapter reads and writes by itself must stay in memory (NCCL troubleshooting guide, memlock).
         "LimitMEMLOCK": "infinity",
         # No process of a job gains what its user has not, by sudo or any program with the set-user-ID bit.
-        "NoNewPrivileges": "yes",
+        **({} if in_image else {"NoNewPrivileges": "yes"}),
         "RestrictSUIDSGID": "yes",
         "TasksMax": "50%",  # of what the system can have; the other half is there to look and to end it
         "UMask": "0022",

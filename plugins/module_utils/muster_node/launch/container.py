@@ -44,6 +44,7 @@ RUNTIME = "--runtime=crun"
 CLOSED = (
     *("--rm", "--pull=never", "--cgroups=disabled", "--log-driver=none", "--read-only"),
     *("--cap-drop=all", "--security-opt=no-new-privileges", "--image-volume=ignore", "--http-proxy=false"),
+    "--stop-timeout=0",  # nothing of it is left to end where podman is asked to remove one
 )
 # What it shares with the node.
 SHARED = ("--network=host", "--ipc=host", "--uts=host", "--userns=host", "--cgroupns=host", "--ulimit=host")
@@ -87,7 +88,7 @@ def hooks(folder: str) -> str:
 
 def removal(launch_id: str) -> str:
     """For systemd, behind the end of the unit: what podman could not remove by itself, since it was killed."""
-    return f"-{shutil.which('podman') or 'podman'} rm --force --ignore --time=0 {NAME.format(launch_id)}"
+    return f"-{shutil.which('podman') or 'podman'} rm --force --ignore {NAME.format(launch_id)}"
 
 
 def remove_old() -> list[str]:
@@ -97,5 +98,5 @@ def remove_old() -> list[str]:
     ids = [name.removeprefix(begin) for name in said.text.split() if name.startswith(begin)]
     over = [NAME.format(each) for each in ids if process.LAUNCH_ID.match(each) and state.is_over(each)]
     if over:
-        run("podman", "rm", "--force", "--ignore", "--time=0", *over, seconds=SECONDS)
+        run("podman", "rm", "--force", "--ignore", *over, seconds=SECONDS)
     return over

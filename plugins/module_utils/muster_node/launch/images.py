@@ -122,7 +122,7 @@ def versions(request: Json) -> Json:
     argv += [f"--name={request['name']}", *container.as_user(user), "--workdir=/", "--entrypoint=python3"]
     said = run(*argv, request["id"], "-c", VERSIONS, seconds=TRY_SECONDS + LOOK_SECONDS)
     if said.late:  # podman's own limit has not helped: what it started is still there
-        run("podman", "rm", "--force", "--ignore", "--time=0", request["name"], seconds=LOOK_SECONDS)
+        run("podman", "rm", "--force", "--ignore", request["name"], seconds=LOOK_SECONDS)
     nothing: Json = {"python": [], "torch": "", "nccl": ""}
     if said.code != 0:
         return {**nothing, "error": said.said[:400] or said.why}

@@ -98,7 +98,7 @@ def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.M
     monkeypatch.setattr(container, "run", run)
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
     assert container.remove_old() == [f"muster-launch-{LAUNCH_ID}"]
-    assert asked[1] == ("podman", "rm", "--force", "--ignore", "--time=0", f"muster-launch-{LAUNCH_ID}")
+    assert asked[1] == ("podman", "rm", "--force", "--ignore", f"muster-launch-{LAUNCH_ID}")
 
 
 def test_a_specification_of_gpus_is_found_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
