@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAUNCH_ID = "20260101-120000-abcd"
-USER = pwd.struct_passwd(("muster", "x", 1001, 1002, "", "/home/muster", "/bin/sh"))
+USER: Any = SimpleNamespace(pw_name="muster", pw_uid=1001, pw_gid=1002)
 IMAGE: dict[str, Any] = {"id": "a" * 64, "chdir": "", "folders": ["/data"], "gpus": False}
 
 
