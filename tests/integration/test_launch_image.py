@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drill import Drill, hit, processes, read_proc, stop_family
+from drill import Drill, all_pids, hit, processes, read_proc, stop_family
 from images import MARK, containers, give_podman, give_registry, make_archive, take_podman, take_registry
 from launch_users import forget_launch_users, make_launch_user
 from waiting import PATIENCE, until
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NODES = ("node1", "node2")
 SHOWN = "/srv/muster-test-image"
-NUTMEG = "nutmeg-in-the-image"
+NUTMEG = "nutmeg-314159"
 SCRIPT = f"""
 import os
 import torch
@@ -102,6 +102,13 @@ def launch(play: Play, folder: Path, image: str, **more: Any) -> Result:
     return play("playbooks/launch.yml", extravars=extravars)
 
 
+def refusals(result: Result) -> set[tuple[str, str]]:
+    """Why it was not begun: the ids of findings, and the nodes."""
+    assert result.rc != 0
+    (found,) = result.results("Run torchrun on every participant").values()
+    return {(one["id"], one["node"]) for one in found["verdict"]["findings"] if one["status"] == "fail"}
+
+
 def kept(folder: Path) -> Path:
     (found,) = folder.glob("kept/*/2*/plan.json")
     return found.parent
@@ -165,9 +172,9 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
         limit = machine.inside("systemctl", "show", drill.unit(), "--property=MemoryMax", "--value").stdout.strip()
         assert limit.isdecimal()
         assert NUTMEG not in machine.inside("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
-        listed = machine.inside("ps", "-eo", "user:20,cgroup,args").stdout.splitlines()
-        ours = [line.split()[0] for line in listed if drill.unit() in line]
-        assert set(ours) == {"root", "muster"}  # podman and its monitor; and the launch
+        there = [pid for pid in all_pids() if read_proc(pid, "cgroup") == groups[machine.name]]
+        owners = {line.split()[1] for pid in there for line in read_proc(pid, "status").splitlines() if "Uid:" in line}
+        assert owners == {"0", uid}  # podman and its monitor; and the launch
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
@@ -223,12 +230,14 @@ def test_what_cannot_be_is_refused_by_name(play: Play, nodes: list[Machine], arc
     nodes[1].inside("sh", "-ec", f"mkdir -p {theirs}/data; chown -R muster: {theirs}")
     nodes[0].inside("mkdir", "-p", f"{theirs}/data")
     swapped = launch(play, tmp_path, str(archive), launch_image_folders=[f"{theirs}/data"])
-    assert f"node2: root would show {theirs}/data to the container" in swapped.stdout
+    assert refusals(swapped) == {("launch.image_folders", "node2")}
+    assert f"root would show {theirs}/data to the container" in swapped.stdout
     assert f"{theirs} belongs to muster" in swapped.stdout
     nodes[0].inside("mv", "/usr/bin/crun", "/usr/bin/crun.aside")
     try:
         without = launch(play, tmp_path, str(archive))
-        assert "node1: crun is not there" in without.stdout
+        assert refusals(without) == {("launch.container", "node1")}
+        assert "crun is not there" in without.stdout
         assert "node_baseline_podman" in without.stdout
     finally:
         nodes[0].inside("mv", "/usr/bin/crun.aside", "/usr/bin/crun")
@@ -244,9 +253,8 @@ def test_an_image_without_torch_is_named(play: Play, nodes: list[Machine], tmp_p
     subprocess.run(["podman", "cp", f"{nodes[0].container}:{there}", str(tmp_path / "empty.tar")], check=True)
     nodes[0].inside("rm", "-f", there)
     result = launch(play, tmp_path, str(tmp_path / "empty.tar"))
-    assert result.rc != 0
-    for name in NODES:
-        assert f"{name}: Python does not run in the image: " in result.stdout
+    assert refusals(result) == {("launch.image", name) for name in NODES}
+    assert "node1, node2: Python does not run in the image: " in result.stdout
 
 
 def test_somebodys_own_launch_is_refused(nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
@@ -271,7 +279,7 @@ def test_nodes_pull_an_image_by_its_digest(play: Play, nodes: list[Machine], arc
         assert f"image {name}: " in result.stdout
         (tmp_path / "again").mkdir()
         missing = launch(play, tmp_path / "again", f"{name.rpartition(':')[0]}:{'0' * 64}")
-        assert missing.rc != 0
-        assert "node1: it does not have the image: podman pull" in missing.stdout
+        assert refusals(missing) == {("launch.image", name) for name in NODES}
+        assert "it does not have the image: podman pull" in missing.stdout
     finally:
         take_registry(nodes)

@@ -86,9 +86,11 @@ def hooks(folder: str) -> str:
     return place
 
 
-def removal(launch_id: str) -> str:
-    """For systemd, behind the end of the unit: what podman could not remove by itself, since it was killed."""
-    return f"-{shutil.which('podman') or 'podman'} rm --force --ignore {NAME.format(launch_id)}"
+def removal(launch_id: str) -> list[str]:
+    """For systemd, behind the end of the unit: what podman could not remove by itself, since it was killed. The first
+    attempt may meet a process that ends at this moment, and fail over it; the second one finds it gone."""
+    podman = shutil.which("podman") or "podman"
+    return 2 * ["--property", f"ExecStopPost=-{podman} rm --force --ignore {NAME.format(launch_id)}"]
 
 
 def remove_old() -> list[str]:

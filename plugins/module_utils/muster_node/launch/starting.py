@@ -86,10 +86,10 @@ def make(spec: Json) -> str:
     if spec["time_limit"] and not spec["waits"]:
         properties["RuntimeMaxSec"] = f"{spec['time_limit'] + spec.get('stop_timeout', 0) + LIMIT_SLACK}s"
     main = [sys.executable, "-I", "-S", program, "run", state.state_dir(launch_id)]
+    argv = container.removal(launch_id) if spec.get("image") else []
     if spec.get("image"):
         main = container.command(spec, user, *main[1:])
-        properties["ExecStopPost"] = container.removal(launch_id)
-    argv = ["--quiet", "--unit", state.unit_name(launch_id)]
+    argv += ["--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
     argv += ["--", *main]
