@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch import image as judging
 from muster.launch import launchers
-from muster.launch.occupied import TAKEN
 from muster.launch.plan import PlanError
 from muster_node.distribution import manifest
 from muster_node.distribution.manifest import File
@@ -156,21 +155,17 @@ class Imaging:
         self.messages = messages
         self.say = say
         self.interruption = interruption
-        self.said = False
 
     def after(self, prepared: Prepared) -> Prepared:
-        """As soon as nothing stands against the launch but what it waits for."""
+        """As soon as nothing stands against the launch any more, also nothing that it waits for."""
         if self.image is None:
             return prepared
         names = [entry["node"] for entry in prepared.plan["nodes"]]
         if prepared.whose and prepared.whose.own:
             prepared.findings += judging.own(names, prepared.whose.user)
             return prepared
-        stops = any(finding.status in ("fail", "unknown") and finding.id != TAKEN.id for finding in prepared.findings)
-        if stops or self.interruption.came:
-            return prepared
-        ids = self.engines(self.image, prepared)
-        for step in (self.bring, self.same, self.tried):
+        ids: dict[str, str] = {}
+        for step in (self.engines, self.bring, self.same, self.tried):
             if prepared.refused or self.interruption.came:
                 return prepared
             step(self.image, prepared, ids)
@@ -183,14 +178,14 @@ class Imaging:
         gpus = plan["backend"] == "nccl"
         return {"id": plan["image"]["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
 
-    def engines(self, image: Image, prepared: Prepared) -> dict[str, str]:
-        """The ids of the image, by node; "" where it is not there."""
+    def engines(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+        """ids: of the image, by node; "" where it is not there."""
         plan = prepared.plan
         request = {"image": image.wanted, "user": plan["user"], "folders": list(image.folders)}
         answers = self.ask("engine", dict.fromkeys(self.names(prepared), request), LOOK_TIMEOUT, prepared)
         for name, seen in answers.items():
             prepared.findings += judging.judge(name, seen, gpus=plan["backend"] == "nccl")
-        return {name: seen["id"] for name, seen in answers.items()}
+        ids.update({name: seen["id"] for name, seen in answers.items()})
 
     def bring(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
         lacking = [name for name, found in ids.items() if not found]
@@ -241,8 +236,7 @@ class Imaging:
         answers = self.ask("versions", requests, TRY_TIMEOUT, prepared)
         for node, seen in answers.items():
             prepared.findings += judging.judge_versions(node, seen, torch=needs_torch)
-        if answers and not prepared.refused and not self.said:
-            self.said = True
+        if answers and not prepared.refused:
             self.say(judging.sentence(image.source, plan["image"]["id"], next(iter(answers.values()))))
 
     def names(self, prepared: Prepared) -> list[str]:
