@@ -137,14 +137,12 @@ def own(nodes: Iterable[str], user: str) -> list[Finding]:
 def judge(node: str, seen: ImageFacts, *, gpus: bool) -> list[Finding]:
     """What stands against a container on this node. gpus: whether the launch uses any."""
     found = []
-    if not seen["podman"]:
+    # Without any runtime, podman itself does not answer.
+    if not seen["crun"]:
+        text = "crun is not there, without which podman gives every container a control group of its own"
+        found.append(ENGINE.fail(node, text))
+    elif not seen["podman"]:
         found.append(ENGINE.fail(node, f"podman does not answer: {seen['why']}"))
-    elif not seen["crun"]:
-        found.append(
-            ENGINE.fail(
-                node, "crun is not there, without which podman gives every container a control group of its own"
-            )
-        )
     elif gpus and numbers(seen["podman"]) < PODMAN_FOR_GPUS:
         text = f"its podman {seen['podman']} is too old to give GPUs to containers (CDI needs 4.1)"
         found.append(ENGINE.fail(node, text, fix="Leave the node out, or run it with a newer release of its system"))
