@@ -75,7 +75,8 @@ def give_registry(nodes: list[Machine], archive: Path) -> str:
         text = f'[[registry]]\\nlocation = "{place}"\\ninsecure = true\\n'
         machine.inside("sh", "-ec", f"mkdir -p $(dirname {REGISTRIES}); printf '{text}' >{REGISTRIES}")
     install = "DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet docker-registry"
-    config = "version: 0.1\\nstorage:\\n  filesystem:\\n    rootdirectory: /var/lib/docker-registry\\nhttp:\\n  addr: :5000\\n"
+    storage = "storage:\\n  filesystem:\\n    rootdirectory: /var/lib/docker-registry\\n"
+    config = f"version: 0.1\\n{storage}http:\\n  addr: :5000\\n"
     listening = "timeout 60 sh -c 'until ss -ltn | grep -q :5000; do sleep 0.1; done'"
     configure = f"printf '{config}' >/etc/docker/registry/config.yml; systemctl restart docker-registry"
     first.inside("sh", "-ec", f"{install}; {configure}; {listening}")
