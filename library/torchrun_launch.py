@@ -25,6 +25,21 @@ options:
     description: Name of the environment of C(cluster_environments) that it runs in. Empty means the default one.
     type: str
     default: ""
+  image:
+    description:
+      - Container image that it runs in, the same on every participant - an archive on the controller (C(.tar), as
+        C(podman save) and C(docker save) write it), or a name with a digest (C(NAME@sha256:...)), which the nodes pull.
+      - The image brings C(python3) (3.10 or newer) and PyTorch. Lease, limits, logs and the user are as without it.
+      - It takes podman and crun on the nodes, and root; not for somebody's own launch.
+    type: str
+    default: ""
+  image_folders:
+    description:
+      - With O(image), folders of the nodes that the container shows at the same paths, beside the launch's own ones,
+        O(chdir) and O(data). What others than root may exchange for something else is refused.
+    type: list
+    elements: str
+    default: []
   script_src:
     description:
       - Path of a script on the controller that is sent to every node with the start.

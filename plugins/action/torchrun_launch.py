@@ -30,6 +30,7 @@ from muster_controller.connection import connect
 from muster_controller.diagnosing import Diagnosing, failed
 from muster_controller.elsewhere import find, opened
 from muster_controller.given import read_given
+from muster_controller.image import read_image
 from muster_controller.json_file import write_json
 from muster_controller.keeping import Keeping
 from muster_controller.launch_options import cluster_folder, policy_of, request_of, settings_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
     from muster_controller.given import Given
+    from muster_controller.image import Image
     from muster_controller.project import Project
     from muster_controller.settings import Settings
     from muster_controller.watched_launch import Outcome
@@ -62,11 +64,13 @@ ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ende
 
 class ActionModule(ControllerAction):
     """own_plan: the plan of the launch as this user's own, once the request has been read. as_root: whether somebody's
-    own launch is dealt with as root. project: what is sent of it. last: of a launch with several attempts."""
+    own launch is dealt with as root. project: what is sent of it. image: that it runs in. last: of a launch with
+    several attempts."""
 
     own_plan: Callable[[str], dict[str, Any]] | None = None
     as_root = False
     project: Project | None = None
+    image: Image | None = None
     last: tuple[Supervisor, Record] | None = None
 
     def work(self) -> dict[str, Any]:
@@ -108,7 +112,8 @@ class ActionModule(ControllerAction):
         self.inventory = [NodeSpec.read(name, own, options["environment"]) for name, own in variables.items()]
         if options["project"]:
             self.project = read_project(options["project"], options["project_max_mb"])
-        self.request = request_of(given, options, cluster, self.project)
+        self.image = read_image(options)
+        self.request = request_of(given, options, cluster, self.project, self.image)
         plan = self.planned(self.request, self.inventory, cluster)
         usable = [node.name for node in self.inventory if not node.quarantined]
         taking_part = [entry["node"] for entry in plan["nodes"]]
@@ -207,7 +212,7 @@ class ActionModule(ControllerAction):
         progress = self.progress()
         keeping = Keeping(progress.say)
         keeping.surely(folder, lambda: open_run(folder))
-        settings = replace(settings_of(options, cluster, self.project), earlier=earlier)
+        settings = replace(settings_of(options, cluster, self.project, self.image), earlier=earlier)
         logs = LogBook(folder, plan, progress.on_line, redaction, keeping, settings.log_max or ANY_SIZE)
         lost = logs.keep_plan(plan)
         if lost and options["detached"] and not options["attach"] and not options["stop"]:
@@ -295,7 +300,7 @@ class ActionModule(ControllerAction):
             return keeping.surely(path, lambda: write_json(path, masked(plan, redaction)))
 
         progress.say(headline(plan))
-        settings = settings_of(options, cluster, self.project)
+        settings = settings_of(options, cluster, self.project, self.image)
         names = list(task_vars["groups"]["gpu_nodes"])
         launch = WatchedLaunch(launches, lambda name: connect(self, name, task_vars), say, settings, names)
         if options["stop"] or options["attach"]:

@@ -338,7 +338,7 @@ def test_an_engine_that_is_not_there_is_not_installed(
     result = bring(container_toolkit_engine="containerd")
     assert result.rc != 0
     message = result.results("Have the engine know of it")["node1"]["msg"]
-    assert message.startswith("node1: containerd is not there, and Muster installs no container engine.")
+    assert message.startswith("node1: containerd is not there, and Muster installs no container engine but podman.")
 
 
 @pytest.mark.slow

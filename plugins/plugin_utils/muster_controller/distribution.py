@@ -130,7 +130,7 @@ class Distribution:
             needed = 3 * self.bytes_of(content, self.lacks[name]) + sum(file.size for file in content.files)
             if needed > found["room"]:
                 store = self.places[name].store
-                self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the project needs there"
+                self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the {self.what} needs there"
             if found["port_free"]:
                 self.port_free.add(name)
 

@@ -63,13 +63,16 @@ class Evidence:
         # The head node, and those that follow on a ring: between all of them, every way is looked up.
         others = [nodes[0], *nodes[place + 1 :], *nodes[1:place]]
         peers = {one["node"]: one["address"] for one in others if one is not entry}
+        script = entry["script"] or ""
+        if plan.get("image") and not script.startswith(f"{entry['run_dir']}/"):
+            script = ""  # of the image, or of a folder that it is shown
         return {
             "launch_id": self.launch_id,
             "run_dir": entry["run_dir"],
             "key": self.key,
             "peers": dict(list(peers.items())[:MOST_PEERS]),
             "names": [one["node"] for one in nodes[:MOST_NAMES]],
-            "script": entry["script"] or "",
+            "script": script,
             "environment": entry["environment"],
             "gpus": plan["backend"] == "nccl",
         }

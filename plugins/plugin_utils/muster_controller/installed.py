@@ -22,7 +22,7 @@ THREADS = 50
 # Beside what the role node_baseline lists, the role firewall installs one of these.
 FIREWALLS = ("ufw", "nftables")
 KERNELS = ("linux-image-",)
-OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler")
+OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler", "node_baseline_podman")
 
 
 def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Sequence[str]) -> dict[str, Json]:
@@ -30,14 +30,19 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
     listed = loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
     own = [str(name) for entry in listed["_node_baseline_packages"] for name in str(entry).split("|")]
     compiler = [str(name) for name in listed["_node_baseline_compiler"]]
+    containers = [str(name) for name in listed["_node_baseline_containers"]]
     prefixes = [str(name) for name in listed["_node_baseline_gpu_packages"]]
     roles = load_roles(loader, "cluster", "pytorch", "node_baseline")
     found = {}
     for node in nodes:
         values = read_node(task_vars, templar, roles, node, OF_A_NODE).values
+        asked = [
+            *(compiler if values.get("node_baseline_compiler") else ()),
+            *(containers if values.get("node_baseline_podman") else ()),
+        ]
         more = [name for entry in values.get("node_baseline_extra_packages", ()) for name in str(entry).split("|")]
         found[node] = {
-            "packages": [*own, *(compiler if values.get("node_baseline_compiler") else ()), *more, *FIREWALLS],
+            "packages": [*own, *asked, *more, *FIREWALLS],
             "prefixes": [*prefixes, *KERNELS],
             "environment": f"{values['pytorch_root']}/current",
         }

@@ -16,6 +16,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .given import Given
+    from .image import Image
     from .project import Project
 
 
@@ -25,7 +26,11 @@ def cluster_folder(cluster: dict[str, Any]) -> Path:
 
 
 def request_of(
-    given: Given, options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None
+    given: Given,
+    options: dict[str, Any],
+    cluster: dict[str, Any],
+    project: Project | None = None,
+    image: Image | None = None,
 ) -> LaunchRequest:
     """What is to be launched. Raises PlanError."""
     source = options["script_src"]
@@ -64,6 +69,7 @@ def request_of(
         command=project.in_command(options["command"], chdir=bool(options["chdir"])) if project else options["command"],
         project=project.in_plan if project else None,
         data=options["data"],
+        image=image.in_plan if image else None,
     )
 
 
@@ -71,7 +77,9 @@ def policy_of(options: dict[str, Any]) -> Policy:
     return Policy(options["restarts"], tuple(options["spares"]), options["min_nodes"], options["checkpoints"])
 
 
-def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None) -> Settings:
+def settings_of(
+    options: dict[str, Any], cluster: dict[str, Any], project: Project | None = None, image: Image | None = None
+) -> Settings:
     source = Path(options["script_src"]) if options["script_src"] else None
     return Settings(
         user=cluster["cluster_user"],
@@ -97,4 +105,5 @@ def settings_of(options: dict[str, Any], cluster: dict[str, Any], project: Proje
         observe=options["observe"],
         notice_timeout=options["notice_timeout"],
         project=project,
+        image=image,
     )

@@ -77,6 +77,7 @@ def prepare(
         settings.begun_here,
         str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
         plan.get("launcher", launchers.TORCHRUN.name),
+        in_image=bool(plan.get("image")),
     )
     for name, entry in entries.items():
         answer = (answers if name in prepared.readers else known).get(name)
@@ -95,7 +96,8 @@ def prepare(
         reports = {name: facts.get("data") for name, facts in seen.items()}
         prepared.findings += data.judge(requested_data, reports, plan["user"])
     if not prepared.refused:
-        completed = [planning.complete(entry, seen[entry["node"]], plan["backend"]) for entry in plan["nodes"]]
+        image = plan["image"]["source"] if plan.get("image") else ""
+        completed = [planning.complete(entry, seen[entry["node"]], plan["backend"], image) for entry in plan["nodes"]]
         prepared.plan = {**plan, "nodes": completed}
         prepared.notes = manager.notes(seen)
     return prepared
@@ -124,7 +126,7 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
     return {
         "user": plan["user"],
         "executable": entry["argv"][0],
-        "script": None if settings.script_name or planning.in_project(entry) else entry["script"],
+        "script": None if settings.script_name or plan.get("image") or planning.in_project(entry) else entry["script"],
         "chdir": settings.chdir or None,
         "run_root": str(Path(entry["run_dir"]).parent),
         "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
@@ -132,7 +134,7 @@ def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) 
         "port": plan["master_port"] if entry["node_rank"] == 0 else None,
         "gpus": plan["backend"] == "nccl",
         "beat_port": planning.beat_port(plan["master_port"]) if settings.detached and entry["node_rank"] == 0 else None,
-        "path": entry["env"]["PATH"],
+        "path": entry["env"].get("PATH", ""),
         "environment": entry["environment"],
         "caches": caches.to_look_at(entry),
         "data": plan.get("data", []),

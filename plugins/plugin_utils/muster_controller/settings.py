@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .image import Image
     from .project import Project
 
 
@@ -41,3 +42,4 @@ class Settings:
     observe: bool = False
     notice_timeout: float = 0.0
     project: Project | None = None
+    image: Image | None = None

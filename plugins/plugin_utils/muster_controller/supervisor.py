@@ -28,6 +28,7 @@ from . import own_limits
 from .elsewhere import packed
 from .evidence import Evidence
 from .fetching import Fetching
+from .image import Imaging
 from .interruption import Interruption
 from .kept_evidence import START
 from .launch_messages import LaunchMessages
@@ -87,6 +88,7 @@ class Supervisor:
         self.prepared = Prepared(plan)
         self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
+        self.imaging = Imaging(settings, self.messages, say, self.interruption)
         self.started = False  # a detached launch that goes on without this supervisor
         self.watching: Watching | None = None
         self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
@@ -139,8 +141,10 @@ class Supervisor:
     def prepare(self) -> Record | None:
         """Look at every node; None when all may start, else the record with all reasons."""
         prepared = self.reserving.prepared(
-            lambda: self.sending.after(
-                prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+            lambda: self.imaging.after(
+                self.sending.after(
+                    prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+                )
             )
         )
         self.reports.reached(prepared.reached)
@@ -276,6 +280,7 @@ class Supervisor:
                 settings.chdir or entry["work_dir"],
                 settings.failure_timeout,
                 own=self.messages.own,
+                in_image=settings.image is not None,
             ),
             "keep": settings.keep,
             "keep_bytes": settings.keep_bytes,
@@ -289,6 +294,7 @@ class Supervisor:
             "project": self.sending.request,
             "observe": standing.interval(settings.notice_timeout) if settings.observe else 0.0,
             "record": self.evidence.request(self.plan, entry),
+            "image": self.imaging.request(self.plan, settings.chdir),
         }
 
     def peers(self, entry: dict[str, Any]) -> PeersRequest:

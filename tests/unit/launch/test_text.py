@@ -84,3 +84,11 @@ def test_before_the_nodes_are_asked_nobody_knows_who_logs_in() -> None:
     assert "folders below /users/NAME (launch_as)" in text.not_asked_yet("auto", "/users")
     assert text.not_asked_yet("self", "/users") == "\nNAME stands for the account that logs in.\n"
     assert text.not_asked_yet("cluster_user", "/users") == ""
+
+
+def test_a_plan_says_in_which_image_it_runs() -> None:
+    image = {"source": "train.tar", "id": "a" * 64, "folders": []}
+    assert (
+        text.describe({**plan(1), "image": image}).splitlines()[1]
+        == "in the image train.tar, beside its own environment"
+    )

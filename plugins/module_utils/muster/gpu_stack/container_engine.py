@@ -78,9 +78,13 @@ def make_plan(seen: Seen) -> Plan:
     plan = Plan()
     program = PROGRAMS[seen.engine]
     if program not in seen.programs:
+        here = (
+            ". Set node_baseline_podman to true and run site.yml --tags baseline"
+            if seen.engine == "podman"
+            else f", and Muster installs no container engine but podman. Install {seen.engine} on the node"
+        )
         plan.problems.append(
-            f"{program} is not there, and Muster installs no container engine. Install {seen.engine} on the node, or "
-            "set container_toolkit_engine to what is there, or to none"
+            f"{program} is not there{here}, or set container_toolkit_engine to what is there, or to none"
         )
         return plan
     {"docker": _docker, "containerd": _containerd, "podman": _podman}[seen.engine](plan, seen)

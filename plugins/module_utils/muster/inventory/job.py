@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..launch import attempts
+from ..launch import attempts, image
 from ..launch.manager import CLUSTER_USER
 from ..launch.plan import LaunchRequest, problems_of
 from .model import Problem
@@ -113,7 +113,13 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
             data=entries(node, "launch_data"),
             project={} if node.text("launch_project") else None,
         )
-        for sentence in (*problems_of(request), *of_attempts(inventory, node)):
+        of_image = image.problems_of(
+            node.text("launch_image"),
+            entries(node, "launch_image_folders"),
+            environment=node.text("launch_environment"),
+            script="" if sent or request.project is not None else node.text("launch_script"),
+        )
+        for sentence in (*problems_of(request), *of_attempts(inventory, node), *of_image):
             option = next(iter(re.findall(r"\blaunch_\w+", sentence)), "")
             yield Problem(
                 place(inventory, option), sentence.rstrip("."), f"Correct {option}" if option else "Correct it"

@@ -164,6 +164,16 @@ class ProjectRequest(TypedDict):
     digest: str
 
 
+class ImageRequest(TypedDict):
+    """id: of the image. chdir: the working directory where the launch has none of its own. folders: of the node, which
+    the container shows at the same paths. gpus: whether it has the GPUs."""
+
+    id: str
+    chdir: str
+    folders: list[str]
+    gpus: bool
+
+
 class StartRequest(TypedDict):
     """reader: who will look. lease: seconds until the first look. time_limit: seconds, 0 for none.
 
@@ -176,7 +186,7 @@ class StartRequest(TypedDict):
     node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
     the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
     gets its own copy, None without one. observe: seconds between two samples of its ranks (sampling.py on the node); 0
-    leaves them unobserved. record: of the node, as it is now.
+    leaves them unobserved. record: of the node, as it is now. image: that it runs in, None for the node's own files.
     """
 
     launch_id: str
@@ -205,6 +215,7 @@ class StartRequest(TypedDict):
     project: ProjectRequest | None
     record: RecordRequest
     observe: float
+    image: ImageRequest | None
 
 
 class PeersRequest(TypedDict):

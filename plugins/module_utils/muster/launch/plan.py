@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 from ..members import quarantine
 from ..pytorch import environments
-from . import caches, data, fetched, launchers
+from . import caches, data, fetched, image, launchers
 from .reservation import seats_of
 from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
@@ -108,6 +108,7 @@ class LaunchRequest:
     work_id: str = ""
     checkpoint: str = ""
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
+    image: dict[str, Any] | None = None  # {source, id, folders}; id: "" until the nodes have said
     data: list[str] = field(default_factory=list)
 
 
@@ -157,7 +158,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
     Each node: {node, node_rank, ranks, nproc, address, interface, argv, env, from_node, unit, run_dir, work_dir,
     script, environment, cache_root}. script: its path, or None. environment: the folder that torchrun is of.
 
-    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared.
+    project: {source, digest, files, bytes} of what is sent, or None. data: paths that are compared. image: {source, id,
+    folders} of the container image that it runs in, or None; then environment is "".
     """
     problems = problems_of(request)
     if problems:
@@ -185,9 +187,9 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
                 **environment(request, node, backend, place),
                 "unit": LAUNCH_UNIT.format(request.launch_id),
                 "run_dir": run_dir,
-                "work_dir": f"{request.work_root}/{request.work_id or request.launch_id}",
+                "work_dir": work_dir(request),
                 "script": script or None,
-                "environment": folder_above(folder_above(node.torchrun)),
+                "environment": "" if request.image else folder_above(folder_above(node.torchrun)),
                 "cache_root": cache_root(request),
             }
         )
@@ -208,6 +210,7 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> dict[str, A
         "attempt": request.attempt,
         "project": request.project,
         "data": request.data,
+        "image": request.image,
         **request.more,
     }
 
@@ -285,7 +288,13 @@ def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.P
     program = [script] if script else ["-m", request.module] if request.module else []
     if request.command:
         return launchers.argv_of(request.command, program, request.args, place)
+    if request.image:
+        return launchers.argv_of(image.TORCHRUN, program, request.args, place)
     return [node.torchrun, *launchers.argv_of(["torchrun"], program, request.args, place)[1:]]
+
+
+def work_dir(request: LaunchRequest) -> str:
+    return f"{request.work_root}/{request.work_id or request.launch_id}"
 
 
 def folder_above(path: str) -> str:
@@ -318,6 +327,11 @@ def environment(
     if request.checkpoint:
         env["MUSTER_CHECKPOINT"] = request.checkpoint
     from_node = {"HOME": f"home directory of {request.user}"}
+    if request.image:
+        # Its PATH is the image's own, and what a home on the node holds is none of its programs' business.
+        del env["PATH"]
+        env["HOME"] = request.chdir or work_dir(request)
+        from_node = {}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
         env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"  # "=" asks NCCL for exactly this name, not a prefix
@@ -340,15 +354,16 @@ def seats(entry: dict[str, Any], facts: Facts, backend: str) -> list[str]:
     return seats_of(backend, entry["nproc"], entry["env"], facts["gpus"], facts["occupied"]["uuids"])
 
 
-def complete(entry: dict[str, Any], facts: Facts, backend: str) -> dict[str, Any]:
-    """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats."""
+def complete(entry: dict[str, Any], facts: Facts, backend: str, image: str = "") -> dict[str, Any]:
+    """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats. image: what names the one
+    that it runs in, which has folders of its own for what is compiled."""
     interface = entry["interface"] or facts["interface_of_address"]
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": f"={interface}",
         "OMP_NUM_THREADS": str(max(1, facts["cpus"] // entry["nproc"])),
-        **caches.folders(entry["cache_root"], facts["environment"]),
+        **caches.folders(entry["cache_root"], image or facts["environment"]),
     }
     env = {**entry["env"], **{name: known[name] for name in entry["from_node"]}}
     return {**entry, "interface": interface, "env": env, "from_node": {}, "seats": seats(entry, facts, backend)}

@@ -157,7 +157,7 @@ LAST_PORT = 65535
 class Requested:
     """What of a launch the nodes are judged by; backend: gloo or nccl. begun_here: launches that are known here.
 
-    launcher: as in the plan.
+    launcher: as in the plan. in_image: whether its programs are those of a container image.
     """
 
     user: str
@@ -168,6 +168,7 @@ class Requested:
     begun_here: Collection[str] = ()
     users_root: str = ""  # in somebody's own launch, the folder of their launches
     launcher: str = launchers.TORCHRUN.name
+    in_image: bool = False
 
 
 def judge(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Finding]:
@@ -247,7 +248,9 @@ def programs(entry: dict[str, Any], facts: Facts, request: Requested) -> list[Fi
     node, found = entry["node"], []
     executable = facts["executable"]
     brought = request.launcher != launchers.TORCHRUN.name
-    if not executable["exists"] and brought:
+    if request.in_image:
+        pass  # a container says what it has (image.judge_versions)
+    elif not executable["exists"] and brought:
         found.append(not_there(entry, executable["path"]))
     elif not executable["exists"]:
         text = f"{executable['path']} is not there"

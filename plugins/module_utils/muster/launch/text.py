@@ -57,6 +57,8 @@ def describe(plan: dict[str, Any]) -> str:
     plan: as it may be shown; see masked in plan.py.
     """
     lines = [headline(plan)]
+    if plan.get("image"):
+        lines.append(f"in the image {plan['image']['source']}, beside its own environment")
     given = {name: f"from {option}" for name, option in plan["given"].items()}
     for entry in plan["nodes"]:
         lines += [

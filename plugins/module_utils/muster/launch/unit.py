@@ -28,19 +28,22 @@ SECONDS = {
 }
 
 
-def unit_properties(user: str, working_directory: str, stop_timeout: int, *, own: bool = False) -> dict[str, str]:
+def unit_properties(
+    user: str, working_directory: str, stop_timeout: int, *, own: bool = False, in_image: bool = False
+) -> dict[str, str]:
     """Properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: in the user's own manager, which
-    has no other user, and lowers what is more than it has itself."""
+    has no other user, and lowers what is more than it has itself. in_image: root's podman starts in the unit, and makes
+    the rest that user's, without a way to gain more (container.CLOSED on the node)."""
     return {
-        **({} if own else {"User": user}),
-        "WorkingDirectory": working_directory,
+        **({} if own or in_image else {"User": user}),
+        "WorkingDirectory": "/" if in_image else working_directory,
         "KillMode": "control-group",
         "TimeoutStopSec": f"{stop_timeout}s",
         "LimitCORE": "0",
         # What the adapter reads and writes by itself must stay in memory (NCCL troubleshooting guide, memlock).
         "LimitMEMLOCK": "infinity",
         # No process of a job gains what its user has not, by sudo or any program with the set-user-ID bit.
-        "NoNewPrivileges": "yes",
+        **({} if in_image else {"NoNewPrivileges": "yes"}),
         "RestrictSUIDSGID": "yes",
         "TasksMax": "50%",  # of what the system can have; the other half is there to look and to end it
         "UMask": "0022",

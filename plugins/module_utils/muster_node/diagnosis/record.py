@@ -168,7 +168,8 @@ def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
     if not spec:
         raise UnseenError("the launch's state is gone")
     argv, env, cwd = spec["argv"], spec["env"], working_folder(spec)
-    executable, interpreter = program.behind(argv, env)
+    # What an image has is not to be seen from here.
+    executable, interpreter = ("", "") if spec.get("image") else program.behind(argv, env)
     digests, why = program.digests(request["script"], cwd)
     if why:
         parts.leave("digests", why)
@@ -179,12 +180,15 @@ def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
         "script": request["script"],
         "cwd": cwd,
         "digests": digests,
-        "versions": program.versions(request["environment"], interpreter),
+        "versions": {} if spec.get("image") else program.versions(request["environment"], interpreter),
         "environment": program.environment(env, request["key"]),
     }
 
 
 def working_folder(spec: Json) -> str:
+    image = spec.get("image")
+    if isinstance(image, dict):  # what changes its folder within the container is podman
+        return str(image.get("chdir") or spec.get("work_dir", ""))
     return str(spec.get("properties", {}).get("WorkingDirectory", ""))
 
 

@@ -128,8 +128,10 @@ def begin(state: str, spec: Json, signalled: list[int]) -> tuple[Seats, Alone] |
 def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
     """What the plan says, under way; None where it could not be started."""
     log = open_agent_log(spec["run_dir"])
+    # An image says by its environment where its programs and libraries are.
+    env = {**os.environ, **spec["env"]} if spec.get("image") else spec["env"]
     try:
-        return subprocess.Popen(spec["argv"], env=spec["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(spec["argv"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     except (OSError, ValueError) as exc:  # ValueError: a NUL in an argument or in the environment
         write_result(state, "exec", error=str(exc))
         return None

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..tools import files, process, trust
-from . import project, state
+from . import container, project, state
 from .folders import make_folders
 from .kept import keep_ends
 from .pruning import prune
@@ -85,10 +85,14 @@ def make(spec: Json) -> str:
     properties["MemoryMax"] = str(memory_limit())
     if spec["time_limit"] and not spec["waits"]:
         properties["RuntimeMaxSec"] = f"{spec['time_limit'] + spec.get('stop_timeout', 0) + LIMIT_SLACK}s"
-    argv = ["--quiet", "--unit", state.unit_name(launch_id)]
+    main = [sys.executable, "-I", "-S", program, "run", state.state_dir(launch_id)]
+    argv = container.removal(launch_id) if spec.get("image") else []
+    if spec.get("image"):
+        main = container.command(spec, user, *main[1:])
+    argv += ["--quiet", "--unit", state.unit_name(launch_id)]
     argv += ["--description", f"Muster launch {launch_id}"]
     argv += [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
-    argv += ["--", sys.executable, "-I", "-S", program, "run", state.state_dir(launch_id)]
+    argv += ["--", *main]
     done = state.ask_systemd("systemd-run", *argv)
     return "" if done.code == 0 else done.aside.strip() or done.why
 

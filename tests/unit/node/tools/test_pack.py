@@ -26,6 +26,7 @@ TOOLS = {
     "distribution": {"as_user", "files", "sockets", "trust"},
     "firewall": {"files", "process", "run"},
     "guard": {"files", "run"},
+    "image": {"as_user", "disk", "files", "process", "run", "sockets", "trees", "trust"},
     "inside": {"files", "run"},
     "at_work": {"as_user", "files", "process"},
     "drift": {"files", "run"},
@@ -62,6 +63,7 @@ TOOLS = {
 # What is written for some programs alone. A launch copies its project from what was distributed, and records its node.
 ROOMS = {
     "launch": ["launch", "distribution", "diagnosis", "members"],
+    "image": ["launch", "distribution", "members"],
     "jobs": ["launch"],
     "distribution": ["distribution"],
     "diagnosis": ["diagnosis", "launch"],

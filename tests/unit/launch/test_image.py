@@ -1,0 +1,103 @@
+"""The container image of a launch: what the options may say, and what is said of the nodes.
+
+cases/image_problems: options -> every problem. cases/image_judge: a node, as far as it differs from one that is fit ->
+the findings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster.launch import image
+from muster.launch import plan as planning
+from muster.launch.plan import LaunchRequest, NodeSpec
+
+FIT: dict[str, Any] = {
+    "podman": "4.9.3",
+    "why": "",
+    "crun": True,
+    "id": "",
+    "gpus": False,
+    "folders": {},
+    "removed": [],
+}
+HAS: Any = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "2.29.3", "error": ""}
+
+
+@cases(__file__, "image_problems")
+def test_problems(case: dict[str, Any]) -> None:
+    found = image.problems_of(
+        case["image"],
+        case.get("folders", []),
+        environment=case.get("environment", ""),
+        script=case.get("script", ""),
+    )
+    assert found == case["expect"]
+
+
+@cases(__file__, "image_judge")
+def test_judge(case: dict[str, Any]) -> None:
+    seen: Any = {**FIT, **case.get("seen", {})}
+    found = image.judge("node1", seen, gpus=case.get("gpus", False))
+    assert [f"{one.id} {one.status}: {one.summary}" for one in found] == case["expect"]
+    if "command" in case:
+        assert found[0].fix["command"] == case["command"]
+
+
+def test_a_node_with_another_image_is_named() -> None:
+    (found,) = image.differing({"node1": "a" * 64, "node2": "b" * 64, "node3": "a" * 64})
+    assert (found.node, found.status) == ("node2", "fail")
+    assert found.summary == "its image is bbbbbbbbbbbb, and node1 has aaaaaaaaaaaa"
+    assert image.differing({"node1": "a" * 64, "node2": "a" * 64}) == []
+    assert [one.node for one in image.differing({"node1": "a" * 64, "node2": "b" * 64})] == ["node2"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "torch", "expected"),
+    [
+        ({}, True, []),
+        ({"torch": ""}, False, []),
+        ({"torch": ""}, True, ["there is no torch in the image, for its python3"]),
+        ({"python": [3, 9, 2]}, True, ["the image's Python is 3.9.2, and a launch needs 3.10 or newer"]),
+        ({"error": "no such file"}, True, ["Python does not run in the image: no such file"]),
+    ],
+)
+def test_versions(seen: dict[str, Any], torch: bool, expected: list[str]) -> None:
+    says: Any = {**HAS, **seen}
+    assert [one.summary for one in image.judge_versions("node1", says, torch=torch)] == expected
+
+
+def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:
+    assert image.shown("/data/work", ["/data", "/srv/set/"], ["/srv/set/more", "/srv/sets"]) == [
+        "/data",
+        "/srv/set",
+        "/srv/sets",
+    ]
+    assert image.shown("", [], []) == []
+
+
+def test_the_plan_takes_what_it_runs_from_the_image() -> None:
+    request = LaunchRequest(
+        cluster="rack",
+        launch_id="20260101-120000-abcd",
+        user="muster",
+        script="/workspace/train.py",
+        port=29500,
+        run_root="/var/lib/muster/launches",
+        work_root="/var/lib/muster/work",
+        rendezvous_timeout=120,
+        image={"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]},
+    )
+    plan = planning.build_plan(request, [NodeSpec("node1", "10.0.0.1", "/opt/muster/pytorch/current/bin/torchrun")])
+    (entry,) = plan["nodes"]
+    assert plan["image"] == request.image
+    assert entry["argv"][:4] == ["python3", "-m", "torch.distributed.run", "--nnodes=1"]
+    assert entry["argv"][-1] == "/workspace/train.py"
+    assert "PATH" not in entry["env"]
+    assert entry["env"]["HOME"] == entry["work_dir"]
+    assert "HOME" not in entry["from_node"]
+    assert entry["environment"] == ""
+    assert plan["launcher"] == "torchrun"
