@@ -30,23 +30,38 @@ def apt_get(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess[s
     return run("apt-get", LOCK_OPTION, *argv, cwd=cwd)
 
 
+def update(*options: str) -> subprocess.CompletedProcess[str]:
+    """Have apt read its lists, when nobody else reads them."""
+    argv = ("update", "--quiet", *options)
+    done = apt_get(*argv)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while LISTS_LOCKED in done.stderr and time.monotonic() < deadline:
+        time.sleep(LISTS_PAUSE)
+        done = apt_get(*argv)
+    return done
+
+
+def install(*packages: str) -> subprocess.CompletedProcess[str]:
+    """Install packages, behind new lists: an image comes without any, and old ones name what is gone from a mirror.
+
+    Of lists that cannot be read apt keeps the old ones, and what it is asked for may not be of theirs.
+    """
+    update()
+    return apt_get("install", "--yes", "--no-install-recommends", *packages)
+
+
 def read_lists(sources: str, complaints: Callable[[subprocess.CompletedProcess[str]], list[str]]) -> list[str]:
     """Have apt read the lists of this one file of sources: what others have written may be broken for long.
 
     complaints: what is wrong, read from how apt-get ended. It is returned when waiting does not help.
     """
-    argv = ["update", "--quiet", "--option=APT::Get::List-Cleanup=0"]
-    argv += [f"--option=Dir::Etc::sourcelist={sources}", "--option=Dir::Etc::sourceparts=/dev/null"]
+    options = ["--option=APT::Get::List-Cleanup=0"]
+    options += [f"--option=Dir::Etc::sourcelist={sources}", "--option=Dir::Etc::sourceparts=/dev/null"]
     wrong: list[str] = []
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE)
-        done = apt_get(*argv)
-        deadline = time.monotonic() + LOCK_SECONDS
-        while LISTS_LOCKED in done.stderr and time.monotonic() < deadline:
-            time.sleep(LISTS_PAUSE)
-            done = apt_get(*argv)
-        wrong = complaints(done)
+        wrong = complaints(update(*options))
         if not any(sign in line for line in wrong for sign in OUT_OF_STEP):
             break
     return wrong

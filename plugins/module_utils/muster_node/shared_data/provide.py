@@ -10,7 +10,7 @@ from ansible.module_utils.muster.shared_data.request import faults, mounts_of
 from ansible.module_utils.muster.shared_data.units import SECONDS, unit_name
 from ansible.module_utils.muster.verdict.commands import playbook
 
-from ..packages.apt import apt_get
+from ..packages.apt import install
 from ..tools import files, trust
 from ..tools.result import RefusedError, diff, refuse
 from ..tools.run import failure, run
@@ -64,7 +64,7 @@ def silent(mount: Mount) -> str:
 
 def act(plan: Plan, scratch: str) -> None:
     if plan.packages:
-        done = apt_get("install", "--yes", "--no-install-recommends", *plan.packages)
+        done = install(*plan.packages)
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[-300:]
             raise RefusedError(f"{', '.join(plan.packages)} cannot be installed: {said}")
