@@ -371,7 +371,9 @@ def test_killed_at_ten_moments_nobody_is_locked_out_and_it_converges(lab: Lab, t
         assert lab.of(NEW).get("cluster_quarantined", {"reason": "being onboarded"})["reason"] == "being onboarded"
     again = lab.typed(tmp_path)
     assert again.rc == 0, again.shown
-    assert last_line(again.shown) == f"ONBOARDED: {NEW} is a member (node rank 2) now"
+    # The last one may have been killed behind the acceptance.
+    ended = (f"ONBOARDED: {NEW} is a member (node rank 2) now", f"DONE: {NEW} is a member already")
+    assert last_line(again.shown) in ended
     assert lab.of(NEW) == {"ansible_host": lab.address(NEW)}
     once_more = lab.play("site.yml", tags=READY, inventory=lab.folder, extravars={"full": True})
     assert (once_more.rc, once_more.changed) == (0, []), once_more.stdout
