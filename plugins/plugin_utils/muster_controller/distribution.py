@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PROGRAM = Program("distribution")
 BODY = 4_000_000  # bytes of content in one message to the node that the controller sends to
 LOOK_TIMEOUT = 40.0
+READS = 50_000_000  # bytes a second that a node reads at least
 SEND_TIMEOUT = 120.0
 TRANSFER = 20.0  # seconds that it may take to bring it, and
 SLOWEST = 2_000_000  # bytes a second
@@ -68,7 +69,8 @@ class Place(NamedTuple):
 
 class Distribution:
     """what: is brought, for people. privileged: whether the stores are root's. port: where a node listens whose port
-    is free. lacks: of each node that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
+    is free. copied: whether a launch makes its own copy. lacks: of each node that was looked at, the sha256 of what it
+    lacks. came: from which nodes, the first."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Distribution:
         *,
         privileged: bool,
         what: str = "project",
+        copied: bool = True,
     ) -> None:
         self.places = places
         self.port = port
@@ -88,6 +91,7 @@ class Distribution:
         self.give_up = give_up
         self.privileged = privileged
         self.what = what
+        self.copied = copied
         self.failures: dict[str, str] = {}
         self.lacks: dict[str, set[str]] = {}
         self.port_free: set[str] = set()
@@ -117,20 +121,22 @@ class Distribution:
 
     def look(self, content: Content) -> None:
         """Learn what each node lacks."""
-        known = {file.sha256 for file in content.files}
+        known = {file.sha256: file.size for file in content.files}
+        limit = LOOK_TIMEOUT + sum(known.values()) / READS
         request = {"manifest": base64.b64encode(content.manifest).decode(), "port": self.port}
         asked = {name: {"store": place.store, **request} for name, place in self.places.items()}
-        for name, answer in self.ask("stored", asked, LOOK_TIMEOUT).items():
-            found = answers.stored(answer.data, known) if answer and answer.data is not None else None
+        for name, answer in self.ask("stored", asked, limit).items():
+            found = answers.stored(answer.data, {*known}) if answer and answer.data is not None else None
             if found is None or found["error"]:
-                self.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
+                self.failures[name] = found["error"] if found else why(answer, limit)
                 continue
             self.lacks[name] = set(found["missing"])
             # What comes, its place in the store, and the launch's own copy.
-            needed = 3 * self.bytes_of(content, self.lacks[name]) + sum(file.size for file in content.files)
+            own = sum(file.size for file in content.files) if self.copied else 0
+            needed = (2 + self.copied) * self.bytes_of(content, self.lacks[name]) + own
             if needed > found["room"]:
                 store = self.places[name].store
-                self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the project needs there"
+                self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the {self.what} needs there"
             if found["port_free"]:
                 self.port_free.add(name)
 
