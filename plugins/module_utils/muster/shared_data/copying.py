@@ -92,8 +92,9 @@ def _places(data: Mapping[str, Any], name: str, most: int) -> set[int] | None:
     return set(found) if usable and found is not None else None
 
 
-def parts(sizes: Sequence[int], wanted: Iterable[int], most: int = PART_BYTES) -> Iterator[list[int]]:
+def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) -> Iterator[list[int]]:
     """Cut a list, of which some places are wanted, into parts of so many bytes; a larger file is one of its own."""
+    most = most or PART_BYTES
     part: list[int] = []
     size = 0
     for place in wanted:
