@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
             for name, lack in task.lacks.items()
         }
         wrong = [name for name, lack in task.lacks.items() if lack.files or lack.links or lack.blocked]
-        blocked = {name: [f"{task.target}/{one}" for one in lack.blocked] for name, lack in task.lacks.items()}
+        blocked = {name: lack.blocked for name, lack in task.lacks.items()}
         for line in (*(line for each in lines.values() for line in each), *self._lines(blocked)):
             self._shown(line)
         good = [name for name in task.lacks if name not in wrong]

@@ -82,13 +82,10 @@ class DataCopy:
             links, count = [], len(links)
             limit = TIMEOUT + len(part) * EACH + sum(sizes[at] for at in part) / READS
             for name, said in self._ask("look", dict.fromkeys(self.lacks, request), limit).items():
-                wrong = (
-                    said
-                    if isinstance(said, str)
-                    else self.lacks[name].add(said, min(part, default=0), len(part), count)
-                )
-                if wrong:
-                    self._fail(name, wrong)
+                if isinstance(said, str):
+                    self._fail(name, said)
+                elif not self.lacks[name].add(said, min(part, default=0), len(part), count):
+                    self._fail(name, answers.SHAPELESS)
 
     def additional(self, listed: Listed) -> dict[str, Json]:
         """What lies on each node besides."""

@@ -202,11 +202,13 @@ def test_what_cannot_be_put_there_is_said_before_anything_is_copied(lab: Lab) ->
     lab.path("node3").chmod(0o777)
     task, listed = lab.task(), lab.listed()
     task.look(listed, again=False, remember=False)
-    assert task.failures["node3"][0].endswith(f"is not safe to use: everybody may write in {lab.path('node3')}")
     found = task.against(listed)
-    assert found["node1"] == [f"{TARGET}/train/1.bin is not a regular file; move it away there"]
+    place = lab.path("node3")
+    why = f"is not safe to use: everybody may write in {place}; choose a folder below one that only root may write"
+    assert found["node3"] == [f"{place} {why}"]
+    assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away there"]
     why = "cannot be put there: others may write in its folder"
-    assert found["node2"][0] == f"{TARGET}/train/0.bin {why}; move it away there"
+    assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away there"
 
 
 def test_what_is_no_file_or_leads_elsewhere_is_refused_by_name(lab: Lab) -> None:

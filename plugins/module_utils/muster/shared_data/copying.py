@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..distribution.answers import SHAPELESS
 from ..verdict.words import few, gigabytes, plural
 from .request import path_faults
 
@@ -69,21 +68,21 @@ class Lack:
     def files(self) -> set[int]:
         return self.missing | self.changed
 
-    def add(self, data: Mapping[str, Any], begin: int, count: int, links: int) -> str:
-        """Take a node's answer for some of the list; return why it is of no use, or nothing."""
+    def add(self, data: Mapping[str, Any], begin: int, count: int, links: int) -> bool:
+        """Take a node's answer for some of the list; return whether it is one."""
         missing, changed = (_places(data, name, count) for name in ("missing", "changed"))
         wrong = _places(data, "links", links)
         blocked, room, inodes = data.get("blocked"), data.get("room"), data.get("inodes")
         if missing is None or changed is None or wrong is None:
-            return SHAPELESS
+            return False
         if not isinstance(blocked, list) or not isinstance(room, int) or not isinstance(inodes, (int, type(None))):
-            return SHAPELESS
+            return False
         self.missing |= {begin + one for one in missing}
         self.changed |= {begin + one for one in changed}
         self.links |= wrong
-        self.blocked += [str(one)[:MOST_TEXT] for one in blocked[:MOST_NAMED]]
+        self.blocked += [text for one in blocked[:MOST_NAMED] if (text := str(one)[:MOST_TEXT]) not in self.blocked]
         self.room, self.inodes = room, inodes
-        return ""
+        return True
 
 
 def _places(data: Mapping[str, Any], name: str, most: int) -> set[int] | None:
@@ -109,7 +108,7 @@ def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) 
 
 def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int]) -> list[str]:
     """What stands against copying to this node: sentences. union: what goes to any node."""
-    found = [f"{target}/{one}; move it away there" for one in lack.blocked]
+    found = [*lack.blocked]
     comes = sum(sizes[place] for place in lack.files)
     largest = max(
         (sum(sizes[place] for place in part if place in lack.files) for part in parts(sizes, union)), default=0

@@ -74,17 +74,22 @@ def list_(request: Json) -> Json:
 def look(request: Json) -> Json:
     """request: {folder, kept, listed, again, remember}; return {missing, changed, links: places in the list, blocked,
     room, inodes}."""
-    refuse(request["folder"])
     wanted, links = _wanted(request)
     disk = disk_facts(request["folder"])
     free = {"room": store.room_at(request["folder"]), "inodes": disk["inodes_free"]}
     memory = Remembered(request["kept"], request["folder"])
+    try:
+        refuse(request["folder"])
+    except files.RefusedError as problem:
+        why = f"{request['folder']} {problem.strerror}; choose a folder below one that only root may write"
+        return {"missing": [], "changed": [], "links": [], "blocked": [why], **free}
     if not os.path.lexists(request["folder"]):
         every = [*range(len(wanted))]
         return {"missing": every, "changed": [], "links": [*range(len(links))], "blocked": [], **free}
     with files.folder(request["folder"], links=True) as there:
         here = Receiving(there, memory)
         said = {**here.look(wanted, again=request["again"]), "links": here.wrong_links(links)}
+    said["blocked"] = [f"{request['folder']}/{one}; move it away there" for one in said["blocked"]]
     if request["remember"]:
         memory.save()
     return {**said, **free}
