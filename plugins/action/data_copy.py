@@ -76,7 +76,7 @@ class ActionModule(ControllerAction):
         task.look(listed, again=verify, remember=not self._task.check_mode)
         if verify:
             return self._verified(task, listed)
-        lacking = {name: lack for name, lack in task.lacks.items() if lack.files or lack.links}
+        lacking = {name: lack for name, lack in task.lacks.items() if lack.anything}
         for name, lack in lacking.items():
             self._shown(f"{name}: {copying.lacks_text(lack, listed.sizes, listed.paths)}")
         size = gigabytes(sum(listed.sizes))
@@ -84,7 +84,7 @@ class ActionModule(ControllerAction):
         if against := task.against(listed):
             raise AnsibleActionFail(printable("\n".join(self._lines(against))))
         if not lacking:
-            return {"msg": f"{task.target}: {few([*task.lacks])} had {all_of_it}; nothing was copied."}
+            return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
         bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
         if self._task.check_mode:
             return {"changed": True, "msg": f"{task.target}: {gigabytes(sum(bytes_of.values()))} are to be copied."}
@@ -97,7 +97,7 @@ class ActionModule(ControllerAction):
             rate = copying.rate(bytes_of[name], took)
             self._shown(f"{name}: {gigabytes(bytes_of[name])} from {sources}, {rate}")
         total = sum(bytes_of[name] for name in done)
-        msg = f"{task.target}: {few([*task.lacks]) or 'no node'} has {all_of_it}; {gigabytes(total)} were copied"
+        msg = f"{task.target}: {all_of_it}, are on {few([*task.lacks]) or 'no node'}; {gigabytes(total)} were copied"
         nodes = {name: {"bytes": bytes_of[name], "came": [*task.came.get(name, {})]} for name in done}
         return {"changed": bool(done), "nodes": nodes, "msg": f"{msg} in {took:.1f} s, {copying.rate(total, took)}."}
 
@@ -110,7 +110,7 @@ class ActionModule(ControllerAction):
         }
         wrong = [name for name, lack in task.lacks.items() if lack.files or lack.links or lack.blocked]
         blocked = {name: lack.blocked for name, lack in task.lacks.items()}
-        for line in (*(line for each in lines.values() for line in each), *self._lines(blocked)):
+        for line in (line for name, each in lines.items() if name not in wrong for line in each):
             self._shown(line)
         good = [name for name in task.lacks if name not in wrong]
         found = (
@@ -127,6 +127,8 @@ class ActionModule(ControllerAction):
     def _result(self, task: DataCopy, said: dict[str, Any], unreached: Sequence[str]) -> dict[str, Any]:
         failures = {**task.failures, **{name: [UNREACHED] for name in unreached}}
         if not failures:
+            if not said.get("failed"):
+                self._shown(said["msg"])
             return {**said, "msg": printable(said["msg"])}
         text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
         return {**said, "failed": True, "msg": printable(text)}

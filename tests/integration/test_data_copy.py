@@ -159,6 +159,7 @@ def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
     for machine in nodes:
         half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}
         assert half.items() <= wanted(source).items(), "what has a name is whole"
+    assert any(machine.inside("ls", "-A", TARGET, check=False).stdout == ".muster-data\n" for machine in nodes)
     result = copy()
     assert result.rc == 0, result.stdout
     assert "sent to node" not in result.stdout, "the first node had all of it"
@@ -176,6 +177,11 @@ def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable
     assert "sent to node" not in result.stdout
     assert [digests(machine) for machine in nodes] == [listed] * 3
     assert giver.inside("stat", "-c", "%U", f"{TARGET}/train/a.bin").stdout.strip() == "muster"
+
+    beside = f"{ROOT}/beside"
+    other = copy(f"node2:{TARGET}", data_copy_dest=beside)
+    assert other.rc == 0, other.stdout
+    assert [digests(machine, beside) for machine in nodes] == [listed] * 3
 
     giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
     refused = copy(f"node2:{TARGET}")

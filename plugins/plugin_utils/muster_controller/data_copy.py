@@ -30,6 +30,7 @@ Json = dict[str, Any]
 
 PROGRAM = Program("data_copy")
 KEPT = "/var/lib/muster/data"  # on nodes: what is remembered of folders, and what a node gives that gets nothing
+BODY = 16_000_000  # bytes in one message to the node that the controller sends to: each takes 0.3 s besides
 TIMEOUT = 60.0
 EACH = 0.02  # seconds more for each file
 
@@ -159,7 +160,15 @@ class DataCopy:
             stores = self._stores()
             ways = {name: Place(self.addresses[name], store) for name, store in stores.items()}
             task = Distribution(
-                ways, self.port, self.messages, self.say, never, privileged=True, what=self.target, copied=False
+                ways,
+                self.port,
+                self.messages,
+                self.say,
+                never,
+                privileged=True,
+                what=self.target,
+                copied=False,
+                body=BODY,
             )
             task.look(part)
             if task.lacks and all(task.lacks.values()):

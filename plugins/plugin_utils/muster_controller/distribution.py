@@ -69,8 +69,8 @@ class Place(NamedTuple):
 
 class Distribution:
     """what: is brought, for people. privileged: whether the stores are root's. port: where a node listens whose port
-    is free. copied: whether a launch makes its own copy. lacks: of each node that was looked at, the sha256 of what it
-    lacks. came: from which nodes, the first."""
+    is free. copied: whether a launch makes its own copy. body: bytes of content in one message. lacks: of each node
+    that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Distribution:
         privileged: bool,
         what: str = "project",
         copied: bool = True,
+        body: int = BODY,
     ) -> None:
         self.places = places
         self.port = port
@@ -92,6 +93,7 @@ class Distribution:
         self.privileged = privileged
         self.what = what
         self.copied = copied
+        self.body = body
         self.failures: dict[str, str] = {}
         self.lacks: dict[str, set[str]] = {}
         self.port_free: set[str] = set()
@@ -144,7 +146,7 @@ class Distribution:
         """Send one node what it lacks."""
         began, lacks = time.monotonic(), self.lacks[name]
         transfer = secrets.token_hex(32)
-        for pieces, body in bodies(content, lacks):
+        for pieces, body in bodies(content, lacks, self.body):
             request = {**self.places[name].of(content), "name": transfer, "pieces": pieces}
             request["body"] = base64.b64encode(zlib.compress(body, 1)).decode()
             answer = self.ask("put", {name: request}, SEND_TIMEOUT)[name]
@@ -247,19 +249,19 @@ class Distribution:
         return sum({file.sha256: file.size for file in content.files if file.sha256 in digests}.values())
 
 
-def bodies(content: Content, wanted: set[str]) -> Iterator[tuple[list[list[Any]], bytes]]:
+def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tuple[list[list[Any]], bytes]]:
     """Yield messages with all that is wanted: pieces [sha256, begin, size], and their content in that order."""
     pieces: list[list[Any]] = []
     body = b""
     for file in {file.sha256: file for file in content.files if file.sha256 in wanted}.values():
         begin = 0
         while True:
-            size = min(file.size - begin, BODY - len(body))
+            size = min(file.size - begin, most - len(body))
             part = content.read(file, begin, size)
             pieces.append([file.sha256, begin, size])
             body += part.ljust(size, b"\0")  # one that has become shorter is found out there
             begin += size
-            if len(body) >= BODY:
+            if len(body) >= most:
                 yield pieces, body
                 pieces, body = [], b""
             if begin >= file.size:

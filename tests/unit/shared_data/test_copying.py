@@ -40,7 +40,11 @@ def test_parts_have_an_end_and_a_large_file_is_one_of_its_own() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        *({"missing": one} for one in ([1], [-1], [True], ["0"], None, {})),
+        {"missing": [1]},
+        {"missing": [-1]},
+        {"missing": [True]},
+        {"missing": ["0"]},
+        {"missing": {}},
         *({"links": [2]}, {"changed": 0}, {"blocked": ""}, {"room": "1"}, {"inodes": 0.5}),
     ],
     ids=str,

@@ -55,18 +55,24 @@ def asked(source: str, target: str, nodes: Collection[str]) -> tuple[Asked, list
 
 @dataclass
 class Lack:
-    """What a node lacks: places in the list. links: the same of the links."""
+    """What a node lacks: places in the list. links: the same of the links. left: whether something is
+    there that an earlier run was cut off over."""
 
     missing: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
     links: set[int] = field(default_factory=set)
     blocked: list[str] = field(default_factory=list)
+    left: bool = False
     room: int = 0
     inodes: int | None = None
 
     @property
     def files(self) -> set[int]:
         return self.missing | self.changed
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.files or self.links or self.left)
 
     def add(self, data: Mapping[str, Any], begin: int, count: int, links: int) -> bool:
         """Take a node's answer for some of the list; return whether it is one."""
@@ -81,7 +87,7 @@ class Lack:
         self.changed |= {begin + one for one in changed}
         self.links |= wrong
         self.blocked += [text for one in blocked[:MOST_NAMED] if (text := str(one)[:MOST_TEXT]) not in self.blocked]
-        self.room, self.inodes = room, inodes
+        self.room, self.inodes, self.left = room, inodes, data.get("left") is True
         return True
 
 
@@ -134,6 +140,8 @@ def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
             said.append(f"{plural(len(places), 'file')} {what} ({', '.join(named)}{more})")
     if lack.links:
         said.append(f"{plural(len(lack.links), 'link')} missing or changed")
+    if lack.left:
+        said.append("what an earlier run has left behind")
     size = gigabytes(sum(sizes[place] for place in lack.files))
     return f"{', '.join(said)}: {size} to copy" if said else "lacks nothing"
 

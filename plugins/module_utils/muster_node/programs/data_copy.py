@@ -73,7 +73,7 @@ def list_(request: Json) -> Json:
 
 def look(request: Json) -> Json:
     """request: {folder, kept, listed, again, remember}; return {missing, changed, links: places in the list, blocked,
-    room, inodes}."""
+    left, room, inodes}."""
     wanted, links = _wanted(request)
     disk = disk_facts(request["folder"])
     free = {"room": store.room_at(request["folder"]), "inodes": disk["inodes_free"]}
@@ -89,6 +89,7 @@ def look(request: Json) -> Json:
     with files.folder(request["folder"], links=True) as there:
         here = Receiving(there, memory)
         said = {**here.look(wanted, again=request["again"]), "links": here.wrong_links(links)}
+        said["left"] = os.path.lexists(f"{request['folder']}/{listing.STORE}")
     said["blocked"] = [f"{request['folder']}/{one}; move it away there" for one in said["blocked"]]
     if request["remember"]:
         memory.save()
