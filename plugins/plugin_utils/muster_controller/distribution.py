@@ -146,11 +146,13 @@ class Distribution:
         """Send one node what it lacks."""
         began, lacks = time.monotonic(), self.lacks[name]
         transfer = secrets.token_hex(32)
+        # With its last part a file is read and written once more.
+        limit = SEND_TIMEOUT + 2 * max((file.size for file in content.files), default=0) / READS
         for pieces, body in bodies(content, lacks, self.body):
             request = {**self.places[name].of(content), "name": transfer, "pieces": pieces}
             request["body"] = base64.b64encode(zlib.compress(body, 1)).decode()
-            answer = self.ask("put", {name: request}, SEND_TIMEOUT)[name]
-            error = answers.failure(answer.data) if answer and answer.data is not None else why(answer, SEND_TIMEOUT)
+            answer = self.ask("put", {name: request}, limit)[name]
+            error = answers.failure(answer.data) if answer and answer.data is not None else why(answer, limit)
             if error:
                 self.failures[name] = error
                 return

@@ -75,14 +75,13 @@ def look(request: Json) -> Json:
     """request: {folder, kept, listed, again, remember}; return {missing, changed, links: places in the list, blocked,
     left, room, inodes}."""
     wanted, links = _wanted(request)
-    disk = disk_facts(request["folder"])
-    free = {"room": store.room_at(request["folder"]), "inodes": disk["inodes_free"]}
-    memory = Remembered(request["kept"], request["folder"])
     try:
         refuse(request["folder"])
     except files.RefusedError as problem:
         why = f"{request['folder']} {problem.strerror}; choose a folder below one that only root may write"
-        return {"missing": [], "changed": [], "links": [], "blocked": [why], **free}
+        return {"missing": [], "changed": [], "links": [], "blocked": [why], "room": 0, "inodes": None}
+    free = {"room": store.room_at(request["folder"]), "inodes": disk_facts(request["folder"])["inodes_free"]}
+    memory = Remembered(request["kept"], request["folder"])
     if not os.path.lexists(request["folder"]):
         every = [*range(len(wanted))]
         return {"missing": every, "changed": [], "links": [*range(len(links))], "blocked": [], **free}

@@ -36,12 +36,13 @@ def mode_of(file: File) -> int:
 
 
 def refuse(path: str) -> None:
-    """Raise RefusedError where data cannot be kept under this path."""
-    trust.refuse_foreign(path)
+    """Raise RefusedError where data cannot be kept under this path. The kernel's list comes first: a look at a folder
+    whose server is gone would hang."""
     below = [each for each in mounted() if f"{path}/".startswith(f"{each.path.rstrip('/')}/")]
     on = max(below, key=lambda each: len(each.path), default=None)
     if on and on.type in NETWORK:
         raise files.RefusedError(errno.EINVAL, f"lies on {on.source} ({on.type}), which other nodes have as well", path)
+    trust.refuse_foreign(path)
     if os.path.lexists(path) and not Path(path).is_dir():
         raise files.RefusedError(errno.ENOTDIR, "is no folder", path)
 
