@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PROGRAM = Program("distribution")
 BODY = 4_000_000  # bytes of content in one message to the node that the controller sends to
 LOOK_TIMEOUT = 40.0
+READS = 50_000_000  # bytes a second that a node reads at least
 SEND_TIMEOUT = 120.0
 TRANSFER = 20.0  # seconds that it may take to bring it, and
 SLOWEST = 2_000_000  # bytes a second
@@ -68,7 +69,8 @@ class Place(NamedTuple):
 
 class Distribution:
     """what: is brought, for people. privileged: whether the stores are root's. port: where a node listens whose port
-    is free. lacks: of each node that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
+    is free. copied: whether a launch makes its own copy. body: bytes of content in one message. lacks: of each node
+    that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
 
     def __init__(
         self,
@@ -80,6 +82,8 @@ class Distribution:
         *,
         privileged: bool,
         what: str = "project",
+        copied: bool = True,
+        body: int = BODY,
     ) -> None:
         self.places = places
         self.port = port
@@ -88,6 +92,8 @@ class Distribution:
         self.give_up = give_up
         self.privileged = privileged
         self.what = what
+        self.copied = copied
+        self.body = body
         self.failures: dict[str, str] = {}
         self.lacks: dict[str, set[str]] = {}
         self.port_free: set[str] = set()
@@ -117,17 +123,19 @@ class Distribution:
 
     def look(self, content: Content) -> None:
         """Learn what each node lacks."""
-        known = {file.sha256 for file in content.files}
+        known = {file.sha256: file.size for file in content.files}
+        limit = LOOK_TIMEOUT + sum(known.values()) / READS
         request = {"manifest": base64.b64encode(content.manifest).decode(), "port": self.port}
         asked = {name: {"store": place.store, **request} for name, place in self.places.items()}
-        for name, answer in self.ask("stored", asked, LOOK_TIMEOUT).items():
-            found = answers.stored(answer.data, known) if answer and answer.data is not None else None
+        for name, answer in self.ask("stored", asked, limit).items():
+            found = answers.stored(answer.data, {*known}) if answer and answer.data is not None else None
             if found is None or found["error"]:
-                self.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
+                self.failures[name] = found["error"] if found else why(answer, limit)
                 continue
             self.lacks[name] = set(found["missing"])
             # What comes, its place in the store, and the launch's own copy.
-            needed = 3 * self.bytes_of(content, self.lacks[name]) + sum(file.size for file in content.files)
+            own = sum(file.size for file in content.files) if self.copied else 0
+            needed = (2 + self.copied) * self.bytes_of(content, self.lacks[name]) + own
             if needed > found["room"]:
                 store = self.places[name].store
                 self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the {self.what} needs there"
@@ -138,11 +146,13 @@ class Distribution:
         """Send one node what it lacks."""
         began, lacks = time.monotonic(), self.lacks[name]
         transfer = secrets.token_hex(32)
-        for pieces, body in bodies(content, lacks):
+        # With its last part a file is read and written once more.
+        limit = SEND_TIMEOUT + 2 * max((file.size for file in content.files), default=0) / READS
+        for pieces, body in bodies(content, lacks, self.body):
             request = {**self.places[name].of(content), "name": transfer, "pieces": pieces}
             request["body"] = base64.b64encode(zlib.compress(body, 1)).decode()
-            answer = self.ask("put", {name: request}, SEND_TIMEOUT)[name]
-            error = answers.failure(answer.data) if answer and answer.data is not None else why(answer, SEND_TIMEOUT)
+            answer = self.ask("put", {name: request}, limit)[name]
+            error = answers.failure(answer.data) if answer and answer.data is not None else why(answer, limit)
             if error:
                 self.failures[name] = error
                 return
@@ -241,19 +251,19 @@ class Distribution:
         return sum({file.sha256: file.size for file in content.files if file.sha256 in digests}.values())
 
 
-def bodies(content: Content, wanted: set[str]) -> Iterator[tuple[list[list[Any]], bytes]]:
+def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tuple[list[list[Any]], bytes]]:
     """Yield messages with all that is wanted: pieces [sha256, begin, size], and their content in that order."""
     pieces: list[list[Any]] = []
     body = b""
     for file in {file.sha256: file for file in content.files if file.sha256 in wanted}.values():
         begin = 0
         while True:
-            size = min(file.size - begin, BODY - len(body))
+            size = min(file.size - begin, most - len(body))
             part = content.read(file, begin, size)
             pieces.append([file.sha256, begin, size])
             body += part.ljust(size, b"\0")  # one that has become shorter is found out there
             begin += size
-            if len(body) >= BODY:
+            if len(body) >= most:
                 yield pieces, body
                 pieces, body = [], b""
             if begin >= file.size:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,30 +12,11 @@ import pytest
 from muster_controller import distribution
 from muster_controller.distribution import BODY, PROGRAM, Distribution, Place, bodies
 from muster_controller.messages import Messages
-from muster_controller.node_error import NodeError
 from muster_controller.project import Project, read_project
+from nodes_here import Here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@dataclass(frozen=True)
-class Here:
-    """Stands in for the connection to a node: its program runs here. broken: verbs that it does not answer."""
-
-    name: str
-    calls: list[tuple[str, str]]
-    broken: tuple[str, ...] = ()
-
-    def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
-        assert privileged
-        verb = arguments.rpartition(" ")[2]
-        self.calls.append((self.name, verb))
-        if verb in self.broken:
-            raise NodeError("Connection timed out", reachable=False)
-        argv = [sys.executable, *shlex.split(arguments)]
-        done = subprocess.run(argv, input=text, capture_output=True, timeout=60, check=False)
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def faults(entries: Any, scratch: str = "") -> list[tuple[str, str]]:
         found += _of_entry({name: str(value) for name, value in entry.items()})
         paths.append(str(entry["path"]))
     if scratch:
-        found += _of_path(scratch)
+        found += path_faults(scratch)
         paths.append(scratch)
     return [*found, *_together(paths)]
 
@@ -70,7 +70,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path = entry["path"]
     if not WORD.match(entry["source"]):
         yield f"the source {entry['source']!r:.80} is not one word", "Write it as in fstab, with \\040 for a space"
-    yield from _of_path(path)
+    yield from path_faults(path)
     if entry.get("type") and not TYPE.match(entry["type"]):
         yield f"{path} has the type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"
     options = entry.get("options", "")
@@ -86,7 +86,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield what, "Take it away: every folder here is mounted when it is used, and no boot waits for it"
 
 
-def _of_path(path: str) -> Iterator[tuple[str, str]]:
+def path_faults(path: str) -> Iterator[tuple[str, str]]:
     parts = path.split("/")[1:]
     whole = path == "/" or not {"", ".", ".."} & {*parts}
     if not WORD.match(path) or not path.startswith("/") or not whole or len(path) > MOST_PATH:

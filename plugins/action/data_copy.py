@@ -1,0 +1,147 @@
+"""Copies a folder of data to all nodes; documented in library/data_copy.py."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
+
+from ansible.errors import AnsibleActionFail
+
+from muster.shared_data import copying
+from muster.verdict.printable import printable
+from muster.verdict.words import few, gigabytes, plural
+from muster_controller import data_source
+from muster_controller.action import ControllerAction
+from muster_controller.connection import connect
+from muster_controller.data_copy import PROGRAM, DataCopy
+from muster_controller.data_source import SourceError
+from muster_controller.messages import Messages
+from muster_controller.variables import load_roles, read_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster_controller.data_source import Listed
+
+VARIABLES = ("cluster_name", "cluster_artifacts_dir", "cluster_address", "firewall_launch_ports")
+FOLDER = "data"  # among the artifacts of a cluster: what is remembered of folders of the controller
+UNREACHED = "it was not reached"
+
+
+class ActionModule(ControllerAction):
+    def work(self) -> dict[str, Any]:
+        every = self.task_vars["ansible_play_hosts_all"]
+        names = [name for name in self.task_vars["groups"]["gpu_nodes"] if name in every]
+        alive = [name for name in names if name in self.task_vars["ansible_play_hosts"]]
+        asked, problems = copying.asked(self.options["src"], self.options["dest"], names)
+        if asked.node and not problems and asked.node not in alive:
+            problems.append(f"{asked.node}, which is to give it, was not reached.")
+        if problems or not alive:
+            raise AnsibleActionFail("\n".join(problems) or "None of the nodes could be reached.")
+        roles = load_roles(self._loader, "cluster", "firewall")
+        values = {name: self._variables(roles, name) for name in alive}
+        first = values[alive[0]]
+        kept = Path(first["cluster_artifacts_dir"], first["cluster_name"], FOLDER)
+        messages = Messages({name: connect(self, name, self.task_vars) for name in alive}, PROGRAM)
+        addresses = {name: str(values[name]["cluster_address"]) for name in alive}
+        port = int(str(first["firewall_launch_ports"]).rpartition("-")[2])
+        task = DataCopy(asked, addresses, port, messages, self._shown)
+        try:
+            listed = self._listed(task, kept)
+            return self._result(task, self._done(task, listed), [name for name in names if name not in alive])
+        except SourceError as problem:
+            raise AnsibleActionFail(printable("\n".join(problem.problems))) from None
+        finally:
+            messages.close()
+
+    def _listed(self, task: DataCopy, kept: Path) -> Listed:
+        asked = task.asked
+        if not asked.node:
+            source = Path(asked.source).expanduser().resolve()
+            task.asked = asked = copying.Asked("", str(source), asked.target)
+            listed = data_source.on_controller(str(source), kept, remember=not self._task.check_mode)
+        task.messages.open()
+        if asked.node:
+            listed = task.listed()
+        where = f"{asked.node}:{asked.source}" if asked.node else asked.source
+        self._shown(f"{where}: {plural(len(listed.files), 'file')}, {gigabytes(sum(listed.sizes))}")
+        return listed
+
+    def _done(self, task: DataCopy, listed: Listed) -> dict[str, Any]:
+        verify = self.options["verify"]
+        task.look(listed, again=verify, remember=not self._task.check_mode)
+        if verify:
+            return self._verified(task, listed)
+        lacking = {name: lack for name, lack in task.lacks.items() if lack.anything}
+        for name, lack in lacking.items():
+            self._shown(f"{name}: {copying.lacks_text(lack, listed.sizes, listed.paths)}")
+        size = gigabytes(sum(listed.sizes))
+        all_of_it = f"all of {plural(len(listed.files), 'file')}, {size}"
+        if against := task.against(listed):
+            raise AnsibleActionFail(printable("\n".join(self._lines(against))))
+        if not lacking:
+            return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
+        bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
+        if self._task.check_mode:
+            return {"changed": True, "msg": f"{task.target}: {gigabytes(sum(bytes_of.values()))} are to be copied."}
+        began = time.monotonic()
+        task.copy(listed)
+        took = time.monotonic() - began
+        done = [name for name in lacking if name in task.lacks]
+        for name in done:
+            sources = few([*task.came.get(name, {})]) or "itself"
+            rate = copying.rate(bytes_of[name], took)
+            self._shown(f"{name}: {gigabytes(bytes_of[name])} from {sources}, {rate}")
+        total = sum(bytes_of[name] for name in done)
+        msg = f"{task.target}: {all_of_it}, are on {few([*task.lacks]) or 'no node'}; {gigabytes(total)} were copied"
+        nodes = {name: {"bytes": bytes_of[name], "came": [*task.came.get(name, {})]} for name in done}
+        return {"changed": bool(done), "nodes": nodes, "msg": f"{msg} in {took:.1f} s, {copying.rate(total, took)}."}
+
+    def _verified(self, task: DataCopy, listed: Listed) -> dict[str, Any]:
+        more = task.additional(listed)
+        links = [path for path, _ in listed.links]
+        lines = {
+            name: copying.wrong_lines(name, task.target, lack, listed.paths, links, more.get(name, {}))
+            for name, lack in task.lacks.items()
+        }
+        wrong = [name for name, lack in task.lacks.items() if lack.files or lack.links or lack.blocked]
+        blocked = {name: lack.blocked for name, lack in task.lacks.items()}
+        for line in (line for name, each in lines.items() if name not in wrong for line in each):
+            self._shown(line)
+        good = [name for name in task.lacks if name not in wrong]
+        found = (
+            f"{task.target}: all of {plural(len(listed.files), 'file')} were read on {plural(len(task.lacks), 'node')}"
+        )
+        if not wrong:
+            return {"msg": f"{found}; each is what it is at the source.", "wrong": {}}
+        text = "\n".join(line for name in wrong for line in (*lines[name], *self._lines({name: blocked[name]})))
+        again = "The same line without data_copy_verify copies these files again."
+        others = f" {few(good)} {'have' if len(good) > 1 else 'has'} all of it." if good else ""
+        said = f"{found}; on {few(wrong)} it is not what it is at the source.{others} {again}"
+        return {"failed": True, "msg": f"{text}\n{said}", "wrong": {name: lines[name] for name in wrong}}
+
+    def _result(self, task: DataCopy, said: dict[str, Any], unreached: Sequence[str]) -> dict[str, Any]:
+        failures = {**task.failures, **{name: [UNREACHED] for name in unreached}}
+        if not failures:
+            if not said.get("failed"):
+                self._shown(said["msg"])
+            return {**said, "msg": printable(said["msg"])}
+        text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
+        return {**said, "failed": True, "msg": printable(text)}
+
+    @staticmethod
+    def _lines(sentences: Mapping[str, Sequence[str]]) -> list[str]:
+        return [f"{name}: {each}." for name, found in sentences.items() for each in found]
+
+    def _variables(self, roles: Any, name: str) -> dict[str, Any]:
+        reading = read_node(self.task_vars, self._templar, roles, name, VARIABLES)
+        for variable, error in reading.errors.items():
+            raise AnsibleActionFail(f"{name}: {variable} {error}.")
+        return reading.values
+
+    def _shown(self, line: str) -> None:
+        self._display.display(f"  {printable(line)}")

@@ -1,0 +1,157 @@
+"""A folder of data as it lies, on the controller or on a node: its files, its links, and what cannot be copied.
+
+Nothing in it is followed or believed: somebody else may write there meanwhile. A file that changes while it is read is
+named.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..distribution import manifest
+from ..distribution.manifest import File
+from ..tools import files
+
+if TYPE_CHECKING:
+    from .remembered import Remembered
+
+STORE = ".muster-data"  # what is still coming, in the folder itself
+MOST_FILES = 150_000
+MOST_FILE = 100_000_000_000  # bytes
+MOST_PROBLEMS = 20
+
+
+class Walked(NamedTuple):
+    """files: [path, executable, size]; links: [path, target]; problems: sentences, and more of them."""
+
+    files: list[tuple[str, bool, int]]
+    links: list[tuple[str, str]]
+    problems: list[str]
+    more: int = 0
+
+
+class Walk:
+    """owner: the uid of whoever may have anything in it; None for anybody, where the reader is no more than a user."""
+
+    def __init__(self, folder: int, owner: int | None) -> None:
+        self.folder = folder
+        self.owner = owner
+        self.files: list[tuple[str, bool, int]] = []
+        self.links: list[tuple[str, str]] = []
+        self.problems: list[str] = []
+
+    def run(self) -> Walked:
+        left = [""]
+        while left:
+            above = left.pop()
+            try:
+                entries = self._entries(above)
+            except OSError as problem:
+                self.problems.append(f"{above!r} {problem.strerror}")
+                continue
+            for name, seen in entries:
+                path = f"{above}/{name}" if above else name
+                if path == STORE:
+                    continue
+                if why := self._judged(path, seen):
+                    self.problems.append(f"{path[:200]!r}: {why}")
+                elif stat.S_ISDIR(seen.st_mode):
+                    left.append(path)
+                if len(self.files) + len(self.links) > MOST_FILES:
+                    self.problems.append(f"it has more than {MOST_FILES} files; put them together into archives")
+                    left.clear()
+                    break
+        found = self.problems
+        return Walked(sorted(self.files), sorted(self.links), found[:MOST_PROBLEMS], len(found[MOST_PROBLEMS:]))
+
+    def _entries(self, above: str) -> list[tuple[str, os.stat_result]]:
+        if not above:
+            return _listed(self.folder)
+        with files.folder(above, within=self.folder) as handle:
+            return _listed(handle)
+
+    def _judged(self, path: str, seen: os.stat_result) -> str:
+        """Take it, or return why it cannot be copied."""
+        why = manifest.unusable(path)
+        if why:
+            return why
+        if self.owner is not None and seen.st_uid != self.owner:
+            return f"it belongs to {files.user_name(seen.st_uid)}, and the folder to {files.user_name(self.owner)}"
+        if stat.S_ISLNK(seen.st_mode):
+            target = self._target(path)
+            if not stays_inside(path, target):
+                return f"it is a link to {target[:200]!r}, and only links to what lies in the folder are copied"
+            self.links.append((path, target))
+        elif stat.S_ISREG(seen.st_mode):
+            if seen.st_size > MOST_FILE:
+                return f"it has more than {MOST_FILE // 10**9} GB; split it"
+            self.files.append((path, bool(seen.st_mode & 0o111), seen.st_size))
+        elif not stat.S_ISDIR(seen.st_mode):
+            return "it is no file, link or folder"
+        return ""
+
+    def _target(self, path: str) -> str:
+        above, _, name = path.rpartition("/")
+        try:
+            if not above:
+                return os.readlink(name, dir_fd=self.folder)
+            with files.folder(above, within=self.folder) as handle:
+                return os.readlink(name, dir_fd=handle)
+        except OSError:
+            return ""
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Whether a link leads to nowhere but into its folder, whatever other such links lie on its way: its target goes up
+    only at its beginning, where there are no links."""
+    parts = target.split("/")
+    up = 0
+    while parts[up : up + 1] == [".."]:
+        up += 1
+    below = parts[up:]
+    usable = not manifest.unusable("/".join(below)) if below else up > 0
+    return usable and up <= path.count("/") and len(target.encode(errors="replace")) <= manifest.MOST_PATH
+
+
+def walk(folder: int, owner: int | None = None) -> Walked:
+    return Walk(folder, owner).run()
+
+
+def read(folder: int, walked: Walked, memory: Remembered, owner: int | None = None) -> list[File]:
+    """Return the files with their digests. Raises RefusedError for one that is not what it was."""
+    found = []
+    for path, executable, size in walked.files:
+        with files.opened(path, within=folder, owner=owner) as handle:
+            sha256, seen = digest(handle, path, memory)
+        if seen.st_size != size:
+            raise files.RefusedError(errno.EAGAIN, "was changed while it was read", path)
+        found.append(File(path, executable, size, sha256))
+    return found
+
+
+def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -> tuple[str, os.stat_result]:
+    """Return what is in an open file, read where that is not known. Raises RefusedError where it changes meanwhile."""
+    began, seen = time.time(), os.fstat(handle)
+    known = None if again else memory.get(path, seen)
+    if known:
+        return known, seen
+    told = hashlib.sha256()
+    left = seen.st_size
+    while left > 0 and (chunk := os.read(handle, min(left, files.CHUNK))):
+        told.update(chunk)
+        left -= len(chunk)
+    after = os.fstat(handle)
+    if (after.st_size, after.st_mtime_ns, after.st_ctime_ns) != (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns):
+        raise files.RefusedError(errno.EAGAIN, "was changed while it was read", path)
+    memory.put(path, seen, told.hexdigest(), began)
+    return told.hexdigest(), seen
+
+
+def _listed(handle: int) -> list[tuple[str, os.stat_result]]:
+    with os.scandir(handle) as entries:
+        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]

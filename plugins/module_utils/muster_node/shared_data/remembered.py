@@ -1,0 +1,55 @@
+"""What is in files, remembered for as long as the kernel says that they are the same: data is too large to be read
+each time. A file counts as the same by its inode, size and times, of which nobody can set that of the last change.
+
+With them counts the boot: after a loss of power a file may hold something else than what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ..tools import files
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+MOST = 64_000_000  # bytes: of 200,000 files
+TICK = 2.0  # seconds: some file systems know times no better
+
+
+class Remembered:
+    """kept: the folder of what is remembered. folder: which one it is of."""
+
+    def __init__(self, kept: str, folder: str) -> None:
+        self.file = Path(kept) / f"{hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:16]}.json"
+        self.boot = files.text(BOOT)
+        self.known: dict[str, Any] = self._read()
+
+    def get(self, path: str, seen: os.stat_result) -> str | None:
+        """Return the sha256 of a file, unless it may be another one by now."""
+        entry = self.known.get(path)
+        return str(entry[1]) if isinstance(entry, list) and len(entry) == 2 and entry[0] == _stamp(seen) else None
+
+    def put(self, path: str, seen: os.stat_result, sha256: str, read_at: float | None = None) -> None:
+        """read_at: when reading it began, where others may write it: whoever did so a moment before may do it again
+        without a trace."""
+        if read_at is None or seen.st_ctime < read_at - TICK:
+            self.known[path] = [_stamp(seen), sha256]
+
+    def save(self) -> None:
+        text = json.dumps({"boot": self.boot, "files": self.known})
+        files.replace(str(self.file), text.encode(), mode=0o600, parents=True)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(files.read(str(self.file), most=MOST, owner=os.geteuid()))
+        except (OSError, ValueError):
+            return {}
+        usable = isinstance(found, dict) and found.get("boot") == self.boot and isinstance(found.get("files"), dict)
+        return dict(found["files"]) if usable else {}
+
+
+def _stamp(seen: os.stat_result) -> list[int]:
+    return [seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]

@@ -1,0 +1,210 @@
+"""A folder of data on three nodes, where there is no file server: copied once, passed on, read again, repaired."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from killable import Run
+from net_faults import slow
+from paths import INVENTORY
+from waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+PLAYBOOK = "playbooks/data_copy.yml"
+TASK = "Have the folder on every node"
+ROOT = "/srv/muster-test-data"
+TARGET = f"{ROOT}/set"
+SIZES = {"train/a.bin": 6_000_000, "train/b.bin": 2_000_000, "test/c.bin": 500, "labels with a space": 20, "empty": 0}
+WEIGHT = sum(SIZES.values())
+RATE = "12mbit"
+RECEIVED, SENT = (f"/sys/class/net/eth0/statistics/{way}_bytes" for way in ("rx", "tx"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "set"
+    for path, size in SIZES.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(os.urandom(size))
+    (folder / "test/link").symlink_to("../train/a.bin")
+    return folder
+
+
+@pytest.fixture
+def nodes(networked: list[Machine]) -> Iterator[list[Machine]]:
+    """They have nothing before, and nothing that is still coming behind."""
+    remove(networked)
+    yield networked
+    for machine in networked:
+        assert machine.inside("ps", "-u", "nobody", "-o", "pid=", check=False).stdout == ""
+    remove(networked)
+
+
+def remove(machines: list[Machine]) -> None:
+    for machine in machines:
+        machine.inside("rm", "-rf", ROOT, "/var/lib/muster/data")
+
+
+@pytest.fixture
+def copy(play: Play, source: Path) -> Callable[..., Result]:
+    def run(given: str = "", **requested: Any) -> Result:
+        check = requested.pop("check", False)
+        extravars = {"data_copy_src": given or str(source), "data_copy_dest": TARGET, **requested}
+        return play(PLAYBOOK, extravars=extravars, check=check)
+
+    return run
+
+
+def digests(machine: Machine, folder: str = TARGET) -> dict[str, str]:
+    said = machine.inside("find", folder, "-type", "f", "-exec", "sha256sum", "{}", "+", check=False).stdout
+    lines = [line.split("  ", 1) for line in said.splitlines()]
+    return {path.removeprefix(f"{folder}/"): digest for digest, path in lines}
+
+
+def wanted(source: Path) -> dict[str, str]:
+    return {path: hashlib.sha256((source / path).read_bytes()).hexdigest() for path in SIZES}
+
+
+def counted(machine: Machine, what: str) -> int:
+    return int(machine.inside("cat", what).stdout)
+
+
+def said(result: Result) -> str:
+    [[_, found]] = result.results(TASK).items()
+    return str(found["msg"])
+
+
+def test_it_is_sent_once_arrives_everywhere_and_a_second_run_changes_nothing(
+    nodes: list[Machine], copy: Callable[..., Result], source: Path
+) -> None:
+    checked = copy(check=True)
+    assert checked.rc == 0, checked.stdout
+    assert "node3: 5 files missing (empty, labels with a space, test/c.bin, " in checked.stdout
+    assert all(machine.inside("test", "-e", ROOT, check=False).returncode for machine in nodes)
+
+    before = [(counted(machine, RECEIVED), counted(machine, SENT)) for machine in nodes]
+    result = copy()
+    assert result.rc == 0, result.stdout
+    received, given = (
+        [counted(machine, what) - before[at][place] for at, machine in enumerate(nodes)]
+        for place, what in enumerate((RECEIVED, SENT))
+    )
+    assert all(WEIGHT < count < 1.5 * WEIGHT for count in received), "each node gets it once"
+    assert sum(count > WEIGHT for count in given) == 2, "and two nodes, not the controller, give it on"
+    assert result.stdout.count("sent to node") == 1
+    came = {name: one["came"] for name, one in result.results(TASK)["node1"]["nodes"].items()}
+    assert came["node1"] == ["the controller"]
+    assert all("the controller" not in came[name] for name in ("node2", "node3"))
+    for machine in nodes:
+        assert digests(machine) == wanted(source)
+        assert machine.inside("readlink", f"{TARGET}/test/link").stdout.strip() == "../train/a.bin"
+        shown = machine.inside("find", ROOT, "-not", "-type", "l", "-printf", "%U:%G %m\n").stdout
+        assert set(shown.splitlines()) == {"0:0 755", "0:0 644"}
+        machine.inside("runuser", "-u", "muster", "--", "sha256sum", f"{TARGET}/train/a.bin", f"{TARGET}/empty")
+        assert ".muster-data" not in machine.inside("ls", "-A", TARGET).stdout, "nothing is left of the copying"
+
+    again = copy()
+    assert (again.rc, again.changed) == (0, []), again.stdout
+    assert "nothing was copied" in said(again)
+
+
+def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
+    nodes: list[Machine], copy: Callable[..., Result], source: Path
+) -> None:
+    assert copy().rc == 0
+    good = copy(data_copy_verify=True)
+    assert good.rc == 0, good.stdout
+    flip = ["python3", "-c", "import sys; f = open(sys.argv[1], 'r+b'); f.seek(4_000_000); c = f.read(1)[0]; "]
+    flip[2] += "f.seek(4_000_000); f.write(bytes([c ^ 1]))"
+    nodes[1].inside(*flip, f"{TARGET}/train/a.bin")
+    nodes[2].inside("sh", "-c", f"echo more > {TARGET}/mine")
+    wrong = copy(data_copy_verify=True)
+    assert wrong.rc == 2
+    assert f"node2: {TARGET}/train/a.bin was changed" in said(wrong)
+    assert "node1: " not in said(wrong)
+    assert f"node3: {TARGET}/mine is additional, and stays" in wrong.stdout
+
+    result = copy()
+    assert result.rc == 0, result.stdout
+    assert "sent to node" not in result.stdout, "what other nodes have is not sent again"
+    assert digests(nodes[1]) == wanted(source)
+    assert nodes[2].inside("cat", f"{TARGET}/mine").stdout == "more\n"
+
+
+def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
+    nodes: list[Machine], copy: Callable[..., Result], source: Path, tmp_path: Path
+) -> None:
+    first, _, last = nodes
+    before = counted(last, RECEIVED)
+    given = ["-e", f"data_copy_src={source}", "-e", f"data_copy_dest={TARGET}"]
+    with slow(first, RATE):
+        run = Run(tmp_path, PLAYBOOK, *given, inventory=INVENTORY)
+        until(lambda: counted(last, RECEIVED) > before + WEIGHT // 4, PATIENCE, "it is in the middle")
+        run.kill()
+    assert "sent to node1" in run.shown
+    until(
+        lambda: all(machine.inside("ps", "-u", "nobody", "-o", "pid=", check=False).stdout == "" for machine in nodes),
+        PATIENCE,
+        "nobody gives it any more",
+    )
+    for machine in nodes:
+        half = {path: one for path, one in digests(machine).items() if not path.startswith(".muster-data/")}
+        assert half.items() <= wanted(source).items(), "what has a name is whole"
+    assert any(machine.inside("ls", "-A", TARGET, check=False).stdout == ".muster-data\n" for machine in nodes)
+    result = copy()
+    assert result.rc == 0, result.stdout
+    assert "sent to node" not in result.stdout, "the first node had all of it"
+    assert [digests(machine) for machine in nodes] == [wanted(source)] * 3
+
+
+def test_what_a_node_has_goes_to_the_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
+    giver = nodes[1]
+    giver.inside("mkdir", "-p", TARGET)
+    giver.podman_copy(source / "train", TARGET)
+    giver.inside("chown", "-R", "muster:", TARGET)
+    listed = {path: one for path, one in wanted(source).items() if path.startswith("train/")}
+    result = copy(f"node2:{TARGET}")
+    assert result.rc == 0, result.stdout
+    assert "sent to node" not in result.stdout
+    assert [digests(machine) for machine in nodes] == [listed] * 3
+    assert giver.inside("stat", "-c", "%U", f"{TARGET}/train/a.bin").stdout.strip() == "muster"
+
+    beside = f"{ROOT}/beside"
+    other = copy(f"node2:{TARGET}", data_copy_dest=beside)
+    assert other.rc == 0, other.stdout
+    assert [digests(machine, beside) for machine in nodes] == [listed] * 3
+
+    giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
+    refused = copy(f"node2:{TARGET}")
+    assert refused.rc == 2
+    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in said(refused)
+
+
+def test_what_cannot_be_is_named_before_anything_is_copied(
+    nodes: list[Machine], copy: Callable[..., Result], source: Path
+) -> None:
+    nodes[2].inside("sh", "-ec", f"mkdir -p {ROOT}; mount -t tmpfs -o size=5m,mode=755 tmpfs {ROOT}")
+    try:
+        full = copy()
+    finally:
+        nodes[2].inside("umount", ROOT)
+    assert full.rc == 2
+    assert f"node3: {TARGET} has no room: 8 MB are to come" in said(full)
+    nodes[0].inside("install", "-d", "-o", "muster", ROOT)
+    theirs = copy()
+    assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in said(theirs)
+    assert digests(nodes[1]) == {}
+
+    (source / "shadow").symlink_to("/etc/shadow")
+    wrong = copy(data_copy_dest="/etc/muster-data")
+    assert "/etc/muster-data belongs to the system" in said(wrong)
+    assert "'shadow': it is a link to '/etc/shadow'" in said(copy())

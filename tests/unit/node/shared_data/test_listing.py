@@ -1,0 +1,95 @@
+"""What lies in a folder of data, and what is remembered of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from muster_node.shared_data import giving, listing
+from muster_node.shared_data.remembered import Remembered
+from muster_node.tools import files
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "stays"),
+    [
+        ("link", "file", True),
+        ("a/link", "../file", True),
+        ("a/b/link", "../../c", True),
+        ("a/link", "..", True),
+        ("link", "..", False),
+        ("a/link", "../..", False),
+        ("link", "/etc/passwd", False),
+        ("link", "", False),
+        ("link", ".", False),
+        # By way of another link, the end could be anywhere.
+        ("link", "a/../file", False),
+        ("link", "a//b", False),
+        ("link", "a\nb", False),
+    ],
+)
+def test_which_links_stay_inside(path: str, target: str, stays: bool) -> None:
+    assert listing.stays_inside(path, target) is stays
+
+
+def old(path: Path) -> None:
+    """Wait until the kernel tells this change from the next one."""
+    while time.time() < path.stat().st_ctime + 2.1:
+        time.sleep(0.1)
+
+
+def test_a_digest_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
+    folder, kept = tmp_path / "set", str(tmp_path / "kept")
+    folder.mkdir()
+    (folder / "new").write_bytes(b"1")
+    (folder / "old").write_bytes(b"1")
+    old(folder / "old")
+    (folder / "new").write_bytes(b"2")
+    with files.folder(str(folder)) as there:
+        memory = Remembered(kept, str(folder))
+        before = listing.read(there, listing.walk(there), memory)
+        memory.save()
+        memory = Remembered(kept, str(folder))
+        assert [*memory.known] == ["old"], "a file that was changed a moment ago may be changed again without a trace"
+        assert listing.read(there, listing.walk(there), memory) == before
+
+        size, times = (folder / "old").stat().st_size, (folder / "old").stat()
+        (folder / "old").write_bytes(b"9")
+        os.utime(folder / "old", ns=(times.st_atime_ns, times.st_mtime_ns))
+        after = {file.path: file for file in listing.read(there, listing.walk(there), Remembered(kept, str(folder)))}
+        assert after["old"].size == size
+        assert after["old"].sha256 != before[1].sha256
+        assert memory.file.stat().st_mode & 0o777 == 0o600
+
+    memory.file.write_bytes(memory.file.read_bytes().replace(b'"boot": "', b'"boot": "0'))
+    assert Remembered(kept, str(folder)).known == {}, "behind another start of the machine nothing is believed"
+
+
+def test_root_reads_for_others_only_what_the_folders_owner_may_have_put_there(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to others")
+    folder = Path("/run/muster-test-set")
+    folder.mkdir()
+    try:
+        (folder / "theirs").write_bytes(b"1")
+        (folder / "roots").write_bytes(b"1")
+        os.chown(folder / "theirs", 65534, 65534)
+        os.chown(folder, 65534, 65534)
+        with giving.opened(str(folder)) as (there, owner):
+            found = listing.walk(there, owner)
+        assert [path for path, *_ in found.files] == ["theirs"]
+        assert found.problems == ["'roots': it belongs to root, and the folder to nobody"]
+        (folder / "below").mkdir()
+        with pytest.raises(OSError, match="lies in a folder of nobody's"), giving.opened(str(folder / "below")):
+            pass
+        (tmp_path / "link").symlink_to(folder)
+        with pytest.raises(OSError, match="is a link"), giving.opened(str(tmp_path / "link")):
+            pass
+    finally:
+        for each in ("theirs", "roots"):
+            (folder / each).unlink()
+        (folder / "below").rmdir()
+        folder.rmdir()

@@ -1,0 +1,90 @@
+"""Where data may be put on a node, and that nothing is written by way of what others may swap."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster_node.distribution import store
+from muster_node.distribution.manifest import File
+from muster_node.shared_data import receiving
+from muster_node.shared_data.mounted import Mounted
+from muster_node.shared_data.receiving import Receiving
+from muster_node.shared_data.remembered import Remembered
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = b"1234"
+FILE = File("a/file", executable=False, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("mounts", "path", "refused"),
+    [
+        (["/"], "/data/set", ""),
+        (["/", "/data"], "/data/set", "lies on files:/data (nfs4), which other nodes have as well"),
+        (["/", "/data"], "/data", "lies on files:/data (nfs4), which other nodes have as well"),
+        (["/", "/dat"], "/data/set", ""),
+        (["/", "/data/set/below"], "/data/set", ""),
+    ],
+)
+def test_a_folder_of_a_file_server_is_not_copied_to(
+    monkeypatch: pytest.MonkeyPatch, mounts: list[str], path: str, refused: str
+) -> None:
+    there = [Mounted(each, f"files:{each}", "ext4" if each == "/" else "nfs4", "rw") for each in mounts]
+    monkeypatch.setattr(receiving, "mounted", lambda: there)
+    if not refused:
+        receiving.refuse(path)
+        return
+    with pytest.raises(files.RefusedError) as problem:
+        receiving.refuse(path)
+    assert problem.value.strerror == refused
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "set").write_bytes(b"")
+    with pytest.raises(files.RefusedError, match="is no folder"):
+        receiving.refuse(str(tmp_path / "set"))
+
+
+@pytest.mark.parametrize("kind", ["a link", "open to everybody"])
+def test_nothing_is_put_where_others_may_swap_it(tmp_path: Path, kind: str) -> None:
+    target, outside = tmp_path / "set", tmp_path / "outside"
+    for each in (target, outside):
+        each.mkdir()
+    if kind == "a link":
+        (target / "a").symlink_to(outside)
+    else:
+        (target / "a").mkdir()
+        (target / "a").chmod(0o777)
+    with store.opened(str(target / ".muster-data")) as shelf, files.folder(str(target)) as there:
+        source = os.memfd_create("content")
+        os.write(source, CONTENT)
+        assert store.take(shelf, FILE, source, 0)
+        os.close(source)
+        here = Receiving(there, Remembered(str(tmp_path / "kept"), str(target)))
+        said = here.look([FILE], again=False)
+        assert (said["missing"], said["changed"], len(said["blocked"])) == ([], [], 1)
+        with pytest.raises(OSError, match=r"link|others may write"):
+            here.place(shelf, [FILE])
+        with pytest.raises(OSError, match=r"link|others may write|File exists"):
+            here.link([("a/link", "file")])
+    assert list(outside.iterdir()) == []
+    assert not (target / "a/file").exists()
+
+
+def test_content_that_is_not_what_it_should_be_gets_no_name(tmp_path: Path) -> None:
+    target = tmp_path / "set"
+    target.mkdir()
+    twin = FILE._replace(path="b")
+    with store.opened(str(target / ".muster-data")) as shelf, files.folder(str(target)) as there:
+        (target / ".muster-data/objects" / FILE.sha256).write_bytes(b"9999")
+        here = Receiving(there, Remembered(str(tmp_path / "kept"), str(target)))
+        with pytest.raises(OSError, match="is not what was sent"):
+            here.place(shelf, [twin, FILE])
+    assert sorted(path.name for path in target.iterdir()) == [".muster-data"]
