@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch.conda import Asked, CondaError, Package, Section, make_section
-from muster_node.distribution import manifest
 from muster_node.distribution.manifest import File
 from muster_node.tools import files
 
@@ -109,14 +108,6 @@ class Archive:
     @property
     def files(self) -> Sequence[File]:
         return [File(self.path.name, executable=False, size=self.path.stat().st_size, sha256=self.sha256)]
-
-    @property
-    def manifest(self) -> bytes:
-        return manifest.render(self.files)
-
-    @property
-    def digest(self) -> str:
-        return manifest.digest_of(self.manifest)
 
     def read(self, file: File, begin: int, most: int) -> bytes:
         with (self.path.parent / file.path).open("rb") as content:

@@ -16,7 +16,7 @@ from muster_node.tools.transfer import encode
 
 from . import data_source
 from .data_source import Listed, Part, SourceError
-from .distribution import READS, Distribution, Place, why
+from .distribution import READS, Distribution, Place, digest_of, why
 from .program import Program
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class DataCopy:
                 "kept": KEPT,
                 "store": store,
                 "listed": files,
-                "digest": part.digest,
+                "digest": digest_of(part),
                 "lacking": [at for at, where in enumerate(places) if where in lacking],
             }
         self._drop("place", place, limit)

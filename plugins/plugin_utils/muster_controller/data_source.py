@@ -48,14 +48,6 @@ class Part:
     files: Sequence[File]
     folder: str
 
-    @property
-    def manifest(self) -> bytes:
-        return manifest.render(self.files)
-
-    @property
-    def digest(self) -> str:
-        return manifest.digest_of(self.manifest)
-
     def read(self, file: File, begin: int, most: int) -> bytes:
         if not self.folder:
             raise LookupError(f"the controller has no {file.path}")

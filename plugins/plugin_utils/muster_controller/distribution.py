@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from muster.distribution import answers
 from muster.distribution.lines import lines, seed
 from muster.verdict.words import few, gigabytes, plural
+from muster_node.distribution import manifest
 
 from .program import Program
 
@@ -43,15 +44,14 @@ class Content(Protocol):
     """What is distributed; see Project, and Wheels."""
 
     @property
-    def manifest(self) -> bytes: ...
-
-    @property
     def files(self) -> Sequence[File]: ...
 
-    @property
-    def digest(self) -> str: ...
-
     def read(self, file: File, begin: int, most: int) -> bytes: ...
+
+
+def digest_of(content: Content) -> str:
+    """Of its manifest: what it is known by on every node."""
+    return manifest.digest_of(manifest.render(content.files))
 
 
 class Place(NamedTuple):
@@ -63,8 +63,8 @@ class Place(NamedTuple):
 
     def of(self, content: Content) -> dict[str, Any]:
         if self.plain:
-            return {"folder": self.store, "manifest": base64.b64encode(content.manifest).decode()}
-        return {"store": self.store, "digest": content.digest}
+            return {"folder": self.store, "manifest": base64.b64encode(manifest.render(content.files)).decode()}
+        return {"store": self.store, "digest": digest_of(content)}
 
 
 class Distribution:
@@ -125,7 +125,7 @@ class Distribution:
         """Learn what each node lacks."""
         known = {file.sha256: file.size for file in content.files}
         limit = LOOK_TIMEOUT + sum(known.values()) / READS
-        request = {"manifest": base64.b64encode(content.manifest).decode(), "port": self.port}
+        request = {"manifest": base64.b64encode(manifest.render(content.files)).decode(), "port": self.port}
         asked = {name: {"store": place.store, **request} for name, place in self.places.items()}
         for name, answer in self.ask("stored", asked, limit).items():
             found = answers.stored(answer.data, {*known}) if answer and answer.data is not None else None

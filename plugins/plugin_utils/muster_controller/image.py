@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from muster.launch import image as judging
 from muster.launch import launchers
 from muster.launch.plan import PlanError
-from muster_node.distribution import manifest
 from muster_node.distribution.manifest import File
 from muster_node.tools import files
 
-from .distribution import Distribution, Place, why
+from .distribution import Distribution, Place, digest_of, why
 from .program import Program
 
 if TYPE_CHECKING:
@@ -54,14 +53,6 @@ class Archive:
             while chunk := archive.read(files.CHUNK):
                 digest.update(chunk)
             return (File("image.tar", executable=False, size=archive.tell(), sha256=digest.hexdigest()),)
-
-    @property
-    def manifest(self) -> bytes:
-        return manifest.render(self.files)
-
-    @property
-    def digest(self) -> str:
-        return manifest.digest_of(self.manifest)
 
     def read(self, _file: File, begin: int, most: int) -> bytes:
         return files.part(self.path, begin, most)
@@ -221,7 +212,7 @@ class Imaging:
             prepared.findings += judging.missing(distribution.bring(archive))
         except OSError as problem:
             prepared.findings += judging.missing(dict.fromkeys(lacking, f"{archive.path}: {problem.strerror}"))
-        return {"store": store, "digest": archive.digest, "id": archive.id, "seconds": LOAD_SECONDS}
+        return {"store": store, "digest": digest_of(archive), "id": archive.id, "seconds": LOAD_SECONDS}
 
     def same(self, _image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
         prepared.findings += judging.differing(ids)

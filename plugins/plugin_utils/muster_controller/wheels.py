@@ -27,14 +27,6 @@ class Wheels:
 
     files: Sequence[File]
 
-    @property
-    def manifest(self) -> bytes:
-        return manifest.render(self.files)
-
-    @property
-    def digest(self) -> str:
-        return manifest.digest_of(self.manifest)
-
     def read(self, file: File, begin: int, most: int) -> bytes:
         raise LookupError(f"the controller has no {file.path}, nor bytes {begin} to {begin + most} of it")
 
