@@ -46,6 +46,7 @@ NOT_RUN = {
     "nvidia-uninstall": "it takes a driver away that only a machine with a runfile's driver has",
     "packages": "a shell's variable: names of the reader's plan",
     "pip": "it fetches wheels of gigabytes from the reader's own index",
+    "podman": "it saves an image of the reader's own registry; tests/integration saves and launches one of its own",
     "printf": "it only hands on its text",
     "python": "the user's own training program; tests/integration runs it by a launch",
     "python3": "a program for nodes, by hand: its module and its verb are checked",
