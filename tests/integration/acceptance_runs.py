@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-BESIDE_TORCH = "/opt/muster/pytorch/envs/*/lib/python3*/site-packages"
+BESIDE_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages"
 
 
 class Run(NamedTuple):
