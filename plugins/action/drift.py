@@ -111,7 +111,7 @@ class ActionModule(ControllerAction):
         for one in plan.repairs:
             command = f"{playbook('site.yml')} --tags {','.join(one.tags)} --limit {','.join(one.nodes)}"
             if self._task.check_mode:
-                done.append(f"would be repaired with {typed(command)}")
+                done.append(f"{', '.join(one.nodes)}: not repaired by a check; without it, with {typed(command)}")
                 continue
             if "pytorch" in one.tags:
                 self.condemn(repair.condemned(failed, one.nodes))
