@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from machines import Machine
 
 STORAGE = "/var/lib/containers/storage"
+FOUND_OUT = "/run/containers/storage"
 MARK = "/etc/muster-test-image"  # what is in the image alone
 CURRENT = "/opt/muster/pytorch/current"
 # What a node has of PyTorch lies where it lay; of the system comes what Python needs, and none of its accounts.
@@ -40,13 +41,13 @@ podman rmi --all --force >/dev/null
 
 
 def give_podman(machine: Machine) -> None:
-    """Storage in memory."""
-    mount = f"mountpoint -q {STORAGE} || {{ mkdir -p {STORAGE}; mount -t tmpfs -o size=4g tmpfs {STORAGE}; }}"
-    machine.inside("sh", "-ec", mount)
+    """Storage in memory. What podman has kept of the storage before it, above all that it cannot be used, is forgotten."""
+    mount = f"mkdir -p {STORAGE}; mount -t tmpfs -o size=4g tmpfs {STORAGE}; rm -rf {FOUND_OUT}"
+    machine.inside("sh", "-ec", f"mountpoint -q {STORAGE} || {{ {mount}; }}")
 
 
 def take_podman(machine: Machine) -> None:
-    machine.inside("sh", "-c", f"podman rmi --all --force >/dev/null 2>&1; umount --lazy {STORAGE}; true")
+    machine.inside("sh", "-c", f"podman rmi --all --force >/dev/null 2>&1; umount --lazy {STORAGE}; rm -rf {FOUND_OUT}")
 
 
 def make_archive(machine: Machine, path: Path) -> None:
