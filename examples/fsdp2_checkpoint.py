@@ -7,6 +7,7 @@ Each process holds and writes its own part of every parameter. DIR has to be the
 machines a shared file system. Needs PyTorch 2.6 or newer.
 """
 
+import gc
 import hashlib
 import json
 import os
@@ -79,6 +80,7 @@ def main():
     try:
         work(verb, folder, device)
     finally:
+        gc.collect()  # what still holds the group goes first: no thread of Gloo's may outlive Python
         dist.destroy_process_group()
 
 

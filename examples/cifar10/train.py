@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import fcntl
+import gc
 import hashlib
 import io
 import json
@@ -483,6 +484,7 @@ def main():
     try:
         train(options, team)
     finally:
+        gc.collect()  # what still holds the group goes first: no thread of Gloo's may outlive Python
         dist.destroy_process_group()
 
 

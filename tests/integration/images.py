@@ -41,7 +41,7 @@ podman rmi --all --force >/dev/null
 
 
 def give_podman(machine: Machine) -> None:
-    """Storage in memory. What podman has kept of the storage before it, above all that it cannot be used, is forgotten."""
+    """Storage in memory. What podman has found out of the storage before it, as that it is of no use, is forgotten."""
     mount = f"mkdir -p {STORAGE}; mount -t tmpfs -o size=4g tmpfs {STORAGE}; rm -rf {FOUND_OUT}"
     machine.inside("sh", "-ec", f"mountpoint -q {STORAGE} || {{ {mount}; }}")
 

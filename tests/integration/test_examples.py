@@ -31,6 +31,8 @@ PLACE = "/srv/muster-examples"  # on the nodes, the training user's
 EXAMPLES = f"{PLACE}/examples"
 TRAIN = f"{EXAMPLES}/cifar10/train.py"
 STEPS = 100
+# torch 2.13 with Python 3.11: one of seven short runs that leave the group to Python's end, or to a cycle.
+ABORTED, TRIES = "terminate called without an active exception", 6
 SMALL = ["--width=8", "--num-workers=0", "--log-every=1"]
 # Ten epochs of ten steps; a checkpoint in the midst of an epoch, too.
 LONG = [*SMALL, "--samples=960", "--epochs=10", "--global-batch=96", "--micro-batch=16", "--checkpoint-every=7"]
@@ -55,6 +57,17 @@ def as_user(machine: Machine, *command: str) -> str:
     """What a command said, typed by the training user in PLACE."""
     text = f"cd {PLACE} && PATH={BIN}:$PATH OMP_NUM_THREADS=1 {shlex.join(command)}"
     return machine.inside("runuser", "-u", "muster", "--", "bash", "-c", text).stdout
+
+
+def past_its_end(machine: Machine, *command: str) -> str:
+    """The same of a script that leaves its process group to Python's end, at which Gloo's own thread may abort."""
+    for _ in range(TRIES):
+        try:
+            return as_user(machine, *command)
+        except RuntimeError as problem:
+            if ABORTED not in str(problem):
+                raise
+    raise AssertionError(f"it aborted at its end {TRIES} times")
 
 
 def events(text: str) -> dict[str, Any]:
@@ -122,7 +135,10 @@ def test_killed_and_stopped_and_resumed_it_comes_to_the_same_bits(whole: dict[st
     hit(drill.pid(rank), signal.SIGKILL)
     verdict = drill.end()
     assert verdict["status"] == "failed"
-    assert f"rank {rank} (local rank {rank % 2}) was killed by SIGKILL" in verdict["summary"]
+    # As the launch saw it; or as the diagnosis says it, where it could look at what counts kills for memory.
+    said_so = (f"rank {rank} (local rank {rank % 2}) was killed by SIGKILL", f"rank {rank} on ")
+    assert any(words in verdict["summary"] for words in said_so), verdict["summary"]
+    assert "SIGKILL" in verdict["summary"]
     assert processes(drill.launch_id) == {}
 
     drill = launched(tmp_path / "stopped", "--output=broken", "--resume")
@@ -204,7 +220,7 @@ def test_little_memory_means_more_accumulation_and_the_same_batch(nodes: tuple[M
 def test_an_old_script_and_its_migrated_form_learn_the_same(nodes: tuple[Machine, Machine]) -> None:
     ports = "--master_port=29601"
     launch = ["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", ports]
-    old = as_user(nodes[0], *launch, f"{EXAMPLES}/legacy/train_launch.py", "--epochs=2")
+    old = past_its_end(nodes[0], *launch, f"{EXAMPLES}/legacy/train_launch.py", "--epochs=2")
     torchrun = ["torchrun", "--nproc-per-node=2", "--master-port=29602"]
     new = as_user(nodes[0], *torchrun, f"{EXAMPLES}/legacy/train_torchrun.py", "--epochs=2")
     assert old.startswith("weights [")
