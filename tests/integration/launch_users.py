@@ -35,8 +35,11 @@ until test -S /run/user/$uid/systemd/private; do sleep 0.1; done
 FORGET = f"""
 for name in $(getent group {GROUP} | cut -d: -f4 | tr , ' '); do
     loginctl disable-linger $name
+    uid=$(id -u $name)
     loginctl terminate-user $name
-    systemctl stop user-$(id -u $name).slice  # and waits: the next account may get the same number
+    systemctl stop user-$uid.slice
+    # The next account may get the same number, and logind ends what it still holds for the old one: up to ten seconds later.
+    for _ in $(seq 100); do test -e /run/systemd/users/$uid || break; sleep 0.2; done
     userdel --force --remove $name
     rm -rf {USERS}/$name
 done
