@@ -38,7 +38,7 @@ for name in $(getent group {GROUP} | cut -d: -f4 | tr , ' '); do
     uid=$(id -u $name)
     loginctl terminate-user $name
     systemctl stop user-$uid.slice
-    # The next account may get the same number, and logind ends what it still holds for the old one: up to ten seconds later.
+    # The next account may get its number, and logind ends what it still holds for the old one: up to ten seconds later.
     for _ in $(seq 100); do test -e /run/systemd/users/$uid || break; sleep 0.2; done
     userdel --force --remove $name
     rm -rf {USERS}/$name

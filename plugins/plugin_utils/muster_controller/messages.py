@@ -138,7 +138,7 @@ class Messages:
         on_other: Callable[[Answer], None],
         give_up: Callable[[], bool] = lambda: False,
     ) -> dict[str, Answer]:
-        """The answers of these nodes to one verb; a node that does not answer in time is missing."""
+        """The answers of these nodes to one verb, in their order; a node that does not answer in time is missing."""
         found: dict[str, Answer] = {}
         deadline = time.monotonic() + timeout
         while len(found) < len(nodes) and time.monotonic() < deadline and not give_up():
@@ -147,4 +147,4 @@ class Messages:
                 found[answer.node] = answer
             elif answer is not None:
                 on_other(answer)
-        return found
+        return {name: found[name] for name in nodes if name in found}

@@ -36,18 +36,20 @@ def safetensors(size: int) -> bytes:
 
 
 def test_the_newest_that_is_complete_counts(tmp_path: Path) -> None:
+    work = tmp_path / "runs" / "first"  # the folder above tmp_path is that of all tests, which change it meanwhile
+    work.mkdir(parents=True)
     for step in (5, 10, 15):
-        saved(tmp_path / f"step-{step}.pt", step)
-    cut = tmp_path / "step-15.pt"
+        saved(work / f"step-{step}.pt", step)
+    cut = work / "step-15.pt"
     cut.write_bytes(cut.read_bytes()[:300])
     dated(cut, 15)
-    dated(saved(tmp_path / "step-20.pt.tmp"), 20)
-    dated(saved(tmp_path / "other.pt"), 30)
-    found = {"path": str(tmp_path / "step-10.pt"), "time": 10.0}
-    assert newest("step-*", str(tmp_path)) == found
-    assert newest(f"{tmp_path}/step-*", "/elsewhere") == found
-    assert newest(f"**/{tmp_path.name}/step-*", str(tmp_path.parent)) == found
-    assert newest("nothing-*", str(tmp_path)) is None
+    dated(saved(work / "step-20.pt.tmp"), 20)
+    dated(saved(work / "other.pt"), 30)
+    found = {"path": str(work / "step-10.pt"), "time": 10.0}
+    assert newest("step-*", str(work)) == found
+    assert newest(f"{work}/step-*", "/elsewhere") == found
+    assert newest("**/first/step-*", str(tmp_path)) == found
+    assert newest("nothing-*", str(work)) is None
 
 
 def test_a_name_of_the_working_directory_is_no_pattern(tmp_path: Path) -> None:
