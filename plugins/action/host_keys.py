@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from ansible import context
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.network import trust
 from muster.verdict.commands import playbook
@@ -32,9 +34,12 @@ class ActionModule(ControllerAction):
         strangers = [name for name in replace if name not in names]
         if strangers:
             raise AnsibleActionFail(f"trust_replace names {', '.join(strangers)}, which is not in gpu_nodes.")
-        again = playbook("playbooks/trust.yml", trust_confirmed="true")
-        if replace:
-            again = playbook("playbooks/trust.yml", trust_confirmed="true", trust_replace=",".join(replace))
+        given = {"trust_replace": ",".join(replace)} if replace else {}
+        if boolean(self.task_vars.get("trust_copy_key", False)):  # what comes behind the pins was requested as well
+            given["trust_copy_key"] = "true"
+        again = playbook("playbooks/trust.yml", trust_confirmed="true", **given)
+        if context.CLIARGS.get("ask_pass"):
+            again += " --ask-pass"
         confirmed = self.options["confirmed"]
         trusted = compare_and_pin(
             self, self.task_vars, names, project, confirmed=confirmed, replace=replace, again=again

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleActionFail, AnsiblePromptInterrupt, AnsiblePromptNoninteractive
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 
 from muster.network import known_hosts, trust
@@ -94,7 +94,7 @@ def confirm(rows: Sequence[trust.Row], again: str) -> None:
         return
     try:
         answer = Display().prompt_until(f"\n{question} [yes/no]")
-    except (AnsiblePromptNoninteractive, AnsiblePromptInterrupt):
+    except AnsibleError:  # nobody can answer, or it is the terminal of another session (su -c), or Ctrl-C
         raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {again}") from None
     if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
         raise AnsibleActionFail("Nothing was pinned.")

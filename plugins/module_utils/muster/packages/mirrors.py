@@ -100,7 +100,7 @@ def resolve(table: Mapping[str, Any], request: Request, system: str, machine: st
         "torch": ("torch", "torch_links"),
     }
     places: dict[str, Place] = {}
-    notes = []
+    elsewhere: dict[tuple[str, str], list[str]] = {}
     for what, keys in wanted.items():
         key = next((key for key in keys if rows.get(key, {}).get("uri")), None)
         if key is not None:
@@ -112,7 +112,11 @@ def resolve(table: Mapping[str, Any], request: Request, system: str, machine: st
         if request.profile != UPSTREAM:
             why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "it names none")
             there = "upstream" if upstream else "where the node is set up to"
-            notes.append(f"cluster_mirror {request.profile}: {_WHAT[what]} from {there}, because {why}")
+            elsewhere.setdefault((there, why), []).append(_WHAT[what])
+    notes = [
+        f"cluster_mirror {request.profile}: {', '.join(what)} from {there}, because {why}"
+        for (there, why), what in elsewhere.items()
+    ]
     return Sources(
         archive=places["archive"],
         security=places["security"],

@@ -103,7 +103,10 @@ def _stops(failures: Mapping[str, str]) -> str:
     # A sentence may begin with its node's name, which the line has already.
     reasons = {node: why.replace(f": {node}: ", ": ", 1) for node, why in failures.items()}
     first = next(iter(reasons.values()))
-    same = [node for node, why in reasons.items() if why == first]
+    said = [
+        why.partition("': ")[2] or why for why in reasons.values()
+    ]  # another node may have been asked by another task
+    same = [node for node, words in zip(reasons, said, strict=True) if words == said[0]]
     others = [node for node in failures if node not in same]
     more = f" (and {few(others)} for another reason)" if others else ""
     return f"{few(same)} at {first}{more}"
