@@ -103,9 +103,7 @@ def _stops(failures: Mapping[str, str]) -> str:
     # A sentence may begin with its node's name, which the line has already.
     reasons = {node: why.replace(f": {node}: ", ": ", 1) for node, why in failures.items()}
     first = next(iter(reasons.values()))
-    said = [
-        why.partition("': ")[2] or why for why in reasons.values()
-    ]  # another node may have been asked by another task
+    said = [why.partition("': ")[2] or why for why in reasons.values()]
     same = [node for node, words in zip(reasons, said, strict=True) if words == said[0]]
     others = [node for node in failures if node not in same]
     more = f" (and {few(others)} for another reason)" if others else ""
