@@ -149,6 +149,12 @@ options:
       behind O(stop_timeout).
     type: int
     default: 5
+  silence_timeout:
+    description: >-
+      Seconds without an answer of a node after which an attached launch is ended on all of them. 0 means 9, and up to
+      15 with many nodes, which is also the least.
+    type: float
+    default: 0.0
   min_free_mb:
     description: Megabytes that must be free where the run directory will be.
     type: int

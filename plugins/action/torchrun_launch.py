@@ -170,6 +170,7 @@ class ActionModule(ControllerAction):
             options["run_as"],
             options["time_limit"],
             options["shared"],
+            options["silence_timeout"],
         )
         result = whole.see_through(plan)
         folder = cluster_folder(cluster) / plan["launch_id"]

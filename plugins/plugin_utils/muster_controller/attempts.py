@@ -60,6 +60,7 @@ class Attempts:
     run_as: str = "auto"
     time_limit: int = 0
     shared: bool = False
+    silence_timeout: float = 0.0
     interruption: Interruption = field(default_factory=Interruption)
     history: list[Attempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
@@ -179,7 +180,7 @@ class Attempts:
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return
-        lease = pace(len(record.plan["nodes"])).lease
+        lease = pace(len(record.plan["nodes"]), self.silence_timeout).lease
         until = attempts.certain_end(record, lease, self.failure_timeout)
         left = until - time.monotonic()
         if left > 0:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .messages import Answer
     from .node_error import Way
     from .project import Project
+    from .settings import Settings
 
 LAUNCH, WATCHER = Program("launch"), Program("watcher")
 IDENTITY_TIMEOUT = 30.0
@@ -207,6 +208,6 @@ class Watched:
         self.messages.close()
 
 
-def leases_over(nodes: int, failure_timeout: float) -> float:
+def leases_over(nodes: int, settings: Settings) -> float:
     """Seconds after which the leases of a watcher that is gone have certainly ended what it began."""
-    return 2 * pace(nodes).lease + failure_timeout + 5.0
+    return 2 * pace(nodes, settings.silence_timeout).lease + settings.failure_timeout + 5.0

@@ -101,6 +101,7 @@ def settings_of(
         begun_here=frozenset(path.parent.name for path in cluster_folder(cluster).glob("2*/plan.json")),
         run_as=options["run_as"],
         failure_timeout=options["failure_timeout"],
+        silence_timeout=options["silence_timeout"],
         probe=options["probe"],
         observe=options["observe"],
         notice_timeout=options["notice_timeout"],

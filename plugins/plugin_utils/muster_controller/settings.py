@@ -38,6 +38,7 @@ class Settings:
     earlier: tuple[str, ...] = ()
     run_as: str = "cluster_user"
     failure_timeout: int = 5
+    silence_timeout: float = 0.0
     probe: bool = False
     observe: bool = False
     notice_timeout: float = 0.0

@@ -77,7 +77,7 @@ class Supervisor:
         self.settings = settings
         self.logs = logs
         self.say = say
-        self.pace = pace(len(plan["nodes"]))
+        self.pace = pace(len(plan["nodes"]), settings.silence_timeout)
         self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
         self.messages.own = is_own(plan)
         self.reports = NodeReports(plan, logs, say)

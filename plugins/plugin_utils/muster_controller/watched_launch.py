@@ -200,7 +200,7 @@ class WatchedLaunch:
 
     def wait_for_leases(self, plan: dict[str, Any]) -> None:
         """Until what a watcher that is gone had begun has certainly ended."""
-        seconds = leases_over(len(plan["nodes"]), self.settings.failure_timeout)
+        seconds = leases_over(len(plan["nodes"]), self.settings)
         self.say(f"waits {seconds:.0f} s, until what its watcher had begun has certainly ended (its lease)")
         until = time.monotonic() + seconds
         with self.interruption:

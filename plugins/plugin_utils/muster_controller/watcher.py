@@ -122,6 +122,7 @@ class Watcher:
             self.settings.run_as,
             self.settings.time_limit,
             self.settings.shared,
+            self.settings.silence_timeout,
             Interruption(BY_HAND),
         )
 

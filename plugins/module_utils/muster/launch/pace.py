@@ -25,11 +25,12 @@ class Pace:
     lease: float
 
 
-def pace(nodes: int) -> Pace:
-    """That of a launch on so many nodes: at most some 80 looks a second."""
+def pace(nodes: int, silence_timeout: float = 0.0) -> Pace:
+    """That of a launch on so many nodes: at most some 80 looks a second. silence_timeout: the requested patience, 0
+    for the least."""
     wait = min(max(2.0, nodes / 80), 4.0)
     pause = min(max(0.25, nodes / 80), 4.0)
-    patience = max(9.0, wait + pause + 6.75)
+    patience = max(9.0, wait + pause + 6.75, silence_timeout)
     return Pace(
         wait=wait,
         pause=pause,
