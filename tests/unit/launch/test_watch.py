@@ -121,7 +121,8 @@ def test_when_nobody_answers_no_node_is_blamed() -> None:
     seen.saw("node3", look(), 1.0)
     decision = seen.decide(10.1)
     assert decision is not None
-    assert (decision.ending, decision.text) == (
+    text = "none of 2 nodes answers, or this machine is cut off"
+    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, text)
         Ending.INTERRUPTED,
         "none of 2 nodes answers, or this machine is cut off",
     )
