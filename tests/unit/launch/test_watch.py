@@ -121,11 +121,8 @@ def test_when_nobody_answers_no_node_is_blamed() -> None:
     seen.saw("node3", look(), 1.0)
     decision = seen.decide(10.1)
     assert decision is not None
-    text = "none of 2 nodes answers, or this machine is cut off"
+    text = "none of 2 nodes answers, or this machine is cut off (launch_silence_timeout waits longer)"
     assert (decision.ending, decision.text) == (Ending.INTERRUPTED, text)
-        Ending.INTERRUPTED,
-        "none of 2 nodes answers, or this machine is cut off",
-    )
 
 
 def test_a_node_that_ended_may_be_silent() -> None:

@@ -35,7 +35,7 @@ def pace(nodes: int, silence_timeout: float = 0.0) -> Pace:
         wait=wait,
         pause=pause,
         look_bytes=min(max(LOOK_BYTES // max(nodes, 1), 32 * 1024), 512 * 1024),
-        notice=wait + pause + 2.75,
+        notice=max(wait + pause + 2.75, patience * 5 / 9),
         patience=patience,
         lease=patience + 2.0,
     )
