@@ -164,8 +164,8 @@ class Watch:
         silence = {name: now - node.last_answer for name, node in self.nodes.items() if not node.over}
         if silence and max(silence.values()) > self.limits.patience:
             if len(silence) > 1 and min(silence.values()) > self.limits.notice:
-                text = f"none of {len(silence)} nodes answers, or this machine is cut off (launch_silence_timeout waits longer)"
-                return Decision(Ending.INTERRUPTED, text)
+                why = "or this machine is cut off (launch_silence_timeout waits longer)"
+                return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes answers, {why}")
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
