@@ -87,7 +87,8 @@ class ActionModule(ControllerAction):
             return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
         bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
         if self._task.check_mode:
-            return {"changed": True, "msg": f"{task.target}: {gigabytes(sum(bytes_of.values()))} are to be copied."}
+            copied = f"{gigabytes(sum(bytes_of.values()))} are copied to {task.target} on {few([*lacking])}"
+            return {"changed": True, "outcome": copied, "msg": f"Without --check, {copied}."}
         began = time.monotonic()
         task.copy(listed)
         took = time.monotonic() - began
@@ -129,7 +130,8 @@ class ActionModule(ControllerAction):
         if not failures:
             if not said.get("failed"):
                 self._shown(said["msg"])
-            return {**said, "msg": printable(said["msg"])}
+            msg = printable(said["msg"])
+            return {"outcome": msg.rstrip("."), **said, "msg": msg}
         text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
         return {**said, "failed": True, "msg": printable(text)}
 

@@ -181,3 +181,22 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
     assert trust.question(rows).startswith("Trust these 2 new keys?")
     assert trust.question(rows[1:]).startswith("Trust the key of node3?")
     assert trust.question(rows[2:]) == ""
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["known"], "the host key of 1 node is pinned; next: ansible-playbook playbooks/inspect.yml"),
+        (
+            ["known", "new", "no answer"],
+            "the host keys of 2 nodes are pinned, and node3 did not answer; for them, later:"
+            " ansible-playbook playbooks/trust.yml",
+        ),
+    ],
+)
+def test_the_last_line(states: list[str], said: str) -> None:
+    rows = [
+        trust.Row(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
+        for number, state in enumerate(states, start=1)
+    ]
+    assert trust.outcome(rows) == said

@@ -97,6 +97,15 @@ def diagnosis(case: Case, decided: Decided) -> Diagnosis:
     }
 
 
+def outcome(said: Diagnosis) -> str:
+    """The cause and what to type, in one sentence."""
+    if said["causes"]:
+        first = said["causes"][0]
+        command = first["fix"].get("command")
+        return f"{first['word']}: {first['says']}. {first['fix']['text']}{f': {command}' if command else ''}"
+    return f"the cause is unknown; {said['lines'][-1].removeprefix('Type: ')}"
+
+
 def said(case: Case, one: Judged) -> Said:
     proofs = one.proofs if one.word in (CONFIRMED, LIKELY) else []
     shown = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.commands import playbook
+from ..verdict.words import few, plural
 from .known_hosts import Entry, Key, key_of
 
 if TYPE_CHECKING:
@@ -197,6 +198,17 @@ def sentences(rows: Sequence[Row], project: str) -> list[str]:
         for row in rows
         if row.action == "refuse"
     ]
+
+
+def outcome(rows: Sequence[Row]) -> str:
+    """What has come of it where no node was refused, and what to type next."""
+    pinned = [row for row in rows if row.key]
+    silent = [row.node for row in rows if row.state == "no answer"]
+    what = f"the {'host key' if len(pinned) == 1 else 'host keys'} of {plural(len(pinned), 'node')}"
+    what += " is pinned" if len(pinned) == 1 else " are pinned"
+    if silent:
+        return f"{what}, and {few(silent)} did not answer; for them, later: {playbook('playbooks/trust.yml')}"
+    return f"{what}; next: {playbook('playbooks/inspect.yml')}"
 
 
 def leftover_lines(left: dict[str, list[str]], project: str) -> list[str]:
