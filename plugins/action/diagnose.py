@@ -53,7 +53,9 @@ class ActionModule(ControllerAction):
         self.silent: dict[str, str] = {}
         self.nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not self.nodes:
-            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+            raise AnsibleActionFail(
+                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+            )
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
         self.site = site_rules(self.task_vars, self._templar, self._loader, self.nodes[0])
         for problem in self.site.problems:

@@ -29,7 +29,9 @@ class ActionModule(ControllerAction):
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not nodes:
-            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+            raise AnsibleActionFail(
+                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+            )
         cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
         progress = Progress(Display(), show_rank=None)

@@ -102,7 +102,7 @@ class ActionModule(ControllerAction):
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
-            raise PlanError(["The inventory has no gpu_nodes."])
+            raise PlanError(["The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."])
         variables = {name: node_variables(task_vars, self._templar, self._loader, name) for name in names}
         cluster = variables[names[0]]
         if options["detached"] and options["time_limit"] <= 0:

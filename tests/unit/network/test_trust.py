@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 KEYS: dict[str, str] = yaml.safe_load((HERE / "keys.yml").read_text())
 FINGERPRINT = "SHA256:zhpLZKnR15ITWrvzc/2nL7m3MHzUAeh/FDSrn1H+vo4"  # of A, as ssh-keygen -l prints it
 PROJECT = "/lab/known_hosts"
+TRUST = "playbooks/trust.yml"
 
 
 def key(name: str) -> Key:
@@ -189,8 +190,7 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
         (["known"], "the host key of 1 node is pinned; next: ansible-playbook playbooks/inspect.yml"),
         (
             ["known", "new", "no answer"],
-            "the host keys of 2 nodes are pinned, and node3 did not answer; for them, later:"
-            " ansible-playbook playbooks/trust.yml",
+            f"the host keys of 2 nodes are pinned, and node3 did not answer; for them, later: {trust.playbook(TRUST)}",
         ),
     ],
 )

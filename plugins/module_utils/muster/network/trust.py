@@ -142,9 +142,9 @@ def _not_the_inventorys(contact: Contact, key: Key) -> str:
     given = key_of(wanted)
     shown = given.fingerprint if given else wanted
     return (
-        f"it shows {key.fingerprint}, and cluster_host_key is {shown}. Either another machine has its address,"
-        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub shows it;"
-        " correct cluster_host_key only if that is the key"
+        f"it shows {key.fingerprint}, and cluster_host_key is {shown}: another machine has its address, or it got new"
+        " keys. Correct cluster_host_key only if its console shows the same with: ssh-keygen -lf"
+        " /etc/ssh/ssh_host_ed25519_key.pub"
     )
 
 
