@@ -16,6 +16,7 @@ import yaml
 
 from cases import cases
 from muster.network import known_hosts, trust
+from muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
     from muster.network.known_hosts import Key
@@ -190,7 +191,7 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
         (["known"], "the host key of 1 node is pinned; next: ansible-playbook playbooks/inspect.yml"),
         (
             ["known", "new", "no answer"],
-            f"the host keys of 2 nodes are pinned, and node3 did not answer; for them, later: {trust.playbook(TRUST)}",
+            f"the host keys of 2 nodes are pinned, and node3 did not answer; for them, later: {playbook(TRUST)}",
         ),
     ],
 )
