@@ -17,7 +17,7 @@ options:
     default: false
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Claims nothing, and warns of nodes that another run has claimed.}
+  check_mode: {support: full, description: "Claims nothing, and warns of nodes that another run has claimed."}
   diff_mode: {support: none, description: A claim is no change.}
   idempotent: {support: full, description: A run keeps the claims that it has.}
 author:

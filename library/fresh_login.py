@@ -8,9 +8,9 @@ description:
     runs a program. Fails where that does not work.
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: It changes nothing, and does the same.}
+  check_mode: {support: full, description: "It changes nothing, and does the same."}
   diff_mode: {support: none}
-  idempotent: {support: full}
+  idempotent: {support: full, description: A second run changes nothing.}
 author:
   - The Muster authors
 """

@@ -44,7 +44,7 @@ facts:
   type: dict
   contains:
     uptime: {description: Seconds since the boot., type: float, returned: always}
-    container: {description: The kind of container that the node is, or an empty string., type: str, returned: always}
+    container: {description: "The kind of container that the node is, or an empty string.", type: str, returned: always}
     virtual:
       description: The kind of virtual machine that the node is, or an empty string.
       type: str

@@ -49,7 +49,7 @@ extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Says what it would write.}
   diff_mode: {support: full}
-  idempotent: {support: full}
+  idempotent: {support: full, description: A second run changes nothing.}
 author:
   - The Muster authors
 """
@@ -63,5 +63,5 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-outcome: {description: What came of it, in a sentence., returned: success, type: str}
+outcome: {description: "What came of it, in a sentence.", returned: success, type: str}
 """

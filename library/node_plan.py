@@ -178,7 +178,7 @@ plan:
     hold: {description: Packages to put on hold., type: list, elements: str, returned: always}
     configure: {description: Whether dpkg must first finish what was interrupted., type: bool, returned: always}
     folders: {description: Folders to make for the files., type: list, elements: str, returned: always}
-    files: {description: Files to write, as given., type: list, elements: dict, returned: always}
+    files: {description: "Files to write, as given.", type: list, elements: dict, returned: always}
     sysctl: {description: Keys to set., type: list, elements: str, returned: always}
     reexec: {description: Whether systemd must read its settings anew., type: bool, returned: always}
     units: {description: Units with what they need., type: list, elements: dict, returned: always}

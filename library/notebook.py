@@ -41,7 +41,7 @@ extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none, description: "What is different is said in one line."}
-  idempotent: {support: full}
+  idempotent: {support: full, description: A second run changes nothing.}
 author:
   - The Muster authors
 """

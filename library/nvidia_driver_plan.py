@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 needed: {description: Whether anything is to be done., returned: success, type: bool}
-differences: {description: What differs, one sentence each., returned: success, type: list, elements: str}
+differences: {description: "What differs, one sentence each.", returned: success, type: list, elements: str}
 plan:
   description: >-
     What is to be done. C(provide) says whether anything but a reboot is, and C(reboot) gives the reasons for one.

@@ -42,5 +42,5 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-onboarding: {description: Of each node, whether it is written, and its node rank., type: dict, returned: success}
+onboarding: {description: "Of each node, whether it is written, and its node rank.", type: dict, returned: success}
 """

@@ -30,7 +30,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-pairs: {description: By new node, the nodes of a launch of both., type: dict, returned: success}
+pairs: {description: "By new node, the nodes of a launch of both.", type: dict, returned: success}
 witness: {description: A member that answers. It may be at work., type: str, returned: success}
 idle: {description: All idle members., type: list, elements: str, returned: success}
 busy: {description: Why others are not idle., type: dict, returned: success}

@@ -63,5 +63,5 @@ nodes:
   elements: dict
   returned: success
   sample: [{name: node9, variables: {ansible_host: 10.0.0.9}}]
-onboarding: {description: How far each of them has come, for the end of the run., type: dict, returned: success}
+onboarding: {description: "How far each of them has come, for the end of the run.", type: dict, returned: success}
 """

@@ -37,7 +37,7 @@ extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Shows what the files would be.}
   diff_mode: {support: full, description: Shows the files before and after.}
-  idempotent: {support: full}
+  idempotent: {support: full, description: A second run changes nothing.}
 author:
   - The Muster authors
 """

@@ -79,6 +79,7 @@ image: {description: Name of the image., type: str, returned: when state=present
 ulimits: {description: Limits that this machine can give to a node., type: list, returned: when state=present}
 devices: {description: Devices of this machine that a node is given., type: list, returned: when state=present}
 labels: {description: Labels of everything that belongs to the sandbox., type: dict, returned: always}
+outcome: {description: What there is when the playbook has done its work., type: str, returned: always}
 apt_settings: {description: Settings of apt that the nodes need., type: str, returned: always}
 certificates: {description: Certificates that this machine's administrator has added., type: list, returned: always}
 node_variables: {description: Variables that hand pip's settings to the nodes., type: dict, returned: always}
@@ -246,7 +247,12 @@ def main() -> None:
     if plan.refusal:
         module.fail_json(msg=plan.refusal)
     module.exit_json(
-        changed=False, removal=plan.removal, machines=plan.machines, **dataclasses.asdict(plan), **made_from
+        changed=False,
+        removal=plan.removal,
+        machines=plan.machines,
+        outcome=sandbox.outcome(given["name"], len(given["nodes"])),
+        **dataclasses.asdict(plan),
+        **made_from,
     )
 
 

@@ -24,7 +24,7 @@ extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Prints what it would write.}
   diff_mode: {support: full}
-  idempotent: {support: full}
+  idempotent: {support: full, description: A second run changes nothing.}
 author:
   - The Muster authors
 """

@@ -69,7 +69,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 tried: {description: Peers that were logged in on., type: list, elements: str, returned: always}
-not_tried: {description: Peers that were not, with the reason., type: dict, returned: always}
+not_tried: {description: "Peers that were not, with the reason.", type: dict, returned: always}
 """
 
 import pwd

@@ -49,9 +49,9 @@ options:
   why: {description: Why the batch is not good., type: str, default: ""}
 extends_documentation_fragment: action_common_attributes
 attributes:
-  check_mode: {support: full, description: Looks and decides the same, and writes no inventory.}
+  check_mode: {support: full, description: "Looks and decides the same, and writes no inventory."}
   diff_mode: {support: full, description: Shows what changes in the inventory.}
-  idempotent: {support: full, description: Changes the inventory alone, where it says something else.}
+  idempotent: {support: full, description: "Changes the inventory alone, where it says something else."}
 author:
   - The Muster authors
 """
@@ -67,7 +67,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-msg: {description: What it comes to, for people., returned: with some steps, type: str}
+msg: {description: "What it comes to, for people.", returned: with some steps, type: str}
 kind: {description: "What becomes another one, pytorch, driver or kernel.", returned: step is look, type: str}
 nodes: {description: "What each node gets, by name.", returned: step is kernels or drivers, type: dict}
 torch: {description: The release of PyTorch that nodes are to have., returned: step is look, type: str}

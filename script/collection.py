@@ -4,7 +4,8 @@
     .venv/bin/python script/collection.py [FOLDER]     # into artifacts/collection without one
 
 What git tracks is in it as it lies here, with the two files that a collection must have beside it. It is used from the
-folder that it is installed in, as a clone is: ansible.cfg there names where roles and plugins are.
+folder that it is installed in, as a clone is: ansible.cfg there names where roles and plugins are. For playbooks
+elsewhere its modules are in it a second time, as muster.muster.NAME, with what they import under the collection's name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "artifacts/collection"
 NAME = "muster"
 ANSIBLE = ">=2.19"
+# What modules import where this tree's own ansible.cfg says where it is, and where a collection has it.
+OF_THE_TREE = re.compile(r"\bansible\.module_utils\.(muster(?:_node)?)\b")
+OF_THE_COLLECTION = rf"ansible_collections.{NAME}.{NAME}.plugins.module_utils.of_modules.\1"
+MODULE = re.compile(r"\bM\((\w+)\)")  # in documentation
 
 
 def version(changelog: str) -> str:
@@ -52,11 +57,27 @@ def copy_tree(folder: Path) -> None:
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 
+def copy_modules(folder: Path) -> None:
+    """The modules by their full names, beside those of the tree."""
+    for source in (folder / "library").glob("*.py"):
+        renamed(source, folder / "plugins/modules" / source.name)
+    rooms = folder / "plugins/module_utils"
+    for source in [*rooms.rglob("*.py")]:
+        renamed(source, rooms / "of_modules" / source.relative_to(rooms))
+
+
+def renamed(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = OF_THE_TREE.sub(OF_THE_COLLECTION, source.read_text(encoding="utf-8"))
+    target.write_text(MODULE.sub(rf"M({NAME}.{NAME}.\1)", text), encoding="utf-8")
+
+
 def build(target: Path) -> None:
     galaxy = Path(sys.executable).with_name("ansible-galaxy")
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         copy_tree(folder)
+        copy_modules(folder)
         (folder / "galaxy.yml").write_text(yaml.safe_dump(about(), sort_keys=False), encoding="utf-8")
         (folder / "meta").mkdir()
         (folder / "meta/runtime.yml").write_text(yaml.safe_dump({"requires_ansible": ANSIBLE}), encoding="utf-8")

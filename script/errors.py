@@ -2,13 +2,16 @@
 """Write docs/errors.md: the lines that people see when a launch fails, and what they can come from.
 
 Run it with .venv/bin/python after a change in muster/diagnosis; a test holds the file equal to what this prints with
---show.
+--show. Lines name their causes by links; each cause is said once, with what shows it and what fixes it.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +21,23 @@ TARGET = ROOT / "docs/errors.md"
 HEAD = """\
 # Errors
 
-Find the line that you saw, what it means, and what it can come from. For a launch that failed, Muster asks these
-questions by itself and says which of the causes it was ([diagnosis.md](diagnosis.md)); with nothing but the line, here
-is what to look at. Commands are as they are typed for inventory/lab, about node2 (and node1 as the head node); put your
-node's name there. Written by script/errors.py from the table that the diagnosis uses.
+Find the line that you saw, and what it can come from. Search this page for a part of it without numbers, names and
+paths; below the line is what it means, with links to its causes, in the order in which they are worth a look. Each
+cause has what shows it and what fixes it.
 
-A line that only says that a peer, or the way to it, is gone is printed by a *victim*: look at the other ranks first.
+For a launch that failed, Muster asks these questions by itself and says which of the causes it was
+([diagnosis.md](diagnosis.md)); also for logs that it did not make. A line that only says that a peer, or the way to it,
+is gone is printed by a *victim*: look at the other ranks first.
+
+Commands are about node2, and node1 as the head node: put your nodes' names there. What is to be typed *on node2* can be
+sent there as well, with `--become` in the place of `sudo`:
+
+```console
+$ .venv/bin/ansible node2 -i inventory/lab --become -m ansible.builtin.command -a 'ss -ltnp sport = :29500'
+```
+
+Written by script/errors.py from the table that the diagnosis uses; where each line was seen stands beside it there
+(`plugins/module_utils/muster/diagnosis/texts`).
 """
 SECTIONS = {
     "store": "torch's store, its rendezvous and torchrun",
@@ -34,6 +48,8 @@ SECTIONS = {
     "python": "Python",
     "system": "The kernel and the C library",
 }
+WITHOUT_A_LINE = "No line at all"
+SAME = "the same as for the line before it"
 GROUPS = {
     "head": "The head node cannot be reached",
     "agreement": "The nodes disagree on the launch",
@@ -48,7 +64,6 @@ GROUPS = {
     "gpu": "GPUs and their fabric",
     "interference": "Something else is in the way",
 }
-HEADING = 100  # characters
 # In the place of what a cause names.
 EXAMPLES = {
     "'{node}'": "node2",
@@ -90,7 +105,7 @@ NEXT = {
 }
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Sequence
 
     from muster.diagnosis.model import Cause, Question, Text
 
@@ -98,73 +113,118 @@ if TYPE_CHECKING:
 def page() -> str:
     """Return the text of the file."""
     causes = importlib.import_module("muster.diagnosis.causes").CAUSES
+    others = importlib.import_module("muster.diagnosis.symptoms").OTHERS
     parts = [HEAD]
     for name, title in SECTIONS.items():
         texts = importlib.import_module(f"muster.diagnosis.texts.{name}").TEXTS
-        if texts:
-            parts.append(f"## {title}\n")
-            parts += [_entry(text, [cause for cause in causes if text.id in cause.symptoms]) for text in texts]
-    parts.append("## All causes\n")
+        links = [_links(text.id, causes) for text in texts]
+        parts.append(f"## {title}\n")
+        for text, before, mine in zip(texts, ("", *links), links, strict=False):
+            parts.append(_line(text, SAME if len(mine) > len(SAME) and mine == before else mine))
+    parts += [f"## {WITHOUT_A_LINE}\n", "| what is seen | it can be |", "|---|---|"]
+    parts += [f"| {says} | {links} |" for name, says in others.items() if (links := _links(name, causes))]
+    parts += ["", "## All causes\n"]
     for group, title in GROUPS.items():
-        parts += [f"### {title}\n", "| cause | it is | what shows it |", "|---|---|---|"]
-        parts += [
-            f"| `{cause.id}` | {_cell(cause.says)} | {'<br>'.join(_cell(one.asks) for one in cause.confirm)} |"
-            for cause in causes
-            if cause.group == group
-        ]
-        parts.append("")
+        parts += [f"### {title}\n", *(_cause(cause) for cause in causes if cause.group == group)]
     return "\n".join(parts)
 
 
-def _entry(text: Text, causes: Iterable[Cause]) -> str:
-    victim = " The rank that prints it is a victim." if text.victim else ""
-    line = text.example.strip()
-    shown = line if len(line) <= HEADING else f"{line[:HEADING].rsplit(' ', 1)[0]} ..."
-    lines = [f"### `{shown.replace('`', '')}`\n"]
-    if shown != line:
-        lines.append(f"```text\n{line}\n```\n")
-    lines.append(f"{text.means[0].upper()}{text.means[1:]}.{victim} (`{text.id}`; seen in: {text.source})\n")
-    rows = [f"| {_cell(cause.says)} | {_proofs(cause)} | {_fix(cause)} |" for cause in causes]
-    if rows:
-        lines += ["| it can be | what shows it | what fixes it |", "|---|---|---|", *rows, ""]
-    else:
-        lines.append(_next(text.id))
-    return "\n".join(lines)
+def _line(text: Text, links: str) -> str:
+    """A line as it is printed, and what it leads to."""
+    victim = " Printed by a *victim*." if text.victim else ""
+    leads = f"It can be: {links}." if links else _next(text.id)
+    return f"```text\n{text.example.strip()}\n```\n\n{_sentence(text.means)}{victim} (`{text.id}`)\n\n{leads}\n"
+
+
+def _links(symptom: str, causes: Sequence[Cause]) -> str:
+    """Its causes, by the first part of their names; where they are most of a group, that."""
+    mine = [one for one in causes if symptom in one.symptoms]
+    parts = []
+    for name, some in groupby(mine, key=_group):
+        found = [*some]
+        others = [one for one in causes if _group(one) == one.group == name and one not in found]
+        if name in GROUPS and len(found) > 2 * len(others) + 1:
+            but = f" but {', '.join(one.id.partition('.')[2] for one in others)}" if others else ""
+            parts.append(f"{name}: [any of them](#{_anchor(GROUPS[name])}){but}")
+        else:
+            parts.append(f"{name}: {', '.join(_link(one.id) for one in found)}")
+    return "; ".join(parts)
+
+
+def _group(cause: Cause) -> str:
+    return cause.id.partition(".")[0]
+
+
+def _link(cause: str) -> str:
+    return f"[{cause.partition('.')[2]}](#{_anchor(cause)})"
+
+
+def _anchor(heading: str) -> str:
+    """The name that a forge gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _next(name: str) -> str:
     what, command = NEXT[name]
-    if not command:
-        return f"{what}.\n"
+    return f"{what}: {_shown(_command(command))}." if command else f"{what}."
+
+
+def _command(command: str) -> str:
     commands = importlib.import_module("muster.verdict.commands")
-    typed = commands.on_node("node2", command, become=command.startswith("journalctl"))
-    return f"{what}: `{_cell(typed)}`\n"
+    typed: str = commands.on_node("node2", command, become=command.startswith("journalctl"))
+    return typed
 
 
-def _proofs(cause: Cause) -> str:
-    return "<br>".join(_question(question) for question in (*cause.confirm, *cause.support))
+def _cause(cause: Cause) -> str:
+    """What it is, what shows it and what fixes it. A command that shows it and is the next one to type is said once."""
+    said: set[str] = set()
+    shows = " ".join(_shows((*cause.confirm, *cause.support), said))
+    fix = f"- Fix: {_lower(_words(cause.fix))}"
+    if cause.command and cause.command not in said:
+        fix += f": {_shown(cause.command)}"
+    return "\n".join(
+        [f"#### {cause.id}\n", _sentence(_words(cause.says)), *([f"- Look: {shows}"] if shows else []), fix, ""]
+    )
 
 
-def _question(question: Question) -> str:
-    asked = question.asks[0].upper() + question.asks[1:]
-    return f"{_cell(asked)} `{_typed(question.command)}`" if question.command else _cell(asked)
+def _shows(questions: Sequence[Question], said: set[str]) -> Iterator[str]:
+    for question in questions:
+        command = "" if question.command in said else question.command
+        said.add(command)
+        yield f"{_words(question.asks)} ({_shown(command)})" if command else _words(question.asks)
 
 
-def _fix(cause: Cause) -> str:
-    return f"{_cell(cause.fix)}: `{_typed(cause.command)}`" if cause.command else _cell(cause.fix)
+def _shown(command: str) -> str:
+    """A command as people type it: of what a cause names, commands ask for the head node's name alone."""
+    command = command.replace("{what}", "node1")
+    words = shlex.split(_examples(command))
+    if "ansible.builtin.command" not in words:
+        return f"`{_words(command)}`"
+    return f"on {words[1]} `{'sudo ' if '--become' in words else ''}{words[-1]}`"
 
 
-def _typed(command: str) -> str:
-    """So that it can be typed: of what a cause names, commands ask for the head node's name alone."""
-    return _cell(command.replace("{what}", "node1"))
+def _sentence(text: str) -> str:
+    """Names stay as they are written."""
+    word = text.split(maxsplit=1)[0]
+    first = text[0] if word.isalnum() and not word.isalpha() else text[0].upper()
+    return f"{first}{text[1:].rstrip('.')}."
 
 
-def _cell(text: str) -> str:
+def _lower(text: str) -> str:
+    """Behind a colon; names and acronyms stay."""
+    return text if text[:2].isupper() or "_" in text.split(maxsplit=1)[0] else f"{text[0].lower()}{text[1:]}"
+
+
+def _examples(text: str) -> str:
     for name, example in EXAMPLES.items():
         text = text.replace(name, example)
+    return text
+
+
+def _words(text: str) -> str:
     commands = importlib.import_module("muster.verdict.commands")
-    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(text)
-    return " ".join(typed.split()).replace("|", r"\|")
+    typed = commands.Terminal(".venv/bin/", ("inventory/lab",)).text(_examples(text))
+    return " ".join(typed.split())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 
 from muster.shared_data import copying
+from muster.verdict.commands import ping
 from muster.verdict.printable import printable
 from muster.verdict.words import few, gigabytes, plural
 from muster_controller import data_source
@@ -41,7 +42,9 @@ class ActionModule(ControllerAction):
         if asked.node and not problems and asked.node not in alive:
             problems.append(f"{asked.node}, which is to give it, was not reached.")
         if problems or not alive:
-            raise AnsibleActionFail("\n".join(problems) or "None of the nodes could be reached.")
+            raise AnsibleActionFail(
+                "\n".join(problems) or f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
+            )
         roles = load_roles(self._loader, "cluster", "firewall")
         values = {name: self._variables(roles, name) for name in alive}
         first = values[alive[0]]
@@ -87,7 +90,8 @@ class ActionModule(ControllerAction):
             return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
         bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
         if self._task.check_mode:
-            return {"changed": True, "msg": f"{task.target}: {gigabytes(sum(bytes_of.values()))} are to be copied."}
+            copied = f"{gigabytes(sum(bytes_of.values()))} are copied to {task.target} on {few([*lacking])}"
+            return {"changed": True, "outcome": copied, "msg": f"Without --check, {copied}."}
         began = time.monotonic()
         task.copy(listed)
         took = time.monotonic() - began
@@ -129,7 +133,8 @@ class ActionModule(ControllerAction):
         if not failures:
             if not said.get("failed"):
                 self._shown(said["msg"])
-            return {**said, "msg": printable(said["msg"])}
+            msg = printable(said["msg"])
+            return {"outcome": msg.rstrip("."), **said, "msg": msg}
         text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
         return {**said, "failed": True, "msg": printable(text)}
 

@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.diagnosis.decide import decide
 from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.site_rules import asked, open_questions
-from muster.diagnosis.words import diagnosis
+from muster.diagnosis.words import diagnosis, outcome
 from muster.launch.plan import NodeSpec, PlanError
 from muster_controller.action import ControllerAction
 from muster_controller.afterwards import SECONDS
@@ -53,7 +53,9 @@ class ActionModule(ControllerAction):
         self.silent: dict[str, str] = {}
         self.nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not self.nodes:
-            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+            raise AnsibleActionFail(
+                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+            )
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
         self.site = site_rules(self.task_vars, self._templar, self._loader, self.nodes[0])
         for problem in self.site.problems:
@@ -134,7 +136,7 @@ class ActionModule(ControllerAction):
 
     def nothing(self, sentence: str) -> dict[str, Any]:
         Display().display(f"  {sentence}")
-        return {"said": sentence}
+        return {"said": sentence, "outcome": sentence.rstrip(".")}
 
     def decided(self, seen: CaseShape, folder: Path) -> dict[str, Any]:
         case = self.site.rules.of(seen)
@@ -143,4 +145,4 @@ class ActionModule(ControllerAction):
             Display().display(f"  {typed(line)}")
         if folder.is_dir():
             keep(folder, case.seen, said, Keeping(Display().warning))
-        return {"diagnosis": said, "artifacts": str(folder)}
+        return {"diagnosis": said, "artifacts": str(folder), "outcome": outcome(said)}

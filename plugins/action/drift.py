@@ -44,7 +44,9 @@ class ActionModule(ControllerAction):
         members = self.task_vars["groups"].get("gpu_nodes", [])
         nodes = [name for name in members if name in self.task_vars["ansible_play_hosts_all"]]
         if not nodes:
-            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+            raise AnsibleActionFail(
+                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+            )
         self.cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         folder = run_folder(Path(self.cluster["cluster_artifacts_dir"], self.cluster["cluster_name"]))
         drifting = Drifting(self, self.task_vars, folder)

@@ -58,4 +58,4 @@ class ActionModule(ControllerAction):
         elif silent:
             names = ", ".join(row.node for row in silent)
             result["warnings"] = [f"{names} did not answer: run {TRUST} again when it does."]
-        return result
+        return {**result, "outcome": trust.outcome(rows)}

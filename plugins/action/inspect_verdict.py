@@ -20,6 +20,7 @@ from muster_controller.json_file import write_json
 from muster_controller.node_error import one_line
 from muster_controller.rdma import part_of
 from muster_controller.rdma import table as rdma_table
+from muster_controller.reporter import REPORTER
 from muster_controller.runs import run_id
 from muster_controller.variables import registered
 
@@ -54,6 +55,7 @@ class ActionModule(ControllerAction):
             "findings": verdict["findings"],
             "status": verdict["status"],
             "reminder": reminder(nodes),
+            "outcome": table.outcome(nodes, findings) if REPORTER.is_alone("inspect") else "",
         }
 
     def _rdma(self, nodes: list[Node]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ansible.utils.display import Display
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster.launch.jobs import merge, table
+from muster.launch.jobs import merge, outcome, table
 from muster.launch.plan import PlanError
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
@@ -29,7 +29,9 @@ class ActionModule(ControllerAction):
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not nodes:
-            raise AnsibleActionFail("The inventory has no gpu_nodes.")
+            raise AnsibleActionFail(
+                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+            )
         cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
         progress = Progress(Display(), show_rank=None)
@@ -42,7 +44,8 @@ class ActionModule(ControllerAction):
                 following = Following(found.plan, messages, progress.say, self.options["rank"])
                 over = following.follow(lambda: interruption.came)
             progress.finish()
-            return {"over": over}
+            state = "is over" if over else "still runs"
+            return {"over": over, "outcome": f"{self.options['logs']} {state}"}
         request = {
             **roots(cluster),
             "ended": self.options["newest"] if self.options["history"] else 0,
@@ -59,7 +62,7 @@ class ActionModule(ControllerAction):
             {"id": job.launch_id, "state": job.state, "user": job.user, "own": job.own, "nodes": list(job.here)}
             for job in jobs
         ]
-        return {"jobs": shown, "silent": heard.silent}
+        return {"jobs": shown, "silent": heard.silent, "outcome": outcome(jobs, heard.said, heard.silent)}
 
 
 def silent(heard: Heard) -> list[str]:

@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.workbench.notebook import Way, changes, lines, problem, tunnel
+from muster.workbench.notebook import Way, changes, lines, problem, said_last, tunnel
 from muster_controller.action import ControllerAction
 from muster_controller.connection import connect
 from muster_controller.program import Program
@@ -42,7 +42,8 @@ class ActionModule(ControllerAction):
         self._show(lines(name, seen, way, options["port"]))
         shown = {key: seen[key] for key in ("user", "running", "at_boot", "socket", "token_file")}
         line = tunnel(way, seen["user"], seen["socket"], options["port"]) if way and seen["running"] else ""
-        return {"changed": changed, "notebook": shown, **({"ssh": line} if line else {})}
+        outcome = said_last(name, seen, line, checked=bool(self._task.check_mode and changed))
+        return {"changed": changed, "notebook": shown, "outcome": outcome, **({"ssh": line} if line else {})}
 
     def _ask(self, node: NodeConnection, verb: str) -> dict[str, Any]:
         cluster = node_variables(self.task_vars, self._templar, self._loader, node.name)

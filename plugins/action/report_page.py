@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster_controller.action import ControllerAction
+from muster_controller.command_line import short
 from muster_controller.page import rewrite_page
 from muster_controller.runs import history
 from muster_controller.variables import node_variables
@@ -27,4 +28,5 @@ class ActionModule(ControllerAction):
         if not asked:
             known = ", ".join(folder.name for folder in kept[:3]) or "none"
             raise AnsibleActionFail(f"There is no run {self.options['run']} of this cluster; the newest are {known}.")
-        return {"page": str(rewrite_page(asked[0]))}
+        page = str(rewrite_page(asked[0]))
+        return {"page": page, "outcome": f"the page of {asked[0].name} is written anew: {short(page)}"}

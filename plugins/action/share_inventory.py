@@ -14,7 +14,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from muster.share import HEAD, NAMES, Shared, inventory, known_hosts_text, problems, readme, warnings
+from muster.verdict.words import plural
 from muster_controller.action import ControllerAction
+from muster_controller.command_line import short
 from muster_controller.connection import connect
 from muster_controller.first_contact import read, road_to
 from muster_controller.sharing import shared
@@ -40,7 +42,13 @@ class ActionModule(ControllerAction):
             "known_hosts": known_hosts_text(nodes),
             "README.md": readme(nodes, folder.name),
         }
-        return {**self._written(folder, texts), "folder": str(folder), "warnings": warnings(nodes)}
+        return {
+            **self._written(folder, texts),
+            "folder": str(folder),
+            "warnings": warnings(nodes),
+            "outcome": f"{short(str(folder))} has {plural(len(nodes), 'node')} and no secret; its README.md says how"
+            " people launch with it",
+        }
 
     def _node(self, name: str) -> Shared:
         values = node_variables(self.task_vars, self._templar, self._loader, name)

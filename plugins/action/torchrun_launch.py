@@ -20,7 +20,7 @@ from muster.launch import attempts, launchers, outcome
 from muster.launch.endings import Ending
 from muster.launch.manager import CLUSTER_USER, SELF, as_own
 from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, masked
-from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet
+from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet, planned_outcome
 from muster.launch.watched import gone
 from muster.verdict.commands import Terminal
 from muster_controller.action import ControllerAction
@@ -37,6 +37,7 @@ from muster_controller.launch_options import cluster_folder, policy_of, request_
 from muster_controller.logs import ANY_SIZE, LogBook
 from muster_controller.progress import Progress
 from muster_controller.project import read_project
+from muster_controller.reporter import REPORTER
 from muster_controller.rule_files import site_rules
 from muster_controller.runs import keep_verdict, open_run
 from muster_controller.supervisor import Supervisor
@@ -92,7 +93,7 @@ class ActionModule(ControllerAction):
                 plan = self.own_plan(NAME)
             shown = masked(plan, given.redaction)
             Display().display(describe(shown) + not_asked_yet(self.options["run_as"], cluster["cluster_users_root"]))
-            return {"plan": shown}
+            return {"plan": shown, "outcome": planned_outcome(shown, only=not REPORTER.contacts_nodes)}
         return self.launch(plan, given.redaction, cluster, self.options, self.task_vars)
 
     def plan(
@@ -101,7 +102,7 @@ class ActionModule(ControllerAction):
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
-            raise PlanError(["The inventory has no gpu_nodes."])
+            raise PlanError(["The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."])
         variables = {name: node_variables(task_vars, self._templar, self._loader, name) for name in names}
         cluster = variables[names[0]]
         if options["detached"] and options["time_limit"] <= 0:

@@ -150,8 +150,8 @@ def test_restarts_of_an_administrators_detached_launch_are_refused_before_the_st
         result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
         assert result.rc != 0
         said = " ".join(result.stdout.split())
-        assert "launch_restarts needs somebody who starts units on all nodes" in said
-        assert "root starts its units, and has no logins between the nodes" in said
+        assert "launch_restarts of a detached launch needs a watcher on the head node" in said
+        assert "an administrator's launch has no such logins" in said
 
 
 # ---------------------------------------------------------------- attempts

@@ -202,7 +202,7 @@ def test_a_stop_ends_the_watcher_first_and_no_attempt_follows(
     until(lambda: len(processes(second)) >= 3, PATIENCE, "attempt 2 runs")
     stopped = asks(elsewhere, "playbooks/jobs.yml", jobs_stop=second)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert "The watcher on node1 was told to end the launch" in stopped.stdout
+    assert "The watcher on node1 was asked to end the launch" in stopped.stdout
     launch.is_over()
     assert launch.runs() == {}
     assert len(launch.attempts()) == 2

@@ -1,7 +1,7 @@
 """The Chinese pages show the commands and the outputs of the English ones, word for word and in their order.
 
-Comments may be in Chinese, so they are left out on both sides. The README is whole: nothing may be missing there
-either. The other pages hold the essentials of theirs.
+Comments may be in Chinese, so they are left out on both sides. The README and the guide from the articles are whole:
+nothing may be missing there either. The other pages hold the essentials of theirs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ FOLLOWS = {
     "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
     "docs/zh/launch.md": ("docs/launch.md", "docs/launch_results.md"),
     "docs/zh/errors.md": ("docs/errors.md", "docs/diagnosis.md"),
+    "docs/zh/from_the_articles.md": ("docs/from_the_articles.md",),
 }
+WHOLES = (WHOLE, "docs/zh/from_the_articles.md")
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 INLINE = re.compile(r"`((?:\.venv/bin/|script/|ansible)[^`]+)`")
 QUOTED = re.compile(r"`(\w[^`]* [^`]*)`")
 CODE = re.compile(r"`([^`]+)`")
 HEADING = re.compile(r"^##+ ", re.MULTILINE)
+ROW = re.compile(r"^\| ", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s#]+)")
 PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items()]
 
@@ -75,15 +78,21 @@ def test_printed_lines_are_quoted_as_they_are(page: str, english: tuple[str, ...
     assert [line for line in quoted if line not in theirs] == []
 
 
-def test_the_readme_lacks_nothing() -> None:
+@pytest.mark.parametrize("page", WHOLES)
+def test_a_whole_page_lacks_nothing(page: str) -> None:
+    (english,) = FOLLOWS[page]
+    assert blocks(page) == blocks(english)
+    ours, theirs = (FENCED.sub("", (ROOT / one).read_text()) for one in (page, english))
+    for one in (HEADING, ROW):
+        assert len(one.findall(ours)) == len(one.findall(theirs))
+    # Commands, steps, options, files.
+    assert set(CODE.findall(ours)) == set(CODE.findall(theirs))
+
+
+def test_the_readme_leads_to_every_page() -> None:
     (english,) = FOLLOWS[WHOLE]
-    assert blocks(WHOLE) == blocks(english)
-    ours, theirs = (FENCED.sub("", (ROOT / page).read_text()) for page in (WHOLE, english))
-    for what in (CODE, LINK):  # commands, steps, options, files; pages to read
-        missing = set(what.findall(theirs)) - set(what.findall(ours)) - {WHOLE}
-        assert not missing, f"README.md has them, and {WHOLE} has not"
-    assert set(CODE.findall(ours)) - set(CODE.findall(theirs)) == set()
-    assert len(HEADING.findall(ours)) == len(HEADING.findall(theirs))
+    ours, theirs = (set(LINK.findall((ROOT / one).read_text())) for one in (WHOLE, english))
+    assert theirs - ours - {WHOLE} == set()
 
 
 def test_every_chinese_page_has_its_pair() -> None:

@@ -15,13 +15,28 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+PYTHON = sys.executable
 OF_A_COLLECTION = {"FILES.json", "MANIFEST.json", "meta/runtime.yml"}
+# Of the sanity tests of Ansible, those that need no network, and whose subject is a module or a plugin.
+SANITY = (
+    "action-plugin-docs",
+    "line-endings",
+    "no-get-exception",
+    "replace-urlopen",
+    "symlinks",
+    "use-argspec-type-path",
+)
+# Keys that Ansible knows, of what the documentation of a module says of an attribute and of what is returned.
+OF_AN_ATTRIBUTE = {"description", "details", "platforms", "support", "version_added"}
+OF_A_RESULT = {"choices", "contains", "description", "elements", "returned", "sample", "type", "version_added"}
 EMPTY = "# Changelog\n\n## [Unreleased]\n\n"
 
 
-def run(*words: object, home: Path, folder: Path) -> str:
+def run(*words: object, home: Path, folder: Path, collections: Path | None = None) -> str:
     """In an environment without settings of Ansible, and with a home that has no collections."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+    if collections:
+        bare["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
     done = subprocess.run(
         [str(word) for word in words],
         cwd=folder,
@@ -51,8 +66,11 @@ def installed(home: Path) -> Path:
 def test_it_holds_what_git_tracks_and_may_run_what_may_be_run_here(installed: Path) -> None:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     names = set(filter(None, listing.stdout.split("\0")))
+    modules = {f"plugins/modules/{path.name}" for path in (ROOT / "library").glob("*.py")}
+    rooms = ROOT / "plugins/module_utils"
+    rooms_again = {f"plugins/module_utils/of_modules/{path.relative_to(rooms)}" for path in rooms.rglob("*.py")}
     found = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
-    assert found == names | OF_A_COLLECTION
+    assert found == names | OF_A_COLLECTION | modules | rooms_again
     assert filecmp.cmpfiles(ROOT, installed, names, shallow=False)[1:] == ([], [])
     assert {name for name in names if os.access(ROOT / name, os.X_OK) != os.access(installed / name, os.X_OK)} == set()
 
@@ -65,7 +83,10 @@ def test_site_yml_is_understood(installed: Path, home: Path) -> None:
 def test_an_inventory_is_judged(installed: Path, home: Path) -> None:
     words = ("playbooks/validate.yml", "-i", "inventory/sandbox")
     said = run(BIN / "ansible-playbook", *words, home=home, folder=installed)
-    assert said.splitlines()[-1] == "DONE: validate.yml contacted no node and changed nothing"
+    assert (
+        said.splitlines()[-1]
+        == "DONE: validate.yml found no problem in the inventory of 2 nodes, contacted none and changed nothing"
+    )
 
 
 def test_a_module_looks_at_this_machine(installed: Path, home: Path) -> None:
@@ -73,6 +94,39 @@ def test_a_module_looks_at_this_machine(installed: Path, home: Path) -> None:
     said = run(BIN / "ansible", *words, home=home, folder=installed)
     assert "localhost | SUCCESS" in said
     assert "facts:" in said
+
+
+def test_a_module_looks_at_this_machine_from_a_playbook_elsewhere(installed: Path, home: Path) -> None:
+    """By its full name: no ansible.cfg says where it is, and it finds what it imports within the collection."""
+    words = ("localhost", "-c", "local", "-m", "muster.muster.gpu_info", "-e", f"ansible_python_interpreter={PYTHON}")
+    said = run(BIN / "ansible", *words, home=home, folder=home, collections=home / "collections")
+    assert "localhost | SUCCESS" in said
+    assert "facts:" in said or '"facts":' in said
+
+
+def test_the_documentation_of_every_module_is_as_ansible_knows_it(installed: Path, home: Path) -> None:
+    """A comma cuts a description in two where YAML is written in one line: the rest of it becomes a key."""
+    names = [f"muster.muster.{path.stem}" for path in (ROOT / "library").glob("*.py")]
+    said = run(BIN / "ansible-doc", "--json", *names, home=home, folder=home, collections=home / "collections")
+    documented = json.loads(said)
+    assert documented.keys() == set(names)
+    for name, module in documented.items():
+        for attribute, about in module["doc"].get("attributes", {}).items():
+            assert about.keys() <= OF_AN_ATTRIBUTE, f"{name}: {attribute}"
+            assert about["description"], f"{name}: {attribute}"
+        assert unknown_keys(module["return"] or {}) == [], name
+
+
+def unknown_keys(returned: dict[str, Any]) -> list[str]:
+    found = []
+    for value in returned.values():
+        found += [key for key in value if key not in OF_A_RESULT]
+        found += unknown_keys(value.get("contains", {}))
+    return found
+
+
+def test_sanity_tests_of_ansible_pass(installed: Path, home: Path) -> None:
+    run(BIN / "ansible-test", "sanity", *(f"--test={name}" for name in SANITY), home=home, folder=installed)
 
 
 @pytest.mark.parametrize(

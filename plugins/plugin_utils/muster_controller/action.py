@@ -43,8 +43,7 @@ class FilledIn(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.task_vars = task_vars or {}
         self.node: str = self.task_vars["inventory_hostname"]
-        module = self._task.action.rpartition(".")[2]
-        arguments = {**self.from_inventory(), **self._task.args}
+        module, arguments = self._task.action, {**self.from_inventory(), **self._task.args}
         return {**result, **self._execute_module(module_name=module, module_args=arguments, task_vars=self.task_vars)}
 
     @abstractmethod

@@ -187,9 +187,9 @@ class Guard:
                     )
             time.sleep(1)
         raise GuardError(
-            f"{self.host}: the change of the {self.what} was to be undone by the node itself after {self.seconds}"
-            f" seconds, because {reason}; but since then it does not answer ({last or 'it is still in force'}). Log in"
-            f" at its console: what was before lies in {GUARD_ROOT}/{self.what}, and a restart puts it back.",
+            f"{self.host}: the node was to undo the change of the {self.what} itself after {self.seconds} seconds,"
+            f" because {reason}, and does not answer ({last or 'it is still in force'}). Restart it at its console:"
+            f" that puts back what was before, from {GUARD_ROOT}/{self.what}.",
             undone=False,
         )
 

@@ -179,6 +179,10 @@ class Reporter:
     def contacts_nodes(self) -> bool:
         return not all(Path(name).stem in CONTACT_NO_NODE for name in self.playbooks)
 
+    def is_alone(self, playbook: str) -> bool:
+        """Whether the run is of this playbook, and of no other one."""
+        return [Path(name).stem for name in self.playbooks] == [playbook]
+
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
         """The folders that have a page: of a run that looked at something, launched something, or failed.
 

@@ -97,7 +97,7 @@ def confirm(rows: Sequence[trust.Row], again: str) -> None:
     except AnsibleError:  # nobody can answer, or it is the terminal of another session (su -c), or Ctrl-C
         raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {again}") from None
     if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
-        raise AnsibleActionFail("Nothing was pinned.")
+        raise AnsibleActionFail(f"Nothing was pinned. When the keys are confirmed, type: {again}")
 
 
 def told(row: trust.Row) -> dict[str, str]:

@@ -202,7 +202,8 @@ class Upgrading:
             raise UpgradeError(say.left_for_later(self.request, state["left"], state["done"]))
         kept = keep_values(self.action, self._values(), check=self.action._task.check_mode)
         text = say.complete(self.request, state["done"], state["silent"])
-        return {"msg": "\n".join([text, *kept.by_hand]), "changed": kept.changed, "diff": kept.diffs}
+        said = {"msg": "\n".join([text, *kept.by_hand]), "outcome": text.rstrip(".")}
+        return {**said, "changed": kept.changed, "diff": kept.diffs}
 
     # ------------------------------------------------------------ what is known
 

@@ -166,7 +166,7 @@ class WatchedLaunch:
             raise NodeError(f"its watcher could not be asked to end: {why}", reachable=True)
         if word.over:
             return word
-        self.say(f"The watcher on {watcher.head} was told to end the launch")
+        self.say(f"The watcher on {watcher.head} was asked to end the launch")
         seconds = self.settings.stop_timeout + self.settings.failure_timeout + STOPPING_SLACK
         return watcher.follow(lambda _word: False, seconds)
 

@@ -34,7 +34,14 @@ def test_the_stages_that_can_be_requested_are_those_of_the_payload() -> None:
         ({"failed": True, "verdict": {}, "events": [{"from_rank": 1}, REPORT]}, False),
         ({"failed": True, "verdict": {}, "events": [{"from_rank": 1}, {"event": "step", "from_rank": 1}]}, True),
         ({"failed": True, "verdict": {}, "events": []}, True),
-        ({"failed": True, "msg": "No launch. The inventory has no gpu_nodes."}, True),
+        (
+            {
+                "failed": True,
+                "msg": "No launch. The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml"
+                " does.",
+            },
+            True,
+        ),
         ({"changed": False, "plan": {}}, False),
     ],
     ids=["ended well", "ended badly", "before the first stage", "refused", "no launch", "check mode"],

@@ -26,12 +26,20 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs/errors.md").read_text() == shown.stdout
 
 
-def test_no_entry_is_empty_and_every_command_can_be_typed() -> None:
-    entries = re.split(r"\n(?=#+ )", (ROOT / "docs/errors.md").read_text())
-    empty = [one for one in entries if one.startswith("### `") and len(one.strip().split("\n\n")) < 3]
-    assert empty == []
-    commands = [one for entry in entries for one in re.findall(r"`(\.venv/[^`]+)`", entry)]
-    assert [one for one in commands if "..." in one or "{" in one] == []
+def test_each_line_leads_on_and_each_cause_is_said_once() -> None:
+    lines, causes = (ROOT / "docs/errors.md").read_text().split("\n## All causes\n")
+    entries = re.findall(r"^```text\n(.+)\n```\n\n(\S.+)\n\n(\S.+)$", lines, re.MULTILINE)
+    assert [line for line, _, _ in entries] == [text.example.strip() for text in TEXTS]
+    assert [f"(`{text.id}`)" in means for text, (_, means, _) in zip(TEXTS, entries, strict=True)].count(False) == 0
+    assert sorted(re.findall(r"^#### (.+)$", causes, re.MULTILINE)) == sorted(cause.id for cause in CAUSES)
+    assert len(re.findall(r"^- Fix: \S", causes, re.MULTILINE)) == len(CAUSES)
+
+
+def test_every_command_can_be_typed() -> None:
+    page = (ROOT / "docs/errors.md").read_text()
+    commands = re.findall(r"`(\.venv/[^`]+)`|\bon node\d `([^`]+)`", page)
+    assert commands
+    assert [one for pair in commands for one in pair if "..." in one or "{" in one] == []
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)

@@ -18,7 +18,7 @@ from muster.inspect import cluster
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import facts
 from muster.inspect.node import Node
-from muster.inspect.table import WIDTH, report
+from muster.inspect.table import WIDTH, outcome, report
 from muster.verdict.finding import with_fix
 
 HERE = Path(__file__).parent
@@ -90,6 +90,8 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert max(map(len, table)) <= WIDTH
     if "table" in case:
         assert text == case["table"].rstrip("\n")
+    if "outcome" in case:
+        assert outcome(nodes, found) == case["outcome"]
     if "last" in case:
         assert text.splitlines()[-1] == case["last"]
 

@@ -185,7 +185,7 @@ def test_problems_are_said_all_at_once(policy: Policy, *, detached: bool, expect
 
 def test_restarts_of_a_detached_launch_are_refused_with_the_reason() -> None:
     (problem,) = attempts.problems(Policy(1), ["node1"], ["node1"], unwatched=True)
-    assert "launch_restarts needs somebody who starts units on all nodes" in problem
+    assert "launch_restarts of a detached launch needs a watcher on the head node" in problem
 
 
 def finished() -> Any:

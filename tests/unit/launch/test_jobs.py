@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.launch.jobs import merge, table, usable
+from muster.launch.jobs import merge, outcome, table, usable
 
 LAUNCH_ID = "20260101-120000-abcd"
 RUN_DIR = f"/var/lib/muster/launches/{LAUNCH_ID}"
@@ -128,3 +128,21 @@ def test_what_is_no_plan(plan: Any) -> None:
 
 def test_a_node_that_left_the_inventory() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "node2 took part, and is not in gpu_nodes"
+
+
+def test_the_last_line_has_the_number_that_run_and_how_the_newest_is_followed() -> None:
+    newer = "20260101-130000-abcd"
+    answer = {"launches": [{"launch_id": one, "state": "running"} for one in (LAUNCH_ID, newer)]}
+    over = {"launches": [{"launch_id": LAUNCH_ID, "over": True}]}
+    follow = f"ansible-playbook playbooks/jobs.yml -e jobs_logs={newer}"
+    assert outcome(merge({"node1": answer}), ["node1"], []) == (
+        f"2 launches run on 1 node; to follow the newest: {follow}"
+    )
+    assert (
+        outcome(merge({"node1": over}), ["node1"], ["node2"]) == "no launches run on 1 node, and node2 did not answer"
+    )
+
+
+def test_the_last_line_holds_nothing_that_is_no_id() -> None:
+    forged = {"launches": [{"launch_id": "20260101-120000-abcd\x1b[2J", "state": "running"}]}
+    assert outcome(merge({"node1": forged}), ["node1"], []) == "1 launch runs on 1 node"

@@ -92,3 +92,13 @@ def test_a_plan_says_in_which_image_it_runs() -> None:
         text.describe({**plan(1), "image": image}).splitlines()[1]
         == "in the image train.tar, beside its own environment"
     )
+
+
+def test_the_last_line_of_a_plan() -> None:
+    assert text.planned_outcome(plan(2), only=True) == (
+        "the plan has 4 ranks on 2 nodes, which meet at 10.0.0.1 port 29500; no node was contacted, and nothing was"
+        " changed"
+    )
+    assert text.planned_outcome(plan(2), only=False) == (
+        "4 ranks on 2 nodes are launched, and meet at 10.0.0.1 port 29500"
+    )

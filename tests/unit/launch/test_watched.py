@@ -36,7 +36,7 @@ STATE: dict[str, Any] = {
 def test_an_administrators_launch_has_no_watcher() -> None:
     (finding,) = watched.unwatchable("node1", Whose())
     assert (finding.id, finding.status, finding.node) == ("launch.watcher", "fail", "node1")
-    assert "root starts its units, and has no logins between the nodes" in finding.summary
+    assert "an administrator's launch has no such logins" in finding.summary
     assert watched.unwatchable("node1", Whose(USER, "anna")) == []
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from cases import cases
 from muster.network import known_hosts, trust
+from muster.verdict.commands import playbook
 
 if TYPE_CHECKING:
     from muster.network.known_hosts import Key
@@ -24,6 +25,7 @@ HERE = Path(__file__).parent
 KEYS: dict[str, str] = yaml.safe_load((HERE / "keys.yml").read_text())
 FINGERPRINT = "SHA256:zhpLZKnR15ITWrvzc/2nL7m3MHzUAeh/FDSrn1H+vo4"  # of A, as ssh-keygen -l prints it
 PROJECT = "/lab/known_hosts"
+TRUST = "playbooks/trust.yml"
 
 
 def key(name: str) -> Key:
@@ -181,3 +183,21 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
     assert trust.question(rows).startswith("Trust these 2 new keys?")
     assert trust.question(rows[1:]).startswith("Trust the key of node3?")
     assert trust.question(rows[2:]) == ""
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["known"], "the host key of 1 node is pinned; next: ansible-playbook playbooks/inspect.yml"),
+        (
+            ["known", "new", "no answer"],
+            f"the host keys of 2 nodes are pinned, and node3 did not answer; for them, later: {playbook(TRUST)}",
+        ),
+    ],
+)
+def test_the_last_line(states: list[str], said: str) -> None:
+    rows = [
+        trust.Row(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
+        for number, state in enumerate(states, start=1)
+    ]
+    assert trust.outcome(rows) == said

@@ -103,3 +103,8 @@ def test_apt(case: dict[str, Any]) -> None:
 @cases(__file__, "ulimits")
 def test_ulimits(case: dict[str, Any]) -> None:
     assert sandbox.ulimits(case["hard"]) == case["limits"]
+
+
+def test_the_last_line() -> None:
+    assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 machines; next: ansible-playbook site.yml"
+    assert sandbox.outcome("muster", 0).startswith("nothing of the sandbox muster is left on this machine")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.workbench.notebook import Way, changes, lines, problem, tunnel
+from muster.workbench.notebook import Way, changes, lines, problem, said_last, tunnel
 
 SEEN: dict[str, Any] = {
     "user": "anna",
@@ -89,3 +89,18 @@ def test_one_that_does_not_run_is_said_with_what_starts_it() -> None:
     assert lines("node1", {**SEEN, "running": False}, WAY, 8888) == [
         f"The notebook of anna on node1 does not run. To start it: {START}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "way", "checked", "said"),
+    [
+        ({}, "ssh -N node1", False, "the notebook of anna on node1 runs; to reach it: ssh -N node1"),
+        ({}, "", False, "the notebook of anna on node1 runs"),
+        ({"answers": False}, "ssh -N node1", False, "the notebook of anna on node1 runs, and does not answer"),
+        ({"running": False}, "", False, "the notebook of anna on node1 does not run"),
+        ({"running": False}, "", True, "the notebook of anna on node1 is started"),
+        ({}, "", True, "the notebook of anna on node1 is stopped"),
+    ],
+)
+def test_the_last_line(seen: dict[str, bool], way: str, checked: bool, said: str) -> None:
+    assert said_last("node1", {**SEEN, **seen}, way, checked=checked) == said

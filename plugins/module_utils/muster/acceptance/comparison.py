@@ -74,7 +74,7 @@ def wrong(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     batches = {row["global_batch"] for row in rows if not row["why"]}
     told = ", ".join(f"{row['name']} {shown(row['global_batch'])}" for row in rows if not row["why"])
     if None in batches:
-        found.append(f"not every launch told its global_batch, which has to be the same: {told}")
+        found.append(f"not every launch reported its global_batch, which has to be the same: {told}")
     elif len(batches) > 1:
         found.append(f"they trained with different global batches: {told}")
     if len({row["backend"] for row in rows}) > 1:

@@ -73,7 +73,7 @@ DCGM = Check(
     seen="stand-in",
     reads="DCGM's diagnostics of all GPUs of a node, where they are installed: level 2 in full mode, 3 in soak mode",
     fires="one of its tests fails (fail) or warns (warn)",
-    fix="Do as its text says",
+    fix="Do what the text of the test says",
 )
 CHECKS = (GEMM, FLOOR, SLOWER, HOST, PEER, DCGM)
 

@@ -119,7 +119,7 @@ def heat(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Ite
                 reports.places[rank].node, text + (f", at up to {hottest:.0f} °C" if hottest is not None else "")
             )
     if not looked:
-        yield HEAT.skip("no GPU told why its clocks are lowered")
+        yield HEAT.skip("no GPU reported why its clocks are lowered")
     elif not found:
         yield HEAT.passed(reports.head, "no clocks were lowered by heat or power")
 
@@ -136,7 +136,7 @@ def ecc(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iter
                 text = f"{named(reports, rank)}: {added} more than at the start"
                 yield say(reports.places[rank].node, text, observed=f"{told[-1]:.0f}", expected=f"{told[0]:.0f}")
     if not looked:
-        yield ECC.skip("no GPU told its counts of ECC errors")
+        yield ECC.skip("no GPU reported its counts of ECC errors")
     elif not found:
         yield ECC.passed(reports.head, f"no ECC error was added on {plural(len(looked), 'GPU')}")
 

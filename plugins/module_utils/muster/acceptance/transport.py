@@ -21,7 +21,7 @@ SOCKETS = Check(
     reads='"Using network" in what NCCL says with NCCL_DEBUG=INFO, and the ports under /sys/class/infiniband',
     fires="fail: NCCL talks over sockets, and this node and another one of the launch have active RDMA ports. The "
     "likely reason is what NCCL's own lines give",
-    fix="Have NCCL use the adapters",
+    fix="Fix what the finding gives as the reason, so that NCCL uses the adapters",
 )
 DIRECT = Check(
     "smoke.gpudirect",
@@ -29,7 +29,7 @@ DIRECT = Check(
     reads='whether "via NET/..." of NCCL ends with GDRDMA, and whether nvidia_peermem is loaded',
     fires="warn: data goes over RDMA and through the host's memory. GeForce and GB10 have no GPUDirect RDMA and are "
     "not judged",
-    fix="Load nvidia_peermem",
+    fix="Load nvidia_peermem: sudo modprobe nvidia-peermem",
 )
 LINKS = Check(
     "smoke.links",
@@ -37,7 +37,7 @@ LINKS = Check(
     reads='"via P2P/...", "via SHM/..." and the kind of links in NCCL\'s rings ("type NVL/..."); nvidia-smi topo -m',
     fires="warn: all GPUs of the node have NVLink to each other, and ranks talk over shared memory, PCIe or the "
     "network",
-    fix="Have NCCL use NVLink",
+    fix="Take out the variable that the finding names, or look at the links: nvidia-smi topo -m",
 )
 INTERFACE = Check(
     "smoke.interface",

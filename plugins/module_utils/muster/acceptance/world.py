@@ -132,7 +132,7 @@ def gpus(reports: Reports) -> Iterator[Said]:
         yield GPUS.skip(f"the GPU of {who(reports, parts)} is part of one (MIG), and such parts may share a UUID")
         return
     if untold:
-        yield GPUS.skip(f"torch tells {who(reports, untold)} no UUID of a GPU")
+        yield GPUS.skip(f"torch gives {who(reports, untold)} no UUID of a GPU")
         return
     owners: dict[tuple[str, str], list[int]] = {}
     for rank, uuid in words_of(facts, "gpu_uuid").items():
@@ -193,7 +193,7 @@ def versions(reports: Reports) -> Iterator[Said]:
             same.append(f"{name} {next(iter(by_rank.values()))[:LONGEST]}")
     if not found:
         whole = len(words_of(told, "torch")) == len(words_of(told, "python")) == len(reports.places)
-        yield reports.good(VERSIONS, f"the same on every rank: {', '.join(same) or 'nothing told'}", whole=whole)
+        yield reports.good(VERSIONS, f"the same on every rank: {', '.join(same) or 'nothing reported'}", whole=whole)
 
 
 def models(reports: Reports) -> Iterator[Said]:

@@ -67,7 +67,7 @@ def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
         if is_typeddict(kind):
             known = hints(kind)
             if part not in known:
-                return (f"its fact has {part}, which is unknown{near(part, known)}", f"There are {', '.join(known)}")
+                return (f"its fact has {part}, which is unknown{near(part, known)}", f"Write one of {', '.join(known)}")
             kind = known[part]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]

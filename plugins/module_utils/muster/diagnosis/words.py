@@ -26,7 +26,7 @@ MOST_PROOFS = 2
 MOST_CANDIDATES = 6
 MOST_RULED_OUT = 12
 EVERY_NODE = "every node"
-NOWHERE = "no node: nothing that was seen tells one from the others"
+NOWHERE = "no node: nothing that was seen distinguishes one from the others"
 
 
 class Said(TypedDict):
@@ -97,6 +97,15 @@ def diagnosis(case: Case, decided: Decided) -> Diagnosis:
     }
 
 
+def outcome(said: Diagnosis) -> str:
+    """The cause and what to type, in one sentence."""
+    if said["causes"]:
+        first = said["causes"][0]
+        command = first["fix"].get("command")
+        return f"{first['word']}: {first['says']}. {first['fix']['text']}{f': {command}' if command else ''}"
+    return f"the cause is unknown; {said['lines'][-1].removeprefix('Type: ')}"
+
+
 def said(case: Case, one: Judged) -> Said:
     proofs = one.proofs if one.word in (CONFIRMED, LIKELY) else []
     shown = [
@@ -156,7 +165,7 @@ def what(case: Case, seen: Sequence[Symptom]) -> str:
     own = [one for one in seen if not one.victim and one.final] or list(seen)
     first = min(own, key=lambda one: (one.rank in closed, one.when == 0.0, one.when), default=None)
     if first is None:
-        return case.launch["ending_text"] or "nothing that is known of it tells"
+        return case.launch["ending_text"] or "nothing is known of it"
     rank = "" if first.rank is None else f"rank {first.rank}"
     place = ", ".join(part for part in (rank, first.node) if part)
     line = f"{first.line}{more_words(case, first)}"
@@ -223,4 +232,4 @@ def to_type(case: Case, decided: Decided) -> str:
         for question in one.open_questions:
             if question.command:
                 return f"to tell these apart: {filled(case, one, question.command)}"
-    return "nothing that would tell more is known; keep the logs"
+    return "no further look is known; keep the logs"

@@ -52,7 +52,7 @@ REFUSED = Check(
     "drift.refused",
     reads=ASKED,
     fires="fail: a step of site.yml would refuse the node",
-    fix="What it says is to be fixed by hand",
+    fix="Fix by hand what the step says",
     seen="stand-in",
 )
 UNREACHABLE = Check(

@@ -42,7 +42,7 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
     for gpu in gpus:
         gpu["processes"] = [_process(each, look["processes"], uptime) for each in gpu["processes"]]
     if not look["saw_all_holders"]:
-        skipped["gpu.holders"] = "only root is told who has the devices of others open"
+        skipped["gpu.holders"] = "only root sees who has the devices of others open"
     return {
         "container": container,
         "virtual": look["virt"] if look["virt"] not in ("", "none") and not container else "",

@@ -92,7 +92,7 @@ def make_plan(seen: Seen) -> Plan:
 
 
 def _configure(engine: str) -> Step:
-    return Step(f"Tell {engine} of the runtime", ("nvidia-ctk", "runtime", "configure", f"--runtime={engine}"))
+    return Step(f"Register the runtime with {engine}", ("nvidia-ctk", "runtime", "configure", f"--runtime={engine}"))
 
 
 def _docker(plan: Plan, seen: Seen) -> None:

@@ -88,7 +88,7 @@ def _against(case: Case, number: int, node: Node, floor: str) -> Iterator[Refusa
         return
     branch = case.table.branches[number]
     for why in _unfit(case, branch, node, floor):
-        yield Refusal(node.name, f"driver {number} will not do: {why}", "")
+        yield Refusal(node.name, f"driver {number} does not fit: {why}", "")
 
 
 def _unfit(case: Case, branch: Branch, node: Node, floor: str) -> Iterator[str]:

@@ -117,7 +117,7 @@ def wanted(request: str | Mapping[str, object], seen: Seen, options: nccl_ib.Opt
     if seen.training in up and taken != [seen.training]:
         # "=" asks for exactly this name: without it, NCCL takes every interface whose name begins so.
         lines[IFNAME] = f"={seen.training}"
-        reasons.append(f"{seen.training} carries the training, and NCCL unasked would take {', '.join(taken)}")
+        reasons.append(f"{seen.training} carries the training, and NCCL by itself takes {', '.join(taken)}")
     return Wanted({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
 
 

@@ -95,7 +95,9 @@ def nodes_with_gpus(table: Table, everybody: Sequence[Seen]) -> tuple[tuple[Node
         if system is None:
             what = seen.system or "an unknown system"
             known = ", ".join(table.systems)
-            refusals.append(Refusal(seen.node, f"no driver is known for {what}", f"Known are {known}"))
+            refusals.append(
+                Refusal(seen.node, f"no driver is known for {what}", f"Install one of {known}, or leave the node out")
+            )
             continue
         chips, unknown = _chips(table, seen)
         refusals += unknown

@@ -199,7 +199,10 @@ def _way_out(node: GpuNode) -> tuple[str, str]:
         return "Have whoever runs the rack's switches look at its partition; on the node, reset its GPUs with", RESET
     if _runs(node):
         return "Stop the fabric manager, reset all GPUs, start it again", RESTART
-    return "Reset all GPUs; if that does not do, ask whoever runs the fabric manager, which is not on this node", RESET
+    return (
+        "Reset all GPUs; if that does not help, ask whoever runs the fabric manager, which is not on this node",
+        RESET,
+    )
 
 
 def health(node: GpuNode) -> Iterator[Said]:

@@ -78,7 +78,7 @@ SMI_HANGS = Check(
     "gpu.smi.hangs",
     seen="stand-in",
     reads="how long nvidia-smi takes",
-    fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a wedged driver",
+    fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a driver that is stuck",
     fix="Look at the kernel log and reboot the node; a process that waits for the driver cannot be ended",
 )
 SMI_SLOW = Check(

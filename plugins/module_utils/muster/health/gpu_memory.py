@@ -27,8 +27,8 @@ MOST_RETIRED = 60
 RECOVERY = {
     "reset": ("sudo nvidia-smi --gpu-reset", "End what runs on it, and reset it with"),
     "bus reset": ("sudo nvidia-smi -r bus", "End what runs on it, and reset it with"),
-    "reboot": ("sudo reboot", "Reboot the node: a reset does not do"),
-    "system reboot": ("sudo reboot", "Reboot the node: a reset does not do"),
+    "reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
+    "system reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
     "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End every process that copies between GPUs, and ask"),
     "drain and reset": ("sudo nvidia-smi --gpu-reset", "Start nothing new; when its work has ended, reset it with"),
     "recover imex domain": ("sudo systemctl restart nvidia-imex", "Start IMEX anew on every node of its domain with"),
@@ -53,7 +53,7 @@ ECC_CORRECTED = Check(
     seen="recording",
     reads="corrected ECC errors, of all its life",
     fires=f"more than {MOST_SRAM_CORRECTED} in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
-    fix="Have the GPU looked at when there is time for it",
+    fix="Have the GPU examined at the next maintenance",
 )
 ECC_SRAM_THRESHOLD = Check(
     "gpu.ecc.sram_threshold",
@@ -168,7 +168,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
             yield ECC_CORRECTED.warn(
                 node.name,
                 f"{node.named([gpu])} has had {sram} corrected errors in SRAM and {dram} in DRAM in its life",
-                "Have it looked at when there is time for it",
+                "Have it examined at the next maintenance",
                 "sudo dcgmi diag -r 3",
                 observed=_counts(ever, "correctable"),
                 expected=f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED}",

@@ -62,14 +62,14 @@ POWER_LOWERED = Check(
     seen="recording",
     reads="the power limit in force and its default",
     fires="somebody has set it lower by more than 1 %",
-    fix="sudo nvidia-smi -pl with the default",
+    fix="Set it back: sudo nvidia-smi -pl WATTS, with the default that nvidia-smi -q -d POWER shows",
 )
 MODEL_MIXED = Check(
     "gpu.model.mixed",
     seen="recording",
     reads="the models of the node's GPUs",
     fires="they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
-    fix="Choose the like ones with cluster_gpus and CUDA_VISIBLE_DEVICES, or accept it",
+    fix="Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the pace of the slowest",
 )
 VBIOS_MIXED = Check(
     "gpu.vbios.mixed",
@@ -196,7 +196,7 @@ def mixed(node: GpuNode) -> Iterator[Said]:
         yield MODEL_MIXED.warn(
             node.name,
             f"its GPUs are not of one model: {kinds}",
-            "Every step waits for the slowest; choose the like ones, or accept it",
+            "Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the pace of the slowest",
             observed=few(sorted(by_name)),
             expected="one model",
         )

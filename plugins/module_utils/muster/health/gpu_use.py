@@ -81,7 +81,7 @@ MEMORY_HELD = Check(
     seen="recording",
     reads="the memory in use on GPUs, less what is listed of processes",
     fires=f"more than {HELD_MIB} MiB: something that ended has left it, or a process in another container holds it",
-    fix="End whoever has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
+    fix="End the process that has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
 )
 CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PROCESS_FOREIGN, MEMORY_HELD)
 

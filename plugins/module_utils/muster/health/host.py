@@ -72,7 +72,8 @@ REMOVE_IPC = Check(
     reads="RemoveIPC of systemd-logind, as it is in force and as its files say for the next start",
     fires="warn: it is yes in one of them and the training user is an ordinary one: shared memory of a launch is "
     "deleted when that user's last login ends (NCCL troubleshooting guide)",
-    fix="The step baseline sets RemoveIPC=no",
+    fix="Set RemoveIPC=no with",
+    command=playbook("site.yml", tags="baseline"),
 )
 CLOCK_SOURCE = Check(
     "os.clock.source",
@@ -283,7 +284,6 @@ def _remove_ipc(node: str, facts: Mapping[str, Any], request: Mapping[str, Any])
             node,
             f"shared memory of a launch is deleted when the last login of {request['user']} ends"
             + (" (RemoveIPC=yes)" if now else later),
-            command=playbook("site.yml", tags="baseline"),
             observed="RemoveIPC=yes",
             expected="RemoveIPC=no",
             evidence=evidence("loginctl show-user" if now else "logind.conf and logind.conf.d", "RemoveIPC=yes"),

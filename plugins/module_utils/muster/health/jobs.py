@@ -52,7 +52,7 @@ USER_MISSING = Check(
     seen="recording",
     reads="the account of cluster_user",
     fires="fail: it is not there, so that no launch can start",
-    fix="The step baseline makes it",
+    fix=f"Make it with {playbook('site.yml', tags='baseline')}",
 )
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
 LOOKS = ("jobs", "listeners", "published")

@@ -36,7 +36,7 @@ XID = Check(
     "machine or to look inside. warn: the same, but longer ago or with a driver that asks for nothing any "
     "more, or one to be watched (63, 92, 94, 157, 160, 161, and a non-fatal one of NVLink 5, 144 to 150). "
     "Those of applications (13, 31, 43, 45 and others) count for nothing",
-    fix="What the catalogue asks for: reset the GPU while idle, or restart the machine; have it changed when it "
+    fix="What the catalogue asks for: reset the GPU while idle, or restart the machine; have it replaced when it "
     "comes back",
 )
 SXID = Check(
@@ -44,21 +44,21 @@ SXID = Check(
     seen="stand-in",
     reads="SXids of NVSwitches in the kernel's log, since the driver was last loaded",
     fires="fail: a fatal one within the last day; warn: a fatal one before that, or 10 that are not within a day",
-    fix="Reset all GPUs together with the fabric manager stopped; have the switch changed when it comes back",
+    fix="Reset all GPUs together with the fabric manager stopped; have the switch replaced when it comes back",
 )
 OOM = Check(
     "os.oom",
     seen="recording",
     reads="the kernel's log",
     fires="warn: it ended a process for lack of memory within a day",
-    fix="More memory, or fewer data loaders",
+    fix="Give the job more memory, or use fewer data loaders",
 )
 DISK_READ_ONLY = Check(
     "os.disk.read_only",
     seen="stand-in",
     reads="the kernel's log",
     fires="fail: a file system was made read-only after errors, or a disk array failed, since the start",
-    fix="Repair the file system, change the disk",
+    fix="Repair the file system, and replace the disk if it fails again",
 )
 DISK_ERRORS = Check(
     "os.disk.errors",
@@ -114,7 +114,7 @@ NCCL_CRASHED = Check(
     seen="stand-in",
     reads="the kernel's log",
     fires="warn: a process crashed inside libnccl within a day",
-    fix="Look at the versions",
+    fix="Compare the versions of torch, NCCL and the driver with the other nodes', and look at the stack limit",
 )
 OF_GPUS = (XID, SXID)
 CHECKS = (
@@ -196,7 +196,7 @@ SIGNS = (
         re.compile(r"AER: .*Uncorrect(ed|able).*|PCIe Bus Error: severity=Uncorrect(ed|able).*"),
         AER,
         "a device on the bus has had uncorrectable errors",
-        "Seat it anew, and look at its slot, riser and power",
+        "Reseat it, and look at its slot, riser and power",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
     ),
     Sign(
@@ -204,7 +204,7 @@ SIGNS = (
         re.compile(r"AER: .*Corrected|PCIe Bus Error: severity=Corrected"),
         AER,
         "a device on the bus keeps correcting errors of its link",
-        "Seat it anew, and look at its slot and riser",
+        "Reseat it, and look at its slot and riser",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
         least=10,
     ),
@@ -328,7 +328,7 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
     yield report(
         node,
         f"the NVSwitch {match[1]} logged SXid {match[2]}, {match[3].lower()}, {age(line['age'])} ago: {match[4][:100]}",
-        "Reset all GPUs together with the fabric manager stopped; if it comes back, have the switch changed",
+        "Reset all GPUs together with the fabric manager stopped; if it comes back, have the switch replaced",
         "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi -r && sudo systemctl start nvidia-fabricmanager",
         observed=f"{len(fatal)} fatal, {len(found) - len(fatal)} not",
         expected="none",

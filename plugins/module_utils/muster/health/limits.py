@@ -45,7 +45,7 @@ MEMLOCK = Check(
     reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
     fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
     "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
-    fix="LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
+    fix="Set LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
 )
 NOFILE = Check(
     "os.limits.nofile",
@@ -53,7 +53,8 @@ NOFILE = Check(
     reads="RLIMIT_NOFILE inside a unit like a launch's",
     fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
     "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
-    fix="The step baseline raises it",
+    fix="Raise it with",
+    command=BASELINE,
 )
 STACK = Check(
     "os.limits.stack",
@@ -99,7 +100,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield NOFILE.warn(
             node,
             f"a launch may have {soft} files and sockets open for each process",
-            command=BASELINE,
             observed=str(soft),
             expected="65536",
             evidence=evidence("RLIMIT_NOFILE in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),

@@ -32,7 +32,8 @@ MISSING = Check(
     seen="sandbox",
     reads="the folders of shared_data_mounts, by using each",
     fires="fail: nothing is mounted there, or something else than what is requested",
-    fix="Run the step network",
+    fix="Mount it with",
+    command=playbook("site.yml", tags="network"),
 )
 CHECKS = (SILENT, BROKEN, MISSING)
 LOOKS = ("mounts",)
@@ -71,14 +72,12 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield MISSING.fail(
                 node,
                 f"{mount.source} is not mounted on {path}{why}",
-                command=playbook("site.yml", tags="network"),
                 expected=mount.source,
             )
         elif one["source"] != mount.source and not _is_bind(mount.options):
             yield MISSING.fail(
                 node,
                 f"{one['source']} is mounted on {path}, and not {mount.source}",
-                command=playbook("site.yml", tags="network"),
                 observed=one["source"],
                 expected=mount.source,
             )

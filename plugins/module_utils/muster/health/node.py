@@ -21,7 +21,7 @@ HEALTH = Check(
     seen="stand-in",
     reads="everything that nccl_health looks at on the node",
     fires="never: it says that nothing stands against the node",
-    fix="Nothing",
+    fix="Nothing is to be done",
 )
 CHECKS = (HEALTH,)
 

@@ -34,14 +34,15 @@ IOMMU_TRANSLATES = Check(
     seen="stand-in",
     reads="the type of each GPU's IOMMU group, the kernel's command line",
     fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
-    fix="iommu=pt (on Arm iommu.passthrough=1) on the kernel's command line, or IO virtualisation off in the firmware",
+    fix="Put iommu=pt (on Arm iommu.passthrough=1) on the kernel's command line, or switch IO virtualisation off in the"
+    " firmware",
 )
 LINK_SLOW = Check(
     "pci.link.slow",
     seen="stand-in",
     reads="link speed and width of RDMA adapters, and what they and the bridge above can",
     fires="warn: slower or narrower than both ends can",
-    fix="Seat the adapter anew; look at the slot and the riser",
+    fix="Reseat the adapter; look at the slot and the riser",
 )
 AER = Check(
     "pci.aer",
@@ -49,7 +50,7 @@ AER = Check(
     reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
     "kernel's log",
     fires="warn: there are some",
-    fix="Seat the device anew; look at its slot, riser and power",
+    fix="Reseat the device; look at its slot, riser and power",
 )
 CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
 LOOKS = ("pci",)
@@ -195,7 +196,7 @@ def _links(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
                 node,
                 f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "
                 f"{speed:g} GT/s x{width:g}",
-                "Seat it anew, and look at its slot and riser",
+                "Reseat it, and look at its slot and riser",
                 f"sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'",
                 observed=f"{device['speed']:g} GT/s x{device['width']}",
                 expected=f"{speed:g} GT/s x{width:g}",
@@ -217,7 +218,7 @@ def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
             yield AER.warn(
                 node,
                 f"the device {slot} has had uncorrectable errors on its link since the start: {shown}",
-                "Seat it anew, and look at its slot, riser and power",
+                "Reseat it, and look at its slot, riser and power",
                 f"sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer",
                 observed=shown,
                 expected="none",

@@ -69,7 +69,7 @@ LAYERS_MIXED = Check(
     seen="stand-in",
     reads="link_layer of the active ports that NCCL would use",
     fires="warn: InfiniBand and Ethernet ports are used together, as NCCL_IB_HCA does not choose",
-    fix="The step gpu_stack writes NCCL_IB_HCA into /etc/nccl.conf (nccl_ib_hca)",
+    fix="Name the adapters of the training in nccl_ib_hca, which the step gpu_stack writes into /etc/nccl.conf",
 )
 ERRORS = Check(
     "rdma.errors",

@@ -23,14 +23,14 @@ TORCHRUN_MISSING = Check(
     seen="sandbox",
     reads="cluster_torchrun, as the training user",
     fires="fail: it is not there, or the training user may not run it",
-    fix="The step pytorch builds the environment",
+    fix=f"Build the environment with {PYTORCH}",
 )
 TORCH_MISSING = Check(
     "sw.torch.missing",
     seen="recording",
     reads="the environment's own Python",
     fires="fail: it has no torch, or does not start",
-    fix="The step pytorch builds the environment",
+    fix=f"Build the environment with {PYTORCH}",
 )
 TORCH_HANGS = Check(
     "sw.torch.hangs",
@@ -44,14 +44,14 @@ TORCH_BROKEN = Check(
     seen="recording",
     reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
     fires="fail: it ends with an error",
-    fix="Build the environment anew",
+    fix=f"Build the environment anew with {PYTORCH}",
 )
 TORCH_NO_CUDA = Check(
     "sw.torch.no_cuda",
     seen="stand-in",
     reads="what torch is built for, and the backends that it has",
     fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
-    fix="Set cluster_torch_version or pytorch_variant, and run the step pytorch",
+    fix=f"Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with {PYTORCH}",
 )
 TORCH_GPUS = Check(
     "sw.torch.gpus",
@@ -72,7 +72,7 @@ CUDA_DRIVER_OLD = Check(
     seen="stand-in",
     reads="the loaded driver's version and torch.version.cuda",
     fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
-    fix="The step gpu_stack installs a fitting one",
+    fix=f"Install a fitting one with {GPU_STACK}",
 )
 NCCL_OTHER = Check(
     "sw.nccl.other",
@@ -86,7 +86,7 @@ PRELOAD = Check(
     seen="stand-in",
     reads="/etc/ld.so.preload",
     fires="warn: it puts a libnccl or libcuda in front of the environment's, for every process of the node",
-    fix="Take that line out",
+    fix="Take that line out of /etc/ld.so.preload",
 )
 BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
 OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)

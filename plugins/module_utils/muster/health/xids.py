@@ -38,14 +38,14 @@ class Xid(NamedTuple):
 
 # What to do about an Xid, the mildest first.
 ACTIONS = {
-    "watch": ("Watch it; if it goes on, have the GPU changed", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
+    "watch": ("Watch it; if it goes on, have the GPU replaced", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
     "inside": ("Look at the GPU's power cable and seat", "nvidia-smi -q -i {gpu} -d POWER"),
     "reset": (
         "Reset it while nothing uses it; if that fails, restart the node",
         "sudo nvidia-smi --gpu-reset -i {gpu}",
     ),
     "restart": (
-        "Restart the node; if the GPU stays away, cut its power, then have it changed",
+        "Restart the node; if the GPU stays away, cut its power, then have it replaced",
         "sudo systemctl reboot",
     ),
 }

@@ -34,14 +34,14 @@ MACHINE_ID_SHARED = Check(
     seen="recording",
     reads="/etc/machine-id of all nodes",
     fires="two nodes have the same, as copies of one image do (warn)",
-    fix="Give each its own",
+    fix="Make a new one on all of them but one",
 )
 HOST_KEY_SHARED = Check(
     "node.host_key.shared",
     seen="recording",
     reads="the ssh host keys of all nodes",
     fires="two nodes have the same, as copies of one image do (warn)",
-    fix="Give each its own",
+    fix="Make a new one on all of them but one",
 )
 # Health looks at these two before a launch, when a fix is more urgent.
 MTU_DIFFERS = Check(
@@ -50,7 +50,7 @@ MTU_DIFFERS = Check(
     reads="the looks at all nodes, laid beside each other",
     fires="the MTU of the training interface is not the same on every node (fail): a packet that fits one node and not"
     " the other is lost without a word",
-    fix="Set the same on all of them",
+    fix="Set the same on all of them (mtu_training)",
 )
 MODELS_DIFFER = Check(
     "gpu.models.differ",

@@ -194,7 +194,7 @@ def _listeners(look: Mapping[str, Any], root: bool, skipped: dict[str, str]) -> 
     if look["why"]:
         skipped["listeners"] = look["why"]
     elif not root:
-        skipped["listeners.owners"] = "only root is told whose a socket is"
+        skipped["listeners.owners"] = "only root sees whose a socket is"
     return [asdict(listener) for listener in parse_ss(look["ss"])]
 
 

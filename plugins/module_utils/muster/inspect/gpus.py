@@ -34,7 +34,7 @@ DRIVER_OTHER = Check(
     seen="recording",
     reads="/sys/bus/pci/devices/*/driver",
     fires="nouveau or vfio-pci holds a GPU (warn)",
-    fix="The driver of NVIDIA takes over from nouveau at the next start",
+    fix="Restart the node: NVIDIA's driver takes over from nouveau then",
 )
 
 UNSET = "cluster_gpus_unset"  # of a request: whether the inventory says nothing. A 0 that is written is an answer
@@ -87,7 +87,9 @@ def gpus(node: Node) -> Iterator[Finding]:
             yield DRIVER_OTHER.warn(
                 node.name,
                 f"{plural(len(bound), 'GPU')} held by the driver {driver}, which {what}",
-                "The driver of NVIDIA takes them over at the next start" if driver == "nouveau" else "Take them back",
+                "Restart the node: NVIDIA's driver takes them over then"
+                if driver == "nouveau"
+                else "Take them back in its settings, and restart the node",
                 observed=driver,
                 expected="nvidia",
                 evidence=evidence("/sys/bus/pci/devices", ", ".join(bound)),

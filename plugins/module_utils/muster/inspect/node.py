@@ -96,7 +96,7 @@ CLOUD_INIT_FAILED = Check(
     seen="recording",
     reads="the result file of cloud-init",
     fires="cloud-init had errors at the last start (warn)",
-    fix="cloud-init status --long",
+    fix="See which, and fix them: cloud-init status --long",
 )
 
 OLDEST_PYTHON = (3, 10)

@@ -27,7 +27,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
     if missing:
         skipped["stack.modules"] = ", ".join(sorted(missing))
     if not look["saw_all_holders"]:
-        skipped["stack.holders"] = "only root is told who uses the devices of others"
+        skipped["stack.holders"] = "only root sees who uses the devices of others"
     loaded = look["loaded"] or _version_in(look["loaded_text"])
     modprobe = look["files"].get(MODPROBE_FILE, {}).get("changed")
     uptime = float((look["uptime"].split() or ["0"])[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.commands import playbook
 from ..verdict.finding import as_lines
-from ..verdict.words import few
+from ..verdict.words import few, plural
 from .gpus import reminder
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped], r
     if unused:
         lines += ["", f"warn  {unused}"]
     return "\n".join(lines)
+
+
+def outcome(nodes: list[Node], findings: list[Finding]) -> str:
+    """The last line of a run that looked and did nothing else; what a reminder adds stands behind it."""
+    stopped = {finding.node for finding in findings if finding.status == "fail"}
+    good = [node for node in nodes if node.facts is not None and node.name not in stopped]
+    warnings = sum(finding.status == "warn" for finding in findings)
+    can = f"{plural(len(good), 'node')} of {len(nodes)} can go on"
+    can += f", with {plural(warnings, 'warning')}" if warnings else ""
+    return can if reminder(nodes) else f"{can}; next: {playbook('site.yml')}"
 
 
 def _alike(lines: Mapping[str, str]) -> dict[str, list[str]]:

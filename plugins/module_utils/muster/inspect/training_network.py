@@ -40,7 +40,7 @@ INTERFACE_DOWN = Check(
     seen="recording",
     reads="/sys/class/net/*/operstate",
     fires="the training interface is down (warn)",
-    fix="ip link set NAME up",
+    fix="Bring it up: ip link set NAME up",
 )
 PEER_OTHER_INTERFACE = Check(
     "net.peer.other_interface",
@@ -55,7 +55,7 @@ PEER_NO_ROUTE = Check(
     seen="recording",
     reads="ip route get, for every peer",
     fires="there is no route to a peer (warn)",
-    fix="Give it one",
+    fix="Give the node a route to it",
 )
 PORTS_OVERLAP = Check(
     "net.ports.overlap",

@@ -24,4 +24,4 @@ def launches_name_one(inventory: Inventory) -> Iterator[Problem]:
         known = [DEFAULT, *declared] if isinstance(declared, dict) else [DEFAULT]
         if name and name not in known:
             what = f"launch_environment is {name!r}, which is no environment of this cluster"
-            yield Problem(place(inventory, "launch_environment"), what, f"There are {', '.join(known)}")
+            yield Problem(place(inventory, "launch_environment"), what, f"Write one of {', '.join(known)}")

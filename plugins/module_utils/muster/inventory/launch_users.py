@@ -23,7 +23,7 @@ def limits_can_be_set(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         limits = {key: node.variables.get(f"launch_users_{key}") for key in KEYS}
         for what, fix in limit_faults(limits):
-            yield Problem(node.name, f"launch_users_{what} makes no sense", fix)
+            yield Problem(node.name, f"launch_users_{what} is no limit that can be set", fix)
 
 
 def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:

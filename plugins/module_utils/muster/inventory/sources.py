@@ -50,7 +50,7 @@ def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
     if unknown:
         names = ", ".join(f"{{{name}}}" for name in sorted(_PLACEHOLDERS))
-        yield Problem(place, f"{what} has {{{unknown[0]}}}, which stands for nothing", f"Known are {names}")
+        yield Problem(place, f"{what} has {{{unknown[0]}}}, which stands for nothing", f"Use one of {names}")
 
 
 def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
@@ -93,7 +93,7 @@ def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         folder = node.text("cluster_offline_dir")
         if folder and not re.fullmatch(r"/[\w./+-]*", folder, re.ASCII):
-            what = f"cluster_offline_dir is {folder!r}, which is no folder that apt could be told of"
+            what = f"cluster_offline_dir is {folder!r}, which apt cannot take as a folder"
             yield Problem(node.name, what, "Write its whole path, beginning with /, without blanks")
 
 

@@ -181,7 +181,7 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         if gpus is not None and gpus < 0:
             yield Problem(node.name, f"cluster_gpus is {gpus}", "Write the number of GPUs, or 0 for none")
         if nproc is not None and nproc < 1:
-            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}", "A node trains with 1 process or more")
+            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}", "Write 1 or more")
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
             yield Problem(
                 node.name,

@@ -45,9 +45,8 @@ GIVEN_UP = Check(
 CHECKS = (RESTARTED, GIVEN_UP)
 
 NO_WATCHER = (
-    "launch_restarts needs somebody who starts units on all nodes. For a detached launch that is a watcher on the head"
-    " node, which logs in on the others as the launch's user; an administrator's launch has none, since root starts its"
-    " units, and has no logins between the nodes"
+    "launch_restarts of a detached launch needs a watcher on the head node, which logs in on the others as the launch's"
+    " user; an administrator's launch has no such logins"
 )
 WITHOUT_WATCHER = "or leave launch_detached out and run it where it stays, as in tmux, or leave launch_restarts out"
 FUTILE = 3  # attempts in a row without a newer checkpoint

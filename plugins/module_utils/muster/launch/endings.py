@@ -28,7 +28,7 @@ class Ending(Enum):
         seen="stand-in",
         reads="how torchrun ended",
         fires="it ended without a reason that could be found (fail)",
-        fix="Read its log",
+        fix="Read the log that is named",
     )
     EXCEPTION = Check(
         "launch.exception",

@@ -99,9 +99,8 @@ def problems_of(image: str, folders: Iterable[str], *, environment: str, script:
 def no_digest(image: str) -> str:
     name = shlex.quote(image.partition("@")[0])
     return (
-        f"launch_image {image} has no digest (NAME@sha256:...), without which it may be another image on every node and"
-        f" on every day. What its digest is, a machine with podman says: podman pull {name} && podman image inspect"
-        f" --format '{{{{.Digest}}}}' {name}"
+        f"launch_image {image} has no digest (NAME@sha256:...), and may be another image on each node. Its digest, on a"
+        f" machine with podman: podman pull {name} && podman image inspect --format '{{{{.Digest}}}}' {name}"
     )
 
 

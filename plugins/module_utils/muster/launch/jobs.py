@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..verdict.commands import playbook
 from ..verdict.words import age, few, plural
 from .endings import ASKED, EXIT, NODE_WORDS
 from .fetched import problems_of
@@ -16,7 +17,7 @@ from .first_words import first
 from .unit import LAUNCH_ID, LAUNCH_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 MOST = 100  # launches of one node
 MOST_NODES = 1024
@@ -97,6 +98,18 @@ def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: i
     if left_out:
         lines.append(f"... and {left_out} more, which took too long to look at")
     return lines or ["No launch."]
+
+
+def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[str]) -> str:
+    """How many of them run, by the nodes that answer; and how the newest of these is followed."""
+    running = [job for job in jobs if not job.over]
+    one = len(running) == 1
+    number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"
+    unheard = f", and {few([*silent])} did not answer" if silent else ""
+    if not running or not LAUNCH_ID.fullmatch(running[-1].launch_id):
+        return number + unheard
+    follow = playbook("playbooks/jobs.yml", jobs_logs=running[-1].launch_id)
+    return f"{number}{unheard}; to follow {'it' if one else 'the newest'}: {follow}"
 
 
 def who(job: Job) -> str:

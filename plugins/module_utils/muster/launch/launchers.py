@@ -306,9 +306,8 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     ):
         return []
     said = (
-        f"launch_command: {command[0]} is no launcher that is known here, and there is no placeholder such as"
-        " {node_rank}: every node runs the same words, and has the plan in its environment alone (MUSTER_NODE_RANK, and"
-        " PET_NODE_RANK for torchrun)"
+        f"launch_command: {command[0]} is no launcher that is known here, and no placeholder such as {{node_rank}} is"
+        " in it: every node runs the same words, with the plan in MUSTER_NODE_RANK (torchrun: PET_NODE_RANK)"
     )
     return [said]
 

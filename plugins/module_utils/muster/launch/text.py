@@ -71,6 +71,15 @@ def describe(plan: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def planned_outcome(plan: Mapping[str, Any], *, only: bool) -> str:
+    """The last line of a run that shows a plan. only: by a playbook that does nothing else, and contacts no node."""
+    ranks = f"{plural(plan['world_size'], 'rank')} on {plural(len(plan['nodes']), 'node')}"
+    place = f"{plan['master_addr']} port {plan['master_port']}"
+    if only:
+        return f"the plan has {ranks}, which meet at {place}; no node was contacted, and nothing was changed"
+    return f"{ranks} are launched, and meet at {place}"
+
+
 def not_asked_yet(requested: str, users_root: str) -> str:
     """What the nodes alone can say of whose launch it is, before they are asked. requested: launch_as."""
     if requested == AUTO:

@@ -154,7 +154,7 @@ def exception_line(traceback: str) -> str:
 
 def fatal_error(stderr: str) -> str:
     """What Python's faulthandler and C++ wrote when a signal ended the process; '' when they wrote nothing."""
-    begun = [stderr.rfind(words) for words in ("terminate called after", "Fatal Python error: ")]
+    begun = [stderr.rfind(words) for words in ("terminate called ", "Fatal Python error: ")]
     start = min((place for place in begun if place >= 0), default=-1)
     return "" if start < 0 else "\n".join(stderr[start:].partition("\nExtension modules:")[0].strip().splitlines()[:40])
 

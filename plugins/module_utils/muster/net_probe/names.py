@@ -38,7 +38,7 @@ LOOPBACK = Check(
     seen="sandbox",
     reads="what the node's own hostname resolves to on it",
     fires="an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
-    " without GLOO_SOCKET_IFNAME then tells the others that address, and with c10d nobody hosts the store",
+    " without GLOO_SOCKET_IFNAME then gives the others that address, and with c10d nobody hosts the store",
     fix=f"{HOSTS}: {NETWORK}",
 )
 MISSING = Check(
@@ -188,7 +188,7 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     if meant is node and loopback:
         yield LOOPBACK.warn(
             node.name,
-            f"its own name {name} leads to {loopback[0]}: Gloo tells that to the others unless it is given an"
+            f"its own name {name} leads to {loopback[0]}: Gloo gives that to the others unless it is given an"
             " interface, and with the rendezvous c10d nobody hosts the store",
             HOSTS,
             NETWORK,

@@ -73,7 +73,7 @@ CLOCK_OFFSET = Check(
     reads="the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
     fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d,"
     " 15 s make a node vanish, and logs are in the wrong order before that",
-    fix="Have the clock set",
+    fix="Have a time server set the clock, which the step baseline sees to",
 )
 
 
@@ -227,7 +227,7 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
             expected=f"less than {CLOCK:.0f} s",
             peer=share.peer,
             evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
-            fix="Have it set; whether it is, is shown by",
+            fix="Have a time server set it, which the step baseline sees to; whether it is set is shown by",
             command=on_node(share.node, "chronyc tracking"),
         )
 

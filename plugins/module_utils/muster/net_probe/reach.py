@@ -25,7 +25,7 @@ PROBE = "muster-probe"  # an earlier probe's process, see plugins/module_utils/m
 SAYS = {
     "dropped": "gets no answer, as when a firewall drops it",
     "refused": "is refused though something listens there, as when a firewall rejects it",
-    "prohibited": "is told that there is no way though the host is there, as when a firewall forbids it",
+    "prohibited": "is answered that there is no route though the host is there, as when a firewall forbids it",
     "unreachable": "finds no way, as when no host has the address",
     "foreign": "is answered by another program than the one that listens there",
 }

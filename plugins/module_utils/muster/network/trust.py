@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..verdict.commands import playbook
+from ..verdict.words import few, plural
 from .known_hosts import Entry, Key, key_of
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ def _not_the_inventorys(contact: Contact, key: Key) -> str:
     given = key_of(wanted)
     shown = given.fingerprint if given else wanted
     return (
-        f"it shows {key.fingerprint}, and cluster_host_key is {shown}. Either another machine has its address,"
-        " or the node got new keys. At its console, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub shows it;"
-        " correct cluster_host_key only if that is the key"
+        f"it shows {key.fingerprint}, and cluster_host_key is {shown}: another machine has its address, or it got new"
+        " keys. Correct cluster_host_key only if its console shows the same with: ssh-keygen -lf"
+        " /etc/ssh/ssh_host_ed25519_key.pub"
     )
 
 
@@ -197,6 +198,17 @@ def sentences(rows: Sequence[Row], project: str) -> list[str]:
         for row in rows
         if row.action == "refuse"
     ]
+
+
+def outcome(rows: Sequence[Row]) -> str:
+    """What has come of it where no node was refused, and what to type next."""
+    pinned = [row for row in rows if row.key]
+    silent = [row.node for row in rows if row.state == "no answer"]
+    what = f"the {'host key' if len(pinned) == 1 else 'host keys'} of {plural(len(pinned), 'node')}"
+    what += " is pinned" if len(pinned) == 1 else " are pinned"
+    if silent:
+        return f"{what}, and {few(silent)} did not answer; for them, later: {playbook('playbooks/trust.yml')}"
+    return f"{what}; next: {playbook('playbooks/inspect.yml')}"
 
 
 def leftover_lines(left: dict[str, list[str]], project: str) -> list[str]:

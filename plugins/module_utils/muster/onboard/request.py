@@ -141,7 +141,7 @@ def _mapped(given: Given) -> tuple[list[Asked], list[str]]:
         where = f"nodes, {name}"
         unknown = [str(key) for key in own if key not in KEYS]
         if unknown:
-            problems.append(f"{where}: {unknown[0]!r} says nothing of a node. There are {', '.join(KEYS)}.")
+            problems.append(f"{where}: {unknown[0]!r} says nothing of a node. Write one of {', '.join(KEYS)}.")
         values = {
             KEYS[key]: _number(key, value, where, problems) if key in WHOLE_NUMBERS else str(value)
             for key, value in own.items()

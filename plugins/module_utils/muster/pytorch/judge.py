@@ -30,7 +30,7 @@ IMPORT = Check(
 VERSION = Check(
     "torch.version",
     seen="sandbox",
-    reads="the version that torch tells",
+    reads="the version that torch reports",
     fires="it is not cluster_torch_version (fail)",
     fix=REBUILD,
 )
@@ -60,7 +60,7 @@ DEVICES = Check(
     seen="stand-in",
     reads="torch.cuda.device_count()",
     fires="torch sees fewer GPUs than cluster_gpus (warn)",
-    fix="Look at the driver",
+    fix="Look at the driver: nvidia-smi",
 )
 NCCL = Check(
     "torch.nccl",

@@ -62,7 +62,8 @@ def _ending(end: Ending) -> tuple[str, str]:
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:
-        return "healthy", f"DONE: {end.book} contacted no node and changed nothing"
+        what = f"found no problem in the inventory of {_all_of(end)}"
+        return "healthy", f"DONE: {end.book} {what}, contacted none and changed nothing"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:

@@ -8,6 +8,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from ..verdict.commands import playbook
+from ..verdict.words import plural
+
 LABEL = "muster.sandbox"
 LABEL_CHECKOUT = "muster.checkout"
 LABEL_SPEC = "muster.spec"
@@ -226,6 +229,13 @@ def plan_end(name: str, checkout: str, found: Found) -> Plan:
         remove={_name(thing): "" for thing in found.containers if _mine(name, checkout, found, thing)},
         remove_network=any(_mine(name, checkout, found, network) for network in found.networks),
     )
+
+
+def outcome(name: str, nodes: int) -> str:
+    """What there is when the playbook has done its work; no nodes: it was to remove the sandbox."""
+    if not nodes:
+        return f"nothing of the sandbox {name} is left on this machine but its image, where another one uses it"
+    return f"the sandbox {name} has {plural(nodes, 'machine')}; next: {playbook('site.yml')}"
 
 
 def ulimits(hard: dict[str, int]) -> list[str]:

@@ -78,7 +78,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield f"the options of {path} are not one word", "Write them as in fstab, with commas and without spaces"
     given = options.split(",")
     if "soft" in given:
-        what = f"{path} is to be mounted soft, with which a write can fail and nobody is told (nfs(5))"
+        what = f"{path} is to be mounted soft, with which a write can fail unnoticed (nfs(5))"
         yield what, "Take soft away"
     fstab = [one for one in given if one in FSTAB or one.startswith("x-systemd.")]
     if fstab:

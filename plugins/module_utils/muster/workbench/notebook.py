@@ -54,6 +54,18 @@ def token(way: Way, user: str, file: str) -> str:
     return shlex.join(["ssh", *way.arguments, f"{user}@{way.host}", "cat", file])
 
 
+def said_last(node: str, seen: Mapping[str, Any], way: str, *, checked: bool) -> str:
+    """The last line of the run. way: the line of ssh that leads there. checked: seen before what is left undone."""
+    begin = f"the notebook of {seen['user']} on {node}"
+    if checked:
+        return f"{begin} is {'stopped' if seen['running'] else 'started'}"
+    if not seen["running"]:
+        return f"{begin} does not run"
+    if not seen["answers"]:
+        return f"{begin} runs, and does not answer"
+    return f"{begin} runs; to reach it: {way}" if way else f"{begin} runs"
+
+
 def lines(node: str, seen: Mapping[str, Any], way: Way | None, port: int) -> list[str]:
     user, begin = seen["user"], f"The notebook of {seen['user']} on {node}"
     if not seen["running"]:

@@ -73,8 +73,8 @@ def key_of(repository: domain.Repository, given: Mapping[str, Any], fetch: Fetch
             return key
         raise RefusedError(
             f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
-            f"it was not trusted. Look who stands between the node and {repository.uri}; "
-            "a mirror that signs with a key of its own is trusted with gpu_stack_repository_keys"
+            f"it was not trusted. Look who stands between the node and {repository.uri}, or name the key of a mirror "
+            "that signs with its own in gpu_stack_repository_keys"
         )
     raise RefusedError(
         f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"

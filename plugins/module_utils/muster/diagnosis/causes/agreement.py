@@ -62,8 +62,8 @@ def differs(option: str) -> Question:
             return yes(place.what, "the launchers' arguments")
         unknown = [node for node in case.nodes if node not in told(case)]
         if unknown:
-            return not_looked(case.seen["not_looked"].get(unknown[0], f"what {unknown[0]} was told is not known"))
-        return no("all were told the same", "the launchers' arguments")
+            return not_looked(case.seen["not_looked"].get(unknown[0], f"what {unknown[0]} was given is not known"))
+        return no("all were given the same", "the launchers' arguments")
 
     name = SHARED[option]
     return Question(f"agreement.{option}", f"were the nodes started with different {name}?", look, ARGUMENTS)
@@ -101,7 +101,7 @@ def all_told(case: Case) -> bool:
 
 def not_told(case: Case) -> Answer:
     unknown = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
-    return not_looked(case.seen["not_looked"].get(unknown, f"what {unknown or 'the nodes'} was told is not known"))
+    return not_looked(case.seen["not_looked"].get(unknown, f"what {unknown or 'the nodes'} was given is not known"))
 
 
 def nobody_is_head(case: Case, place: Place) -> Answer:

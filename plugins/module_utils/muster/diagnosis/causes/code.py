@@ -100,6 +100,14 @@ CAUSES = (
         node=True,
     ),
     by_words(
+        "program.thread_left",
+        "program.thread_left",
+        "did the C++ library abort because a thread was still running?",
+        "a thread was still running when its owner was taken down: most often Gloo's, where something holds the process"
+        " group when Python ends",
+        "Drop models and DDP objects, call gc.collect() and then destroy_process_group(), as docs/migrating.md shows",
+    ),
+    by_words(
         "program.device_twice",
         "nccl.duplicate_gpu",
         "did NCCL find two ranks on one GPU?",

@@ -222,7 +222,7 @@ CAUSES = (
         group="drift",
         scope="node",
         says="the clock of {node} is wrong",
-        fix="Let chrony set it: the step node_baseline",
+        fix="Have a time server set it",
         command=playbook("site.yml", tags="baseline"),
         symptoms=("python.certificate_time",),
         places=where_met,

@@ -87,7 +87,7 @@ CAUSES = (
         places=where_met,
         confirm=(
             found("nvlink.inactive", "a link that is down"),
-            found("nvlink.errors", "errors of a link"),
+            found("nvlink.errors", "an error of a link"),
             found("nvlink.sxid", "an error of a switch"),
         ),
         decisive=("cuda.nvlink",),

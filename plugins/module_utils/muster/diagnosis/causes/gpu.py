@@ -79,7 +79,7 @@ def hidden(case: Case, place: Place) -> Answer:
         return no(f"{VISIBLE} is not set")
     value = value_among(case, place.node, VISIBLE, (*ONE_OR_NONE, *FIRST_FEW))
     if value is None:
-        return not_looked(f"{VISIBLE} is set on {place.node}, to something that its digest does not tell")
+        return not_looked(f"{VISIBLE} is set on {place.node}, to a value of which only the digest is known")
     shown = sum(part.isdigit() and (found is None or int(part) < len(found)) for part in value.split(","))
     ranks = len(case.ranks_of(place.node))
     if shown < ranks:
@@ -265,7 +265,7 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="the memory of a GPU of {node} lost data",
-        fix="Reset the GPU while nothing uses it; have it changed if that happens again",
+        fix="Reset the GPU while nothing uses it; have it replaced if that happens again",
         command=SMI,
         symptoms=("cuda.ecc", "nccl.cuda_error"),
         places=where_met,

@@ -74,7 +74,7 @@ def is_behind(case: Case, place: Place) -> Answer:
     if first is None or one.enqueued >= first.enqueued:
         return no(f"it had begun {one.enqueued} calls, as many as any other")
     if one.within is None:
-        return not_looked(f"rank {one.rank} is behind, and its stack, which tells whether it waits, is not known")
+        return not_looked(f"rank {one.rank} is behind, and its stack, which says whether it waits, is not known")
     if one.within:
         return no(f"rank {one.rank} is behind, and waits in a call itself")
     here = next((at(shot["stack"]) for shot in shots_at(case, place) if shot["stack"]), "")
@@ -163,7 +163,7 @@ def ranks_alone(case: Case, by: Sequence[Symptom]) -> Iterator[Place]:
 def is_alone(case: Case, place: Place) -> Answer:
     del place
     if case.is_only_a_log:
-        return not_looked("a log of one rank does not tell how many there were")
+        return not_looked("a log of one rank does not say how many there were")
     return yes("it is the launch's only rank", "the launch's plan")
 
 

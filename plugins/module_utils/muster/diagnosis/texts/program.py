@@ -94,4 +94,11 @@ TEXTS = (
         "ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
         "torch 2.13, torch/distributed/distributed_c10d.py",
     ),
+    Text(
+        "program.thread_left",
+        r"^terminate called without an active exception",
+        "a thread of native code was still running when what owned it was taken down, and the C++ library aborted",
+        "terminate called without an active exception",
+        "torch 2.13 with Gloo, run here: 5 of 34 short scripts whose DDP model was still there when Python ended",
+    ),
 )
