@@ -61,7 +61,10 @@ class ActionModule(ControllerAction):
         write_json(folder / "smoke.json", measured)
         if accepted is not None:
             write_json(book, accepted)
-        add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
+        whole = add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
+        # What health warned of is not forgotten over a launch that went well: the last line says what the page says.
+        if (verdict["status"], whole["status"]) == ("healthy", "degraded"):
+            verdict = {**whole, "summary": verdict["summary"]}
         result: dict[str, Any] = {"verdict": verdict, "smoke": measured, "artifacts": str(folder)}
         if verdict["status"] not in ("healthy", "degraded"):
             proofs = [proof for finding in launch["verdict"]["findings"] for proof in finding.get("evidence", [])]
