@@ -34,10 +34,11 @@ class ActionModule(ControllerAction):
         strangers = [name for name in replace if name not in names]
         if strangers:
             raise AnsibleActionFail(f"trust_replace names {', '.join(strangers)}, which is not in gpu_nodes.")
-        given = {"trust_replace": ",".join(replace)} if replace else {}
+        again = playbook("playbooks/trust.yml", trust_confirmed="true")
+        if replace:
+            again += f" -e trust_replace={','.join(replace)}"
         if boolean(self.task_vars.get("trust_copy_key", False)):  # what comes behind the pins was requested as well
-            given["trust_copy_key"] = "true"
-        again = playbook("playbooks/trust.yml", trust_confirmed="true", **given)
+            again += " -e trust_copy_key=true"
         if context.CLIARGS.get("ask_pass"):
             again += " --ask-pass"
         confirmed = self.options["confirmed"]
