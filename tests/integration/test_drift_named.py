@@ -58,7 +58,7 @@ FAULTS = {
         f"tee {BIO}/{SITE}/somebodys.py",
     ),
 }
-SAID = (f"{TEAM}/bin/python -c 'import tiny; print(tiny.VERSION)'", f"sudo -u muster {BIO}/bin/greet")
+SAID = (f"{TEAM}/bin/python -c 'import tiny; print(tiny.VERSION)'", f"sudo -u muster {BIO}/bin/greet | cut -d' ' -f1,2")
 
 
 class Cluster:
