@@ -69,8 +69,8 @@ RETURN = r"""
 facts:
   description: >-
     What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
-    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma), C(environments)), as far as it was looked at; and under
-    C(skipped) why something was not.
+    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma), C(environments)), as far as
+    it was looked at; and under C(skipped) why something was not.
   returned: always
   type: dict
 """

@@ -6,6 +6,7 @@ links, and conda's history is written by hand, since no conda is at hand.
 
 from __future__ import annotations
 
+import json
 import os
 import tarfile
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 from conda_packages import BUILT_AT, index, package
 from muster.pytorch.conda import PLATFORMS, Asked
 from muster_controller.conda import put_together, solve
+from paths import ARTIFACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +50,11 @@ STATE = f"find {BASE} -not -name '*.pyc' -not -name __pycache__ -printf '%p %m %
 def make_archive(folder: Path) -> Path:
     """The environment for its path, as one archive."""
     channel = folder / "channel"
-    python = {"bin/python3.11": b"->/usr/bin/python3.11", "bin/python": b"->python3.11", "pyvenv.cfg": b"home = /usr/bin\n"}
+    python = {
+        "bin/python3.11": b"->/usr/bin/python3.11",
+        "bin/python": b"->python3.11",
+        "pyvenv.cfg": b"home = /usr/bin\n",
+    }
     torch = {f"{SITE}/torch": f"->{REAL}/torch".encode(), f"{SITE}/rest.pth": f"{REAL}\n".encode()}
     for subdir in ("linux-64", "linux-aarch64"):
         package(channel / subdir, "python", "3.11.2", python)
@@ -73,7 +79,9 @@ class Cluster:
     def put(self, machine: Machine) -> None:
         machine.podman_copy(self.archive, "/tmp/train.tar")
         history = f"printf '%s' '{HISTORY}' > {PREFIX}/conda-meta/history"
-        machine.inside("sh", "-ec", f"mkdir -p {PREFIX}; tar -C {PREFIX} -xf /tmp/train.tar; rm /tmp/train.tar; {history}")
+        machine.inside(
+            "sh", "-ec", f"mkdir -p {PREFIX}; tar -C {PREFIX} -xf /tmp/train.tar; rm /tmp/train.tar; {history}"
+        )
 
     def run(self, playbook: str = "playbooks/pytorch.yml", *, check: bool = False, **more: Any) -> Result:
         extravars = {
@@ -159,6 +167,9 @@ def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster:
         result = cluster.run("playbooks/inspect.yml")
         assert "the environment old differs: made by conda, Python 3.11, torch " in result.stdout
         assert "made by conda, Python 3.11, torch 2.5.0 on node2" in result.stdout
+        kept = json.loads((ARTIFACTS / "inspect.json").read_text())["findings"]
+        odd = {one["node"] for one in kept if (one["id"], one["status"]) == ("environment.existing.differs", "warn")}
+        assert odd == set(NODES), "with two nodes none is blamed"
     finally:
         second.inside("sh", "-ec", f"rm -r {version}; ln -s {REAL}/torch {version}")
     assert first.inside("readlink", version).stdout == second.inside("readlink", version).stdout
@@ -171,7 +182,9 @@ def test_whoever_else_may_change_it_is_named_and_everybody_is_refused(cluster: C
     try:
         result = cluster.run()
         assert result.rc == 0, result.stdout
-        assert f"node1: environment old: {BASE} belongs to admin, so that somebody else may change what" in result.stdout
+        assert (
+            f"node1: environment old: {BASE} belongs to admin, so that somebody else may change what" in result.stdout
+        )
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}

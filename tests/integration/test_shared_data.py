@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from exported import EXPORT, KEY, PATH, exported, skip_where_it_cannot_be
+from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
 from machines import NODES
 from paths import ARTIFACTS
 

@@ -42,7 +42,12 @@ SMALL = ["--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--ep
 CELL = "import torch\nprint('torch', torch.__version__, 'adds up to', torch.ones(3).sum().item())"
 SHOWN = "document.body.innerText"
 # What a node has none of once all is out of the inventory.
-GONE = (NAMED, "/opt/muster/workbench", "/etc/systemd/user/muster-notebook.service", "/etc/systemd/system/data.automount")
+GONE = (
+    NAMED,
+    "/opt/muster/workbench",
+    "/etc/systemd/user/muster-notebook.service",
+    "/etc/systemd/system/data.automount",
+)
 LAUNCH = ("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e")
 
 
@@ -130,9 +135,7 @@ def shown(browser: Chromium, text: str) -> None:
 
 def notebook(walk: Walk, person: Person, port: int) -> tuple[list[str], str]:
     """It is started for them: their line of ssh, and their token."""
-    result = walk.run(
-        "playbooks/notebook.yml", notebook_user=person.name, notebook_state="started", notebook_port=port
-    )
+    result = walk.run("playbooks/notebook.yml", notebook_user=person.name, notebook_state="started", notebook_port=port)
     line = result.results("Look at the notebook, start it or end it")["node1"]["ssh"]
     first, *rest = shlex.split(line)
     token = person.ssh(walk.nodes[0], f"cat /var/lib/muster/users/{person.name}/notebook/token").stdout
@@ -173,7 +176,8 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
         assert "/login" in browser.value("location.pathname")
         browser.picture(PICTURES / "walk_without_the_token.png", whole=False)
 
-        cell = {"cell_type": "code", "source": CELL, "metadata": {}, "outputs": [], "execution_count": None}
+        cell: dict[str, Any] = {"cell_type": "code", "source": CELL, "metadata": {}, "outputs": []}
+        cell["execution_count"] = None
         kernel = {"name": "python3", "display_name": "PyTorch", "language": "python"}
         book = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
         Jupyter(port, token).said("/api/contents/walk.ipynb", "PUT", {"type": "notebook", "content": book})
@@ -195,9 +199,7 @@ def test_a_second_run_changes_nothing(walk: Walk, persons: tuple[Person, Person]
     assert walk.run().changed == []
 
 
-def test_out_of_the_inventory_all_of_it_goes_and_peoples_files_stay(
-    walk: Walk, persons: tuple[Person, Person]
-) -> None:
+def test_out_of_the_inventory_all_of_it_goes_and_peoples_files_stay(walk: Walk, persons: tuple[Person, Person]) -> None:
     del persons
     walk.declare({})
     walk.run()

@@ -27,7 +27,9 @@ class ExistingSteps:
             return {"skipped": True, "skip_reason": "nothing is done to it"}
         own = self._own_folder()
         if own:
-            return self._refused(f"{self.path} lies in {own}, where Muster builds and removes. Name it without a prefix")
+            return self._refused(
+                f"{self.path} lies in {own}, where Muster builds and removes. Name it without a prefix"
+            )
         given = {"node": self.node, "prefix": self.path, "user": self.arguments.get("user", "nobody")}
         seen: dict[str, Any] = self.action._execute_module("existing_env", given, task_vars=self.vars)
         if seen.get("failed") or "marks" not in seen:

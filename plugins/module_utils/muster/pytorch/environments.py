@@ -138,6 +138,11 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"has {option}: {value!r}, which is not {words[kind]}", f"Correct {option}"
         elif option in _VALUES and option in entry and not _VALUES[option][0].fullmatch(str(value)):
             yield f"has {option}: {value!r}", f"Write {_VALUES[option][1]}"
+    yield from _clashes(entry)
+
+
+def _clashes(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Options that do not go with each other."""
     chosen = [option for option in (*SOURCES, PREFIX, PROVIDED) if entry.get(option)]
     if not chosen:
         fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for one that is there"
@@ -146,10 +151,10 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"has {' and '.join(chosen)}", "Keep one of them"
     if entry.get("extras") and not entry.get("pyproject"):
         yield "has extras, which only a pyproject has", "Take them out, or name a pyproject"
-    for option in ("torch", "variant", "python"):
-        if option in entry and entry.get("conda"):
-            yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
-        elif option in entry and entry.get(PREFIX):
-            yield f"has {option}, and nothing is built at a prefix", f"Take {option} out"
+    of_a_build = [option for option in ("torch", "variant", "python") if option in entry]
+    for option in of_a_build if entry.get("conda") else ():
+        yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
+    for option in of_a_build if entry.get(PREFIX) else ():
+        yield f"has {option}, and nothing is built at a prefix", f"Take {option} out"
     if "cuda" in entry and not entry.get("conda"):
         yield "has cuda, which only an environment of conda has", "Write variant instead"

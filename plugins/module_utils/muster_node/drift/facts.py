@@ -29,8 +29,8 @@ MOST_PACKAGES = 500
 
 
 def facts(request: Json) -> Json:
-    """request: {packages, prefixes, environment, named}: names of packages, beginnings of names, the link of the default
-    environment, and those of the ones with a name.
+    """request: {packages, prefixes, environment, named}: names of packages, beginnings of names, the link of the
+    default environment, and those of the ones with a name.
 
     What could not be looked at is in `unseen` with the reason, and nowhere else.
     """

@@ -62,8 +62,7 @@ def _places(prefix: str) -> Iterator[str]:
 
 def _open_to_all(place: str) -> bool:
     with suppress(OSError):
-        seen = os.stat(place)
-        return bool(seen.st_mode & stat.S_IWOTH)
+        return bool(Path(place).stat().st_mode & stat.S_IWOTH)
     return False
 
 
