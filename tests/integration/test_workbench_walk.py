@@ -176,6 +176,12 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
         assert "/login" in browser.value("location.pathname")
         browser.picture(PICTURES / "walk_without_the_token.png", whole=False)
 
+        browser.go(f"{lab}/lab?token={token}")  # from here on, the browser has its cookie
+        browser.go(f"{lab}/tensorboard/", width=1400)
+        shown(browser, "loss")
+        browser.picture(PICTURES / "walk_tensorboard.png", whole=False)
+
+        # Last, because a page with a notebook that is not saved asks before it is left.
         cell: dict[str, Any] = {"cell_type": "code", "source": CELL, "metadata": {}, "outputs": []}
         cell["execution_count"] = None
         kernel = {"name": "python3", "display_name": "PyTorch", "language": "python"}
@@ -188,10 +194,6 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
         browser.press("Enter", 13, shift=True)
         shown(browser, "adds up to 3.0")
         browser.picture(PICTURES / "walk_jupyterlab.png", whole=False)
-
-        browser.go(f"{lab}/tensorboard/", width=1400)
-        shown(browser, "loss")
-        browser.picture(PICTURES / "walk_tensorboard.png", whole=False)
 
 
 def test_a_second_run_changes_nothing(walk: Walk, persons: tuple[Person, Person]) -> None:
