@@ -37,6 +37,10 @@ writes:
   description: The folders under which Muster writes, by node.
   returned: always
   type: dict
+prefixes:
+  description: The environments that the inventory names by their paths, by node.
+  returned: always
+  type: dict
 platforms:
   description: The supported versions of each distribution.
   returned: always

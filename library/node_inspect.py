@@ -8,8 +8,8 @@ module: node_inspect
 short_description: Look at a machine that may become a node, and change nothing
 description:
   - Looks at the system, the accounts, the GPUs on the bus, Secure Boot, addresses and routes, listening sockets, the
-    firewall in force, the clock, what is being installed, the room on disk, the GPU stack, and what of Muster is there
-    already.
+    firewall in force, the clock, what is being installed, the room on disk, the GPU stack, environments of conda, mamba
+    and pixi, and what of Muster is there already.
   - Reads files, and asks programs that only show something, each with a time-out. Needs no particular rights. What
     cannot be looked at is said, and is never an error.
   - What it means is decided by M(inspect_verdict).
@@ -20,10 +20,10 @@ options:
       - Empty looks at everything.
     type: list
     elements: str
-    choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack, rdma]
+    choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack, rdma, environments]
     default: []
   user:
-    description: Name of the training user. Required where C(users) is looked at.
+    description: Name of the training user. Required where C(users) or C(environments) is looked at.
     type: str
     default: ""
   peers:
@@ -33,6 +33,11 @@ options:
     default: []
   paths:
     description: Paths that will be written, for the room on their file systems.
+    type: list
+    elements: str
+    default: []
+  prefixes:
+    description: Environments that the inventory names by their paths, for what made them and what is in them.
     type: list
     elements: str
     default: []
@@ -51,6 +56,7 @@ EXAMPLES = r"""
     user: muster
     peers: [10.0.0.11, 10.0.0.12]
     paths: [/opt/muster/pytorch, /var/lib/muster/launches]
+    prefixes: [/opt/miniconda3/envs/train]
   register: __look
 
 - name: Look at what the GPU stack depends on
@@ -63,8 +69,8 @@ RETURN = r"""
 facts:
   description: >-
     What was seen, by subject (C(system), C(identity), C(users), C(gpus), C(secure_boot), C(network), C(listeners),
-    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma)), as far as it was looked at; and under
-    C(skipped) why something was not.
+    C(firewall), C(clock), C(services), C(packages), C(disk), C(stack), C(rdma), C(environments)), as far as
+    it was looked at; and under C(skipped) why something was not.
   returned: always
   type: dict
 """
@@ -81,12 +87,13 @@ def main() -> None:
             "user": {"type": "str", "default": ""},
             "peers": {"type": "list", "elements": "str", "default": []},
             "paths": {"type": "list", "elements": "str", "default": []},
+            "prefixes": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     wanted = module.params
-    if "users" in (wanted["only"] or SUBJECTS) and not wanted["user"]:
-        module.fail_json(msg="user is required where users is looked at")
+    if {"users", "environments"} & set(wanted["only"] or SUBJECTS) and not wanted["user"]:
+        module.fail_json(msg="user is required where users or environments is looked at")
     module.exit_json(changed=False, facts=facts(look_at(wanted)))
 
 

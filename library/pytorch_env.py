@@ -81,7 +81,8 @@ options:
   environments:
     description:
       - Environments beside this one, as C(cluster_environments) has them. The controller's part of the module takes
-        each step for every one of them, with a lock C(NAME.lock.txt) beside O(lock).
+        each step for every one of them, with a lock C(NAME.lock.txt) beside O(lock). One with a C(prefix) is looked at
+        by M(existing_env) and judged.
     type: dict
     default: {}
   environments_root:
@@ -252,7 +253,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 named:
-  description: The same for each of O(environments) that is built here. What failed has C(failed) and C(msg).
+  description:
+    - The same for each of O(environments) that is built here. What failed has C(failed) and C(msg).
+    - For one with a C(prefix), C(existing) with its C(path), C(made_by), C(python) and C(torch).
   returned: there are any
   type: dict
 forget:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from muster.drift.judge import Drifted
 
-# A repair is no leave for what no step puts back: of what was last installed it changes the environment alone.
-TAKES_OVER = {"installed_parts": ["environment"]}
+# A repair is no leave for what no step puts back: of what was last installed it changes environments alone.
+TAKES_OVER = {"installed_parts": ["environment", "named"]}
 
 
 class ActionModule(ControllerAction):
@@ -128,10 +128,10 @@ class ActionModule(ControllerAction):
 
     def condemn(self, parts: dict[str, list[str]]) -> None:
         asked = requests(self.task_vars, self._templar, self._loader, list(parts))
-        asks = {node: {"environment": asked[node]["environment"], "parts": names} for node, names in parts.items()}
+        asks = {node: {**asked[node], "parts": names} for node, names in parts.items()}
         for node, answer in ask_all(self, self.task_vars, "condemn", asks).items():
             if isinstance(answer, NodeError):
-                Display().warning(f"{node}: its environment cannot be built anew: {answer}")
+                Display().warning(f"{node}: its environments cannot be built anew: {answer}")
 
     def busy(self, nodes: Sequence[str]) -> dict[str, list[str]]:
         """The launches that run on each node; one that does not say is taken for a node that has some."""

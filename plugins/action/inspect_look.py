@@ -51,10 +51,10 @@ class ActionModule(ControllerAction):
 
     def _options(self, name: str, only: list[str]) -> dict[str, Any]:
         if only:
-            return {"only": only, "user": "", "peers": [], "paths": []}
+            return {"only": only, "user": "", "peers": [], "paths": [], "prefixes": []}
         plan = self.options["plan"]
-        user = plan["requests"][name]["cluster_user"]
-        return {"only": [], "user": user, "peers": plan["peers"], "paths": plan["writes"][name]}
+        user, prefixes = plan["requests"][name]["cluster_user"], plan["prefixes"][name]
+        return {"only": [], "user": user, "peers": plan["peers"], "paths": plan["writes"][name], "prefixes": prefixes}
 
     def _whole(self, seen: dict[str, Any]) -> bool:
         return "facts" in seen.get(STEP, {})

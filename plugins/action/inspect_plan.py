@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleError
 
 from muster.inspect.gpus import UNSET
+from muster.pytorch.environments import existing
 from muster_controller.action import ControllerAction
 from muster_controller.rdma import OPTIONS as RDMA_OPTIONS
 from muster_controller.variables import load_roles, project_root, read_node
@@ -18,7 +19,7 @@ from muster_controller.variables import load_roles, project_root, read_node
 REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),
     *("cluster_master_port", "cluster_run_root", "cluster_quarantined", "pytorch_root", "node_baseline_user_uid"),
-    *("node_baseline_user_gid", "firewall_mode", "firewall_tight"),
+    *("node_baseline_user_gid", "firewall_mode", "firewall_tight", "cluster_environments"),
     *RDMA_OPTIONS,
 )
 WRITES = ("pytorch_root", "cluster_run_root")
@@ -41,5 +42,9 @@ class ActionModule(ControllerAction):
             "requests": requests,
             "peers": [request["cluster_address"] for request in requests.values()],
             "writes": {name: [request[variable] for variable in WRITES] for name, request in requests.items()},
+            "prefixes": {
+                name: [path for entry in request["cluster_environments"].values() if (path := existing(entry))]
+                for name, request in requests.items()
+            },
             "platforms": platforms["_cluster_platforms"],
         }

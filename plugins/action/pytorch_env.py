@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from muster.pytorch import environments
 from muster_controller.conda_steps import CondaSteps
 from muster_controller.environment_steps import EnvironmentSteps
+from muster_controller.existing_steps import ExistingSteps
 from muster_controller.named_steps import NamedSteps
 
 if TYPE_CHECKING:
@@ -28,12 +29,25 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         step = arguments.pop("step", "look")
         result.update(EnvironmentSteps(self, known, arguments).work(step))
-        names = environments.built(arguments.get("environments") or {})
-        if result.get("failed") or not names:
+        kinds = kinds_of(arguments.get("environments") or {})
+        if result.get("failed") or not kinds:
             return result
-        kinds = {name: CondaSteps if arguments["environments"][name].get("conda") else NamedSteps for name in names}
         named = {name: kind(self, known, arguments, name).work(step) for name, kind in kinds.items()}
         return together(result, named, step)
+
+
+Kind = type[CondaSteps] | type[NamedSteps] | type[ExistingSteps]
+
+
+def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
+    """Who takes the steps of each environment; nobody does for one that is provided in its own place."""
+    found: dict[str, Kind] = dict.fromkeys(environments.built(declared), NamedSteps)
+    for name, entry in declared.items():
+        if environments.existing(entry):
+            found[name] = ExistingSteps
+        elif entry.get("conda"):
+            found[name] = CondaSteps
+    return found
 
 
 def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: str) -> dict[str, Any]:

@@ -185,6 +185,25 @@ def test_one_command_compares_one_process_one_node_and_all(play: Play, tmp_path:
     assert "<h2>Speed-up</h2>" in (latest / "report.html").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", ["fp16", "bf16", "powersgd"])
+def test_it_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
+    requested = {
+        "cluster_launch_nodes": ["node1", "node2"],
+        "cluster_nproc_per_node": 1,
+        "cluster_artifacts_dir": str(tmp_path),
+        "launch_script_src": str(ROOT / "examples/cifar10/train.py"),
+        "launch_args": [*SMALL, f"--compress={hook}", "--samples=960", "--epochs=6", "--global-batch=96"],
+        "launch_env": {"OMP_NUM_THREADS": "1"},
+    }
+    result = play("playbooks/launch.yml", extravars=requested)
+    assert result.rc == 0, result.stdout
+    (log,) = tmp_path.glob("*/latest/logs/node1/rank0.stdout.log")
+    found = events(log.read_text())
+    assert (found["start"]["processes"], found["step"]["step"]) == (2, 60)
+    assert found["summary"]["accuracy"] > 0.5, "by chance it is 0.1"
+
+
 # ---------------------------------------------------------------- by hand, on one node
 
 

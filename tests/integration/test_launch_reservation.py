@@ -15,6 +15,7 @@ import pytest
 
 from drill import Drill, failures, fields, hit, processes
 from paths import ROOT
+from standin_smi import COMPUTING, two_gpus
 from standin_torchrun import TORCHRUN, provide
 from waiting import PATIENCE, until
 
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from machines import Machine, Play
 
 SEATS = "/run/muster/reservations"
-NVIDIA_SMI = """#!/bin/sh
-# Stand-in of nvidia-smi, of Muster's tests: two GPUs, and whatever a file says of who computes on them.
-case $1 in
---query-gpu=*) printf '0, GPU-aa\\n1, GPU-bb\\n' ;;
-*) cat /run/muster-test-computing ;;
-esac
-"""
 
 
 @pytest.fixture(scope="module")
@@ -226,19 +220,15 @@ def test_a_lock_of_the_training_users_own_process_is_named(launches: Any, nodes:
 @pytest.mark.slow
 def test_whoever_computes_outside_of_launches_is_respected(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
-    for machine in nodes:
-        machine.inside("sh", "-ec", "touch /dev/nvidia0 /dev/nvidia1 /run/muster-test-computing")
-        script = f"cat >/usr/local/bin/nvidia-smi <<'END'\n{NVIDIA_SMI}END\nchmod 755 /usr/local/bin/nvidia-smi"
-        machine.inside("sh", "-ec", script)
-    try:
-        nodes[1].inside("sh", "-c", "sleep 9999 >/dev/null 2>&1 & echo GPU-aa, $! >/run/muster-test-computing")
+    with two_gpus(nodes):
+        nodes[1].inside("sh", "-c", f"sleep 9999 >/dev/null 2>&1 & echo GPU-aa, $! >{COMPUTING}")
         said = refusals(launches(**gpus))
         assert said.keys() == {"node2"}
         assert "of root (sleep 9999" in said["node2"]
         assert said["node2"].endswith("has GPU 0")
         # The other GPU is free.
         first = running(launches(**gpus, launch_env={"CUDA_VISIBLE_DEVICES": "1"}), count=2)
-        nodes[1].inside("sh", "-c", "kill $(sed 's/.*, //' /run/muster-test-computing); : >/run/muster-test-computing")
+        nodes[1].inside("sh", "-c", f"kill $(sed 's/.*, //' {COMPUTING}); : >{COMPUTING}")
         by_name = {"CUDA_VISIBLE_DEVICES": "GPU-aa"}
         second = running(launches(**gpus, launch_env=by_name, cluster_master_port=29601), count=2)
         held = refusals(launches(**gpus, cluster_master_port=29602))
@@ -246,7 +236,3 @@ def test_whoever_computes_outside_of_launches_is_respected(launches: Any, nodes:
         assert all(f"launch {second.launch_id}" in summary for summary in held.values())
         finish(first, nodes)
         finish(second, nodes)
-    finally:
-        made = ["/dev/nvidia0", "/dev/nvidia1", "/run/muster-test-computing", "/usr/local/bin/nvidia-smi"]
-        for machine in nodes:
-            machine.inside("rm", *made)

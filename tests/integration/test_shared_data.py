@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from exported import EXPORT, PATH, exported, skip_where_it_cannot_be
 from machines import NODES
 from paths import ARTIFACTS
 
@@ -21,45 +22,23 @@ if TYPE_CHECKING:
     from machines import Machine, Play, Result
 
 PLAYBOOK = "playbooks/network.yml"
-EXPORT, PATH = "/srv/export", "/data"
-KEY = "/etc/ssh/muster_test_data"
 TASK = "Have the shared folders mounted"
 
 
 @pytest.fixture(scope="module")
 def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
     found = [node(name) for name in NODES]
-    if found[0].inside("test", "-c", "/dev/fuse", check=False).returncode:
-        pytest.skip("this machine has no /dev/fuse, by which a node mounts what another one exports")
-    if found[0].inside("test", "-c", "/dev/autofs", check=False).returncode:
-        pytest.skip("this machine has no /dev/autofs, by which a folder is mounted when it is used")
+    skip_where_it_cannot_be(found[0])
     return found
 
 
 @pytest.fixture(scope="module")
 def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
     """A folder on the third node, which root of each other one may mount as the training user there."""
-    server = nodes[2]
-    server.inside("install", "-d", "-o", "muster", "-g", "muster", EXPORT)
-    server.inside("sh", "-ec", f"echo hello > {EXPORT}/readme; chown muster: {EXPORT}/readme")
-    for machine in nodes:
-        machine.inside("sh", "-ec", f"rm -f {KEY}*; ssh-keygen -q -t ed25519 -N '' -f {KEY}")
-        public = machine.inside("cat", f"{KEY}.pub").stdout.strip()
-        server.inside("sh", "-ec", f"echo '{public} muster-test-data' >> /home/muster/.ssh/authorized_keys")
-        host_key = server.inside("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
-        machine.inside("sh", "-ec", f"echo '{server.address} {' '.join(host_key[:2])}' > {KEY}.hosts")
-        for kind, option in (("uids", "-u"), ("gids", "-g")):  # by name, as NFS 4 does: the numbers may differ
-            there = server.inside("id", option, "muster").stdout.strip()
-            machine.inside("sh", "-ec", f"echo muster:{there} > {KEY}.{kind}")
-    names = f"idmap=file,uidfile={KEY}.uids,gidfile={KEY}.gids,nomap=ignore"
-    options = f"allow_other,{names},IdentityFile={KEY},UserKnownHostsFile={KEY}.hosts,StrictHostKeyChecking=yes"
-    mount = {"source": f"muster@{server.address}:{EXPORT}", "path": PATH, "type": "fuse.sshfs", "options": options}
-    yield {"shared_data_mounts": [mount]}
-    result = play(PLAYBOOK)
-    assert result.rc == 0, result.stdout
-    server.inside("sed", "-i", "/muster-test-data$/d", "/home/muster/.ssh/authorized_keys")
-    for machine in nodes:
-        machine.inside("sh", "-c", f"rm -rf {KEY}* {EXPORT}; rmdir {PATH} 2>/dev/null", check=False)
+    with exported(nodes[2], nodes) as mount:
+        yield {"shared_data_mounts": [mount]}
+        result = play(PLAYBOOK)
+        assert result.rc == 0, result.stdout
 
 
 def mounted(machine: Machine) -> list[str]:

@@ -13,6 +13,7 @@ from jupyter import Jupyter, free_port, tunnel
 from launch_users import forget_launch_users
 from machines import NODES
 from people import check_out, people
+from standin_smi import COMPUTING, two_gpus
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -245,6 +246,37 @@ def test_a_launch_user_starts_their_own_without_root(nodes: list[Machine], perso
     assert other.returncode != 0
     assert ben.types(*typed, "notebook_state=stopped").returncode == 0
     shutil.rmtree(ben.checkout)
+
+
+@pytest.mark.slow
+def test_a_gpu_that_a_cell_computes_on_is_held(
+    nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result], play: Play, tmp_path: Path
+) -> None:
+    node1, anna, port = nodes[0], persons[0], free_port()
+    gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
+    wanted = {"launch_command": ["true"], "cluster_launch_nodes": ["node1"], "cluster_artifacts_dir": str(tmp_path)}
+
+    def seats() -> list[dict[str, Any]]:
+        shown = {**gpus, "status_json": str(tmp_path / "status.json"), "cluster_artifacts_dir": str(tmp_path)}
+        assert play("playbooks/status.yml", limit="node1", extravars=shown).rc == 0
+        holders: list[dict[str, Any]] = json.loads((tmp_path / "status.json").read_text())["nodes"][0]["holders"]
+        return holders
+
+    with two_gpus([node1]), tunnel(by_the_line(notebook("started", notebook_port=port), anna), port):
+        lab = Jupyter(port, anna.ssh(node1, f"cat {TOKEN}").stdout)
+        with lab.kernel() as kernel:
+            pid = int(kernel.run("import os; print(os.getpid())"))
+            assert seats() == [], "a notebook holds none before a cell computes on one"
+            node1.inside("sh", "-c", f"echo GPU-aa, {pid} >{COMPUTING}")
+            (held,) = seats()
+            assert (held["what"], held["user"], held["pid"], held["gpus"]) == ("notebook", "anna", pid, [0])
+            refused = play("playbooks/launch.yml", extravars={**gpus, **wanted})
+            assert refused.rc != 0
+            assert f"PID {pid} of anna (" in refused.stdout
+            assert "has GPU 0" in refused.stdout
+            assert kernel.run("print('goes on')") == "goes on\n"
+        node1.inside("sh", "-c", f": >{COMPUTING}")  # as nvidia-smi lists nobody once the kernel has ended
+        assert seats() == []
 
 
 def test_who_is_no_launch_user_gets_none(persons: list[Person], play: Play) -> None:

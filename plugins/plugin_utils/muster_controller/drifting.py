@@ -123,7 +123,7 @@ class Drifting:
             record = seen[node].get("record") or {}
             questions[node] = {
                 "since": min(record.get("at") or time.time(), time.time() - BACK),
-                "environment": asked[node]["environment"],
+                **{name: asked[node][name] for name in ("environment", "named")},
                 **{
                     name: list(dict.fromkeys(each.name for each in subjects if each.kind == kind))
                     for kind, name in KINDS.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from muster.pytorch import environments
+
 from .connection import connect
 from .node_error import NodeError, one_line
 from .program import Program
@@ -22,7 +24,10 @@ THREADS = 50
 # Beside what the role node_baseline lists, the role firewall installs one of these.
 FIREWALLS = ("ufw", "nftables")
 KERNELS = ("linux-image-",)
-OF_A_NODE = ("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler", "node_baseline_podman")
+OF_A_NODE = (
+    *("pytorch_root", "node_baseline_extra_packages", "node_baseline_compiler", "node_baseline_podman"),
+    *("cluster_environments", "cluster_environments_root"),
+)
 
 
 def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Sequence[str]) -> dict[str, Json]:
@@ -45,6 +50,10 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
             "packages": [*own, *asked, *more, *FIREWALLS],
             "prefixes": [*prefixes, *KERNELS],
             "environment": f"{values['pytorch_root']}/current",
+            "named": {
+                name: f"{environments.folder_of(values['cluster_environments_root'], name)}/current"
+                for name in environments.built(values["cluster_environments"])
+            },
         }
     return found
 

@@ -16,10 +16,11 @@ from muster.pytorch.environments import Place
 from muster.pytorch.request import parse_range
 from muster.pytorch.requirements import RequirementsError
 
+OLD = {"old": {"prefix": "/opt/miniconda3/envs/train"}}
 CLUSTER: dict[str, Any] = {
     "cluster_torchrun": "/opt/muster/pytorch/current/bin/torchrun",
     "cluster_environments_root": "/opt/muster/pytorch/named",
-    "cluster_environments": {"vision": {"requirements": "vision.txt"}, "theirs": {"provided": True}},
+    "cluster_environments": {"vision": {"requirements": "vision.txt"}, "theirs": {"provided": True}, **OLD},
 }
 
 
@@ -33,6 +34,7 @@ def test_every_environment_has_a_path_that_stays() -> None:
         Place("default", "/opt/muster/pytorch/current"),
         Place("vision", "/opt/muster/pytorch/named/vision/current"),
         Place("theirs", "/opt/muster/pytorch/named/theirs/current"),
+        Place("old", "/opt/miniconda3/envs/train"),
     )
     assert environments.places(CLUSTER)[1].python == "/opt/muster/pytorch/named/vision/current/bin/python"
 
@@ -41,6 +43,7 @@ def test_a_launch_finds_its_torchrun_by_the_name() -> None:
     own = {**CLUSTER, "cluster_torchrun": "/opt/site/bin/torchrun"}
     assert environments.torchrun(own, "") == environments.torchrun(own, "default") == "/opt/site/bin/torchrun"
     assert environments.torchrun(own, "vision") == "/opt/muster/pytorch/named/vision/current/bin/torchrun"
+    assert environments.torchrun(own, "old") == "/opt/miniconda3/envs/train/bin/torchrun"
     with pytest.raises(KeyError):
         environments.torchrun(own, "nlp")
 

@@ -80,6 +80,10 @@ class Chromium:
 
     def open(self, page: Path, *, width: int = 1280, height: int = 900, scheme: str = "light", media: str = "") -> None:
         """Show a file as a screen of that size with that colour scheme would."""
+        self.go(page.as_uri(), width=width, height=height, scheme=scheme, media=media)
+
+    def go(self, address: str, *, width: int = 1280, height: int = 900, scheme: str = "light", media: str = "") -> None:
+        """The same of a page with an address."""
         phone = width < 600
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1 + phone, mobile=phone
@@ -87,7 +91,7 @@ class Chromium:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.ask("Emulation.setEmulatedMedia", media=media, features=features)
         self.events = []
-        self.ask("Page.navigate", url=page.as_uri())
+        self.ask("Page.navigate", url=address)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.next())
 
@@ -96,6 +100,12 @@ class Chromium:
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def press(self, key: str, code: int, *, shift: bool = False) -> None:
+        """A key with its number, as somebody types it where the page's cursor is."""
+        for kind in ("rawKeyDown", "keyUp"):
+            about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift}
+            self.ask("Input.dispatchKeyEvent", type=kind, **about)
 
     @property
     def noises(self) -> list[str]:

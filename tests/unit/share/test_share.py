@@ -51,12 +51,13 @@ def test_nothing_else_of_the_inventory_is_in_it() -> None:
 
 
 def test_environments_are_there_by_their_names_alone() -> None:
+    old = {"prefix": "/opt/miniconda3/envs/train"}
     own = {
-        "cluster_environments": {"vision": {"requirements": "/home/a/vision.txt"}},
+        "cluster_environments": {"vision": {"requirements": "/home/a/vision.txt"}, "old": old},
         "cluster_environments_root": "/opt/muster/pytorch/named",
     }
     variables = share.inventory([node("node1", values=own), node("node2", values=own)])["gpu_nodes"]["vars"]
-    assert variables["cluster_environments"] == {"vision": {"provided": True}}
+    assert variables["cluster_environments"] == {"vision": {"provided": True}, "old": old}
     assert variables["cluster_environments_root"] == "/opt/muster/pytorch/named"
 
 

@@ -34,6 +34,9 @@ def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
     yield from _versions(node, checks.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
     yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
     yield from _environment(node, now.get("environment"), record.get("environment"))
+    named, were = now.get("named") or {}, record.get("named") or {}
+    for name in sorted(named.keys() & were.keys()):
+        yield from _environment(node, named[name], were[name], name)
 
 
 def joined(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
@@ -101,12 +104,14 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
         yield Difference(node, check, what, there, was, "", about, there if kind else "")
 
 
-def _environment(node: str, now: Any, record: Any) -> Iterator[Difference]:
+def _environment(node: str, now: Any, record: Any, called: str = "") -> Iterator[Difference]:
+    """called: the environment's name, "" for the default one."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
-        link = (Subject("file", "/opt/muster/pytorch/current"), Subject("word", "pytorch"))
-        what = "another environment of PyTorch is in use"
+        path = f"/opt/muster/pytorch/{f'named/{called}/' if called else ''}current"
+        link = (Subject("file", path), Subject("word", "pytorch"))
+        what = f"another environment {called or 'of PyTorch'} is in use"
         yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", link)
         return
     there, was = now["parts"], record["parts"]
@@ -118,8 +123,9 @@ def _environment(node: str, now: Any, record: Any) -> Iterator[Difference]:
         first = distribution(names[0])
         new, gone = all(name not in was for name in names), all(name not in there for name in names)
         how = "is new in" if new else "is gone from" if gone else "was changed in"
-        about = (*(Subject("part", name) for name in names), Subject("word", "pip"), Subject("word", first))
-        what = f"{first} {how} the environment"
+        parts = (Subject("part", f"{called}/{name}" if called else name) for name in names)
+        about = (*parts, Subject("word", "pip"), Subject("word", first))
+        what = " ".join(filter(None, (f"{first} {how} the environment", called)))
         yield Difference(node, checks.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
 
 

@@ -119,10 +119,12 @@ def _clues(subject: Subject, difference: Difference, history: History, words: Se
         name = subject.name
         yield Clue(history.units[name], "systemd", f"{name} changed its state", (name, name.rpartition(".")[0]))
     elif subject.kind == "part":
-        places = (subject.name, _info_of(subject.name, history), "")
+        folder = subject.name.rpartition("/")[0]
+        places = (subject.name, _info_of(subject.name, history), f"{folder}/" if folder else "")
         where = next((name for name in places if name in history.parts), None)
-        if where is not None:
-            seen = history.parts[where]
+        seen = history.parts[where] if where is not None else {}
+        # What is as old as what was written down is not where the change was: a file beside the packages may be gone.
+        if seen and seen["at"] >= history.since:
             text = f"{seen.get('path', '')} of {seen.get('owner', 'somebody')}"
             yield Clue(seen["at"], "a file's time", text, (seen.get("path", ""), "pip", *words))
     elif subject.kind == "file" and history.files.get(subject.name):

@@ -44,8 +44,10 @@ UNIT = re.compile(r"^(\S+\.(?:service|timer|socket|mount|target))\b")
 RIGHTS = re.compile(r"(?P<user>\S+) is (?P<what>in [^,]+(?:, [^,]+)*|root|allowed .+), and training code must not")
 IN_THE_ENVIRONMENT = re.compile(
     r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) "
-    r"|^([A-Za-z][\w.-]*): \S+ is missing or cut"
+    r"|^([A-Za-z_][\w.-]*): \S+ is missing"
 )
+MISSING = re.compile(r"(?:^|: )[\w.-]+: (?:\.\./)*(\S+) is missing")
+NAMED = re.compile(r"environment ([a-z][a-z0-9_-]*): (.+)")
 NOBODY = "it has no user "
 # Beside what is wrong with the environment in use, this is what follows.
 FOLLOWS = " is not kept any longer"
@@ -169,12 +171,16 @@ def _name(package: str) -> str:
 def _others(one: Taken, sentence: str) -> tuple[Subject, ...]:
     files = FILES_OF.get(one["role"], ())
     words = WORDS_OF.get(one["role"], ())
-    found = IN_THE_ENVIRONMENT.findall(sentence) if one["role"] == "pytorch" else []
-    parts = [next(filter(None, names)) for names in found]
+    named = NAMED.fullmatch(sentence)
+    begin, said = (f"{named[1]}/", named[2]) if named else ("", sentence)
+    found = IN_THE_ENVIRONMENT.findall(said) if one["role"] == "pytorch" else []
+    parts = [f"{begin}{next(filter(None, names))}" for names in found]
+    # Of what lies beside the packages no time is kept: a command that names it tells.
+    gone = MISSING.findall(said) if parts else []
     return (
         *(Subject("file", path) for path in files),
         *(Subject("part", name) for name in parts),
-        *(Subject("word", word) for word in words),
+        *(Subject("word", word) for word in (*words, *gone)),
     )
 
 

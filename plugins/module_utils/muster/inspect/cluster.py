@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.check import Check
 from ..verdict.majority import vote
 from ..verdict.words import few
+from . import environments
 from .node import GID_DIFFERS, UID_DIFFERS
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ SLOWEST = "A launch over all of them goes at the pace of the slowest"
 def judge(nodes: list[Node]) -> list[Finding]:
     """Return the findings about the nodes that were looked at, taken together."""
     seen = [node for node in nodes if node.facts is not None]
-    return [*same_machines(seen), *different_values(seen)]
+    return [*same_machines(seen), *different_values(seen), *environments.judge(seen)]
 
 
 def same_machines(nodes: list[Node]) -> Iterator[Finding]:

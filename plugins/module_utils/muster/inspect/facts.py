@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..gpu_info.bus import CONTAINERS, GPU_CLASSES, NVSWITCH_CLASS, device_names
 from ..network.listeners import parse_ss
+from . import environments
 from .rdma import rdma_facts
 from .stack import stack_facts
 
@@ -48,6 +49,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         "disk": ({"disk"}, lambda: looks["disk"]),
         "stack": ({"stack"}, lambda: stack_facts(looks["stack"], skipped)),
         "rdma": ({"rdma"}, lambda: rdma_facts(looks["rdma"])),
+        "environments": ({"environments"}, lambda: _environments(looks["environments"], skipped)),
     }
     return {
         "system": system,
@@ -56,6 +58,12 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
         **{name: make() for name, (needed, make) in made_from.items() if needed <= looks.keys()},
         "skipped": skipped,
     }
+
+
+def _environments(look: Mapping[str, Any], skipped: dict[str, str]) -> list[dict[str, Any]]:
+    if look["why"]:
+        skipped["environments"] = look["why"]
+    return environments.facts_of(look)
 
 
 def _running(active: Mapping[str, str]) -> list[str]:

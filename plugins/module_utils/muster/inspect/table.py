@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..verdict.commands import playbook
 from ..verdict.finding import as_lines
 from ..verdict.words import few, plural
+from . import environments
 from .gpus import reminder
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def report(nodes: list[Node], findings: list[Finding], skipped: list[Skipped], r
     """
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
     lines += [f"rdma  {few(names)}: {line}." for line, names in _alike(rdma).items() if line]
+    lines += [f"found  {line}." for line in environments.lines(nodes)]
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([finding for finding in findings if finding.status == status])]
     groups: dict[str, tuple[list[str], list[str]]] = {}

@@ -19,8 +19,9 @@ DEFAULT = "default"
 TAKEN = (DEFAULT, "pytorch")
 SOURCES = ("requirements", "pyproject", "conda")
 PROVIDED = "provided"
+PREFIX = "prefix"
 _OPTIONS = {
-    **dict.fromkeys((*SOURCES, "torch", "variant", "python", "cuda"), str),
+    **dict.fromkeys((*SOURCES, PREFIX, "torch", "variant", "python", "cuda"), str),
     "extras": list,
     PROVIDED: bool,
 }
@@ -30,6 +31,8 @@ _VALUES = {
     "variant": (re.compile(r"auto|cpu|cuda|cu\d{2,4}"), "auto, cpu, cuda, or a build such as cu126"),
     "cuda": (re.compile(r"\d{1,2}\.\d{1,2}"), 'what the driver can do at most, as in "12.8"'),
     "python": (re.compile(r"/[^\s]+"), "the whole path of a Python on the node"),
+    # It becomes a part of PATH.
+    PREFIX: (re.compile(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", re.ASCII), "the environment's whole path on the node"),
 }
 
 
@@ -58,7 +61,10 @@ def places(cluster: Mapping[str, Any]) -> tuple[Place, ...]:
     # Where the site keeps a torchrun of its own, that is the default one.
     default = cluster["cluster_torchrun"].rpartition("/")[0].rpartition("/")[0]
     root = cluster["cluster_environments_root"]
-    named = (Place(name, f"{folder_of(root, name)}/current") for name in cluster["cluster_environments"])
+    named = (
+        Place(name, existing(entry) or f"{folder_of(root, name)}/current")
+        for name, entry in cluster["cluster_environments"].items()
+    )
     return (Place(DEFAULT, default), *named)
 
 
@@ -82,7 +88,12 @@ def unknown(cluster: Mapping[str, Any], name: str) -> str:
 
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     """The names of those that are built here; the others are there by somebody else."""
-    return tuple(name for name, entry in declared.items() if not entry.get(PROVIDED))
+    return tuple(name for name, entry in declared.items() if not entry.get(PROVIDED) and not existing(entry))
+
+
+def existing(entry: Mapping[str, Any]) -> str:
+    """The path of one that somebody else has made there; "" for one in Muster's own folder."""
+    return str(entry.get(PREFIX, ""))
 
 
 def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -127,15 +138,23 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"has {option}: {value!r}, which is not {words[kind]}", f"Correct {option}"
         elif option in _VALUES and option in entry and not _VALUES[option][0].fullmatch(str(value)):
             yield f"has {option}: {value!r}", f"Write {_VALUES[option][1]}"
-    chosen = [option for option in (*SOURCES, PROVIDED) if entry.get(option)]
+    yield from _clashes(entry)
+
+
+def _clashes(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Options that do not go with each other."""
+    chosen = [option for option in (*SOURCES, PREFIX, PROVIDED) if entry.get(option)]
     if not chosen:
-        yield "says nothing of what is in it", "Write requirements: FILE, pyproject: FILE or conda: FILE"
+        fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for one that is there"
+        yield "says nothing of what is in it", fix
     elif len(chosen) > 1:
         yield f"has {' and '.join(chosen)}", "Keep one of them"
     if entry.get("extras") and not entry.get("pyproject"):
         yield "has extras, which only a pyproject has", "Take them out, or name a pyproject"
-    for option in ("torch", "variant", "python"):
-        if option in entry and entry.get("conda"):
-            yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
+    of_a_build = [option for option in ("torch", "variant", "python") if option in entry]
+    for option in of_a_build if entry.get("conda") else ():
+        yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
+    for option in of_a_build if entry.get(PREFIX) else ():
+        yield f"has {option}, and nothing is built at a prefix", f"Take {option} out"
     if "cuda" in entry and not entry.get("conda"):
         yield "has cuda, which only an environment of conda has", "Write variant instead"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..network import known_hosts
-from ..pytorch.environments import PROVIDED
+from ..pytorch.environments import PROVIDED, existing
 from ..verdict.commands import Terminal, on_node, playbook
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def _variables(node: Shared) -> dict[str, Any]:
     if node.hops:
         found["ansible_ssh_common_args"] = f"-J {','.join(hop.shown for hop in node.hops)}"
     # People launch in the environments, and do not build them.
-    named = {name: {PROVIDED: True} for name in node.values.get("cluster_environments", ())}
+    declared: Mapping[str, Any] = node.values.get("cluster_environments", {})
+    named = {name: entry if existing(entry) else {PROVIDED: True} for name, entry in declared.items()}
     values = {**node.values, "cluster_environments": named}
     if not named:
         values.pop("cluster_environments_root", None)

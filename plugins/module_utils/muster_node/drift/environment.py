@@ -1,4 +1,4 @@
-"""The files of the environment of PyTorch: a digest for each part of its site-packages, from sizes and times alone.
+"""The files of environments of PyTorch: a digest for each part of their site-packages, from sizes and times alone.
 
 A file whose content was changed has another time or size, unless somebody set the time back. Reading gigabytes takes
 minutes.
@@ -72,16 +72,27 @@ def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
 
 
 def condemn(link: str, changed: list[str]) -> list[str]:
-    """Have the step pytorch see that the environment is not as pip has written it: take away what pip wrote last of one
+    """Have the step pytorch see that the environment is not as it was built: take away what was written down of one
     package, of those that were changed where it is known. Return its path; what runs from the environment goes on."""
-    folder = site_packages(link)
-    there = [name for name in names(folder) if name.endswith(".dist-info")] if folder else []
+    conda = f"{os.path.realpath(link)}/conda-meta"
+    folder = conda if os.path.isdir(conda) else site_packages(link)
+    ending, record = (".json", "") if folder == conda else (".dist-info", "/RECORD")
+    there = [name for name in names(folder) if name.endswith(ending)] if folder else []
     wanted = {name.partition("-")[0].removesuffix(".py").lower() for name in changed}
     of_changed = [name for name in there if name.partition("-")[0].lower() in wanted]
     for name in (of_changed or there)[:1]:
-        path = f"{folder}/{name}/RECORD"
+        path = f"{folder}/{name}{record}"
         return [path] if files.remove(path) else []
     return []
+
+
+def by_environment(request: Json, wanted: list[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """(beginning, link, parts): what is asked about each environment. A part of one with a name begins with it."""
+    links = {"": request["environment"], **{f"{name}/": link for name, link in request["named"].items()}}
+    for begin, link in links.items():
+        own = [part[len(begin) :] for part in wanted if part.rpartition("/")[0] == begin.rstrip("/")]
+        if own:
+            yield begin, link, own
 
 
 def site_packages(link: str) -> str:

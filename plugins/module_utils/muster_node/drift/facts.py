@@ -29,7 +29,8 @@ MOST_PACKAGES = 500
 
 
 def facts(request: Json) -> Json:
-    """request: {packages, prefixes, environment}: names of packages, beginnings of names, and the environment's link.
+    """request: {packages, prefixes, environment, named}: names of packages, beginnings of names, the link of the
+    default environment, and those of the ones with a name.
 
     What could not be looked at is in `unseen` with the reason, and nowhere else.
     """
@@ -46,6 +47,7 @@ def facts(request: Json) -> Json:
         "gpus": gpus,
         "packages": lambda: packages(request["packages"], request["prefixes"]),
         "environment": lambda: parts(request["environment"]),
+        "named": lambda: {name: parts(link) for name, link in request["named"].items()},
     }
     for name, look in looks.items():
         try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools import files
 from ..tools.run import run
-from .environment import UnseenError, changed_last
+from .environment import UnseenError, by_environment, changed_last
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic"
 
 
 def history(request: Json) -> Json:
-    """request: {since, packages, paths, units, parts, environment}; since: seconds of the wall clock."""
+    """request: {since, packages, paths, units, parts, environment, named}; since: seconds of the wall clock."""
     since = float(request["since"])
     unseen: dict[str, str] = {}
     found: Json = {"clock": time.time(), "unseen": unseen, "parts": {}}
@@ -58,11 +58,13 @@ def history(request: Json) -> Json:
         found[name], why = journal(field, pattern, since)
         if why:
             unseen[name] = why
-    if request["parts"]:
+    for begin, link, wanted in by_environment(request, request["parts"]):
         try:
-            found["parts"] = changed_last(request["environment"], request["parts"])
+            changed = changed_last(link, wanted)
         except UnseenError as why_not:
             unseen["parts"] = str(why_not)
+        else:
+            found["parts"].update({f"{begin}{name}": one for name, one in changed.items()})
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import adapters, boot, bus, clock, disk, listeners, network, packages, services, stack, users
+from . import adapters, boot, bus, clock, disk, environments, listeners, network, packages, services, stack, users
 from . import system as look_system
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SUBJECTS = (
     *("system", "users", "pci", "boot", "network", "listeners", "clock", "services", "packages", "disk", "stack"),
-    "rdma",
+    *("rdma", "environments"),
 )
 
 
@@ -33,5 +33,6 @@ def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
         "disk": lambda: disk.look(wanted["paths"]),
         "stack": stack.look,
         "rdma": adapters.look,
+        "environments": lambda: environments.look(wanted["user"], wanted["prefixes"]),
     }
     return {"system": system, **{name: look() for name, look in ways.items() if name in subjects}}

@@ -30,8 +30,9 @@ def keep(request: Json) -> Json:
 
 
 def condemn(request: Json) -> Json:
-    """request: {environment, parts}."""
-    return {"removed": environment.condemn(request["environment"], request["parts"])}
+    """request: {environment, named, parts}."""
+    asked = environment.by_environment(request, request["parts"])
+    return {"removed": [path for _, link, parts in asked for path in environment.condemn(link, parts)]}
 
 
 def main() -> None:

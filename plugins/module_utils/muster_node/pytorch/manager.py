@@ -11,6 +11,7 @@ from ansible.module_utils.muster.pytorch import lock as pytorch_lock
 from ansible.module_utils.muster.pytorch import plan as planning
 from ansible.module_utils.muster.pytorch.choice import Ask, choose
 from ansible.module_utils.muster.pytorch.downloads import Need
+from ansible.module_utils.muster.pytorch.environments import existing
 from ansible.module_utils.muster.verdict.commands import playbook
 from ansible.module_utils.muster.verdict.finding import Finding, with_fix
 
@@ -61,7 +62,10 @@ class Manager:
         self.choice = choose(locked, ask_of(params), self.python.version, self.python.machine, reviewed)
         self.request: Request = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
-        self.forgotten = Forgotten(params["environments_root"], params["environments"], root.look_as)
+        declared = params["environments"]
+        # What is kept elsewhere has no place in this folder.
+        here = [name for name, entry in declared.items() if not existing(entry)]
+        self.forgotten = Forgotten(params["environments_root"], here, root.look_as)
 
     def look(self) -> dict[str, Any]:
         sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too

@@ -76,6 +76,23 @@ def test_an_environment_is_condemned_by_the_package_that_was_changed(
     assert not Path(path).exists()
 
 
+def test_an_environment_of_conda_is_condemned_by_a_record_of_its_own(link: Path) -> None:
+    for name in ("greet-1.0-0.json", "python-3.11.2-0.json"):
+        (link / "conda-meta").mkdir(exist_ok=True)
+        (link / "conda-meta" / name).write_text("{}")
+    (path,) = environment.condemn(str(link), ["somebodys.py"])
+    assert path.endswith("/conda-meta/greet-1.0-0.json")
+    (path,) = environment.condemn(str(link), ["python"])
+    assert path.endswith("/conda-meta/python-3.11.2-0.json")
+    assert (link / "lib/python3.11/site-packages/torch-2.0.dist-info/RECORD").exists()
+
+
+def test_each_environment_is_asked_about_its_own_parts() -> None:
+    request = {"environment": "/e/current", "named": {"team": "/n/team/current", "bio": "/n/bio/current"}}
+    asked = environment.by_environment(request, ["torch", "team/six.py", "team/torch", "gone/x"])
+    assert [*asked] == [("", "/e/current", ["torch"]), ("team/", "/n/team/current", ["six.py", "torch"])]
+
+
 def test_a_name_that_leads_elsewhere_is_not_looked_at(link: Path) -> None:
     assert "../.." not in environment.changed_last(str(link), ["../.."])
 

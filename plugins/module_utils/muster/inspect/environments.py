@@ -1,0 +1,112 @@
+"""Environments of conda, mamba and pixi that are on nodes already: which ones a launch could run in, and by which line.
+
+What a node says of them is foreign: only a plain path gets into a line that is to be copied.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..pytorch.environments import existing, is_name
+from ..pytorch.existing import made_by
+from ..verdict.check import Check
+from ..verdict.majority import vote
+from ..verdict.words import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..verdict.finding import Finding
+    from .node import Node
+
+DIFFERS = Check(
+    "environment.existing.differs",
+    seen="sandbox",
+    reads="the environments that cluster_environments names by a prefix, laid beside each other",
+    fires="one is not there on a node, or with another Python or torch than on most nodes (warn): a launch in it needs"
+    " the same on all",
+    fix="Make it the same there with the program that made it, or have Muster build it from a file",
+)
+PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
+MOST_LINES = 12
+NOT_THERE = "not there"
+
+
+def facts_of(look: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """[{path, made_by, python, torch, usable}]; look: what muster_node/looks/environments.py brought back."""
+    kept = ("path", "python", "torch", "usable")
+    return [{**{name: one[name] for name in kept}, "made_by": made_by(one["marks"])} for one in look["found"]]
+
+
+def judge(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """nodes: those that were looked at."""
+    names = dict.fromkeys(name for node in nodes for name in _declared(node))
+    for name in names:
+        said = {node.name: _of(node, _declared(node)[name]) for node in nodes if name in _declared(node)}
+        votes = vote(said)
+        for odd, value in votes.odd:
+            summary = f"the environment {name} differs: {votes.spread()}"
+            if votes.usual is not None:
+                summary = f"the environment {name} is {value}, and {votes.usual} on most nodes"
+            yield DIFFERS.warn(odd, summary, observed=str(value), expected=str(votes.usual or ""))
+
+
+def lines(nodes: Sequence[Node]) -> list[str]:
+    """For people: what the inventory names already, and what it could name."""
+    groups: dict[str, list[str]] = {}
+    rest: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.facts is None or "environments" not in node.facts:
+            continue
+        declared = {path: name for name, path in _declared(node).items()}
+        taken = set(node.request.get("cluster_environments") or {})
+        for one in node.facts["environments"]:
+            path = one["path"]
+            if not PLAIN.fullmatch(path):
+                continue
+            if path in declared:
+                groups.setdefault(f"environment {declared[path]}, {path}: {_words(one)}", []).append(node.name)
+            elif not one["torch"]:
+                rest.setdefault(f"{path} ({one['made_by']})", []).append(node.name)
+            else:
+                groups.setdefault(f"{path}: {_words(one)}. {_to_use(one, taken, node)}", []).append(node.name)
+    shown = [f"{few(names)}: {text}" for text, names in groups.items()]
+    more = len(shown) - MOST_LINES
+    shown = [*shown[:MOST_LINES], *([f"and {more} more, in inspect.json"] if more > 0 else [])]
+    if rest:
+        where = few(list(dict.fromkeys(name for names in rest.values() for name in names)))
+        shown.append(f"{where}: without torch, {few(list(rest))}")
+    return shown
+
+
+def _declared(node: Node) -> dict[str, str]:
+    """By name, the paths that the inventory has."""
+    found = {name: existing(entry) for name, entry in (node.request.get("cluster_environments") or {}).items()}
+    return {name: path for name, path in found.items() if path}
+
+
+def _of(node: Node, path: str) -> str | None:
+    """None where nobody has looked."""
+    if "environments" not in node.seen or "environments" in node.seen["skipped"]:
+        return None
+    return next((_words(one) for one in node.seen["environments"] if one["path"] == path), NOT_THERE)
+
+
+def _words(one: Mapping[str, Any]) -> str:
+    python = f"Python {one['python']}" if one["python"] else "without Python"
+    return f"made by {one['made_by']}, {python}, {'torch ' + one['torch'] if one['torch'] else 'without torch'}"
+
+
+def _to_use(one: Mapping[str, Any], taken: set[str], node: Node) -> str:
+    if not one["usable"]:
+        return f"{node.request['cluster_user']} may not start it"
+    name = _name(one["path"], taken)
+    return f"To launch in it, add '{name}: {{prefix: {one['path']}}}' to cluster_environments"
+
+
+def _name(path: str, taken: set[str]) -> str:
+    """A name for it: its folder's, or where that says nothing, that of the folder in which it was made."""
+    *above, own = path.lower().strip("/").split("/")
+    project = [part for part in above if part not in ("envs", ".pixi", "opt", "srv", "home")][-1:]
+    return next((name for name in (own, *project, "existing") if is_name(name) and name not in taken), "NAME")

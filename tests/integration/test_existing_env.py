@@ -1,0 +1,213 @@
+"""An environment of conda that somebody has made on the nodes: recognised, verified, launched in, and left as it is.
+
+It is put together as conda would, by rattler, from the local channel; its Python and its torch are the node's own by
+links, and conda's history is written by hand, since no conda is at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conda_packages import BUILT_AT, index, package
+from muster.pytorch.conda import PLATFORMS, Asked
+from muster_controller.conda import put_together, solve
+from paths import ARTIFACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from machines import Machine, Play, Result
+
+pytest.importorskip("rattler", reason="conda packages need py-rattler on the controller (requirements/conda.txt)")
+
+BASE = "/opt/miniconda3"
+PREFIX = f"{BASE}/envs/train"
+NODES = ("node1", "node2")
+REAL = "/opt/muster/pytorch/current/lib/python3.11/site-packages"
+SITE = "lib/python3.11/site-packages"
+HISTORY = f"==> 2026-05-04 09:12:01 <==\n# cmd: {BASE}/bin/conda create --name train\n# conda version: 25.3.1\n"
+TORCHRUN = f"#!{BUILT_AT}/bin/python\nimport sys\nfrom torch.distributed.run import main\nsys.exit(main())\n"
+SCRIPT = """
+import sys, torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.ones(1) * dist.get_rank()
+dist.all_reduce(total)
+print("ran in", sys.prefix, "sum", int(total), flush=True)
+dist.destroy_process_group()
+"""
+# Whatever there is of it, but byte code.
+STATE = f"find {BASE} -not -name '*.pyc' -not -name __pycache__ -printf '%p %m %u %s %T@ %l\\n' | sort"
+
+
+def make_archive(folder: Path) -> Path:
+    """The environment for its path, as one archive."""
+    channel = folder / "channel"
+    python = {
+        "bin/python3.11": b"->/usr/bin/python3.11",
+        "bin/python": b"->python3.11",
+        "pyvenv.cfg": b"home = /usr/bin\n",
+    }
+    torch = {f"{SITE}/torch": f"->{REAL}/torch".encode(), f"{SITE}/rest.pth": f"{REAL}\n".encode()}
+    for subdir in ("linux-64", "linux-aarch64"):
+        package(channel / subdir, "python", "3.11.2", python)
+        package(channel / subdir, "pytorch", "2.13.0", {**torch, "bin/torchrun": TORCHRUN.encode()}, depends=["python"])
+    (channel / "noarch").mkdir()
+    index(channel)
+    facts = {"kernel": "6.1", "glibc": "2.36"}
+    section = solve(Asked((channel.as_uri(),), ("pytorch",)), PLATFORMS[os.uname().machine], facts)
+    with put_together(section, PREFIX) as archive:
+        kept = folder / "train.tar"
+        kept.write_bytes(archive.path.read_bytes())
+    with tarfile.open(kept) as content:
+        assert any(name.endswith("conda-meta/pytorch-2.13.0-0.json") for name in content.getnames())
+    return kept
+
+
+class Cluster:
+    def __init__(self, play: Play, machines: list[Machine], folder: Path) -> None:
+        self.play, self.machines, self.folder = play, machines, folder
+        self.archive = make_archive(folder)
+
+    def put(self, machine: Machine) -> None:
+        machine.podman_copy(self.archive, "/tmp/train.tar")
+        history = f"printf '%s' '{HISTORY}' > {PREFIX}/conda-meta/history"
+        machine.inside(
+            "sh", "-ec", f"mkdir -p {PREFIX}; tar -C {PREFIX} -xf /tmp/train.tar; rm /tmp/train.tar; {history}"
+        )
+
+    def run(self, playbook: str = "playbooks/pytorch.yml", *, check: bool = False, **more: Any) -> Result:
+        extravars = {
+            "cluster_environments": {"old": {"prefix": PREFIX}},
+            "cluster_launch_nodes": list(NODES),
+            **more,
+        }
+        limit = None if "launch" in playbook else ",".join(NODES)
+        return self.play(playbook, extravars=extravars, check=check, limit=limit)
+
+    def states(self) -> list[str]:
+        return [machine.inside("sh", "-c", STATE).stdout for machine in self.machines]
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    with_pytorch: None, networked: list[Machine], play: Play, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    machines = [machine for machine in networked if machine.name in NODES]
+    for machine in machines:
+        machine.inside("rm", "-rf", BASE)
+    yield Cluster(play, machines, tmp_path_factory.mktemp("existing"))
+    for machine in machines:
+        machine.inside("rm", "-rf", BASE)
+
+
+@pytest.fixture(scope="module")
+def there(cluster: Cluster) -> list[str]:
+    """It is on both nodes, and before that it was on one: what was said then. Returns its state on each node."""
+    cluster.put(cluster.machines[0])
+    result = cluster.run()
+    assert result.rc != 0
+    assert f"node2: environment old: there is no Python at {PREFIX}/bin/python." in result.stdout
+    assert result.stats["failures"] == {"node2": 1}
+    cluster.put(cluster.machines[1])
+    return cluster.states()
+
+
+def seen(result: Result) -> dict[str, Any]:
+    return {name: one["named"]["old"]["existing"] for name, one in result.results("Look at PyTorch").items()}
+
+
+def test_it_is_recognised_verified_and_nothing_is_changed(cluster: Cluster, there: list[str]) -> None:
+    for more in ({}, {"check": True}, {"pytorch_mode": "verify"}):
+        result = cluster.run(**more)
+        assert (result.rc, result.changed) == (0, []), result.stdout
+        assert "[WARNING]" not in result.stdout
+        version = cluster.machines[0].inside("sh", "-c", f"ls -d {REAL}/torch-*.dist-info").stdout
+        version = version.strip().rpartition("/torch-")[2].removesuffix(".dist-info")
+        found = {"path": PREFIX, "made_by": "conda", "python": "3.11.2", "torch": version}
+        assert seen(result) == dict.fromkeys(NODES, found)
+    assert cluster.states() == there
+
+
+def test_a_launch_runs_in_it(cluster: Cluster, there: list[str]) -> None:
+    script = cluster.folder / "sum.py"
+    script.write_text(SCRIPT)
+    result = cluster.run(
+        "playbooks/launch.yml",
+        launch_environment="old",
+        launch_show_rank=1,
+        launch_script_src=str(script),
+        cluster_artifacts_dir=str(cluster.folder / "artifacts"),
+    )
+    assert result.rc == 0, result.stdout
+    assert f"ran in {PREFIX} sum 1" in result.stdout
+    assert cluster.states() == there
+
+
+def reported(result: Result) -> str:
+    return str(next(iter(result.results("Judge what was seen").values()))["msg"])
+
+
+def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster: Cluster, there: list[str]) -> None:
+    del there
+    result = cluster.run("playbooks/inspect.yml", cluster_environments={})
+    line = f"node1, node2: {PREFIX}: made by conda, Python 3.11, torch "
+    to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
+    assert line in reported(result)
+    assert to_add in reported(result)
+    result = cluster.run("playbooks/inspect.yml")
+    assert f"node1, node2: environment old, {PREFIX}: made by conda, Python 3.11, torch " in reported(result)
+    assert to_add not in reported(result)
+    first, second = cluster.machines
+    version = f"{PREFIX}/{SITE}/torch"
+    second.inside("sh", "-ec", f"rm {version}; mkdir {version}; echo \"__version__ = '2.5.0'\" > {version}/version.py")
+    try:
+        result = cluster.run("playbooks/inspect.yml")
+        assert "the environment old differs: made by conda, Python 3.11, torch " in reported(result)
+        assert "made by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
+        kept = json.loads((ARTIFACTS / "inspect.json").read_text())["findings"]
+        odd = {one["node"] for one in kept if (one["id"], one["status"]) == ("environment.existing.differs", "warn")}
+        assert odd == set(NODES), "with two nodes none is blamed"
+    finally:
+        second.inside("sh", "-ec", f"rm -r {version}; ln -s {REAL}/torch {version}")
+    assert first.inside("readlink", version).stdout == second.inside("readlink", version).stdout
+
+
+def test_whoever_else_may_change_it_is_named_and_everybody_is_refused(cluster: Cluster, there: list[str]) -> None:
+    del there
+    machine = cluster.machines[0]
+    machine.inside("chown", "-R", "admin:", BASE)
+    try:
+        result = cluster.run()
+        assert result.rc == 0, result.stdout
+        assert (
+            f"node1: environment old: {BASE} belongs to admin, so that somebody else may change what" in result.stdout
+        )
+        machine.inside("chmod", "o+w", f"{PREFIX}/bin")
+        result = cluster.run()
+        assert result.stats["failures"] == {"node1": 1}
+        assert f"node1: environment old: everybody may write to {PREFIX}/bin, and so choose" in result.stdout
+        machine.inside("chmod", "o-w", f"{PREFIX}/bin")
+        machine.inside("chmod", "0700", BASE)
+        result = cluster.run()
+        assert result.stats["failures"] == {"node1": 1}
+        assert "its Python does not start as muster: muster cannot start its Python: Permission denied" in result.stdout
+    finally:
+        machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
+
+
+def test_out_of_the_inventory_it_stays_where_it_is(cluster: Cluster, there: list[str]) -> None:
+    del there
+    before = cluster.states()
+    result = cluster.run(cluster_environments={})
+    assert (result.rc, result.changed) == (0, []), result.stdout
+    assert cluster.states() == before
+    refused = cluster.run(cluster_environments={"old": {"prefix": "/opt/muster/pytorch/current"}})
+    assert "lies in /opt/muster/pytorch, where Muster builds and removes" in refused.stdout

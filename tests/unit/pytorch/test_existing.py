@@ -1,0 +1,38 @@
+"""Environments that somebody else has made: who did, and whether launches may run in them (cases/existing).
+
+What the programs leave is written as their sources write it; none of the programs was at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import cases
+from muster.pytorch import existing
+
+SOUND: dict[str, Any] = {
+    "there": True,
+    "marks": {"conda-meta/history": ""},
+    "everybody": "",
+    "other": "",
+    "torchrun": True,
+    "said": {
+        "imported": True,
+        "error": "",
+        "torch": {"version": "2.7.1"},
+        "packages": {"torch": "2.7.1"},
+        "python_full": "3.11.9",
+    },
+}
+
+
+@cases(__file__, "existing")
+def test_it_is_recognised_and_judged(case: dict[str, Any]) -> None:
+    if "made_by" in case:
+        assert existing.made_by(case["marks"]) == case["made_by"]
+        return
+    found = existing.judge("/opt/x", {**SOUND, **case["look"]}, "muster")
+    assert {name: value for name, value in vars(found).items() if value} == {
+        "made_by": "conda",
+        **{name: tuple(value) if name == "notes" else str(value) for name, value in case["judged"].items() if value},
+    }
