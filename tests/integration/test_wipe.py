@@ -55,7 +55,7 @@ SITE = "flush ruleset; table inet site { chain in { type filter hook input prior
 INTERFACES = "/etc/network/interfaces.d/training"
 HERS = {"/home/anna/thesis.txt": "years of work\n", "/var/lib/muster/users/anna/result": "hers\n"}
 FOLDERS_OF_HERS = ("/var/lib/muster", "/var/lib/muster/users", "/var/lib/muster/users/anna")
-SOURCES = "grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d"
+SOURCES = "grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list* | sort -u"
 
 
 @pytest.fixture(scope="module")
