@@ -242,8 +242,9 @@ def test_what_only_some_labs_have_goes_as_well(listed: str, play: Play, tmp_path
     machine = without_ufw(tmp_path)
     with people([machine], anna=2001) as (anna,):
         before, bare = take(machine), of_the_site(machine)
-        archive, *more = (uri.rstrip("/") for uri in bare["sources"].split())
-        security = next((uri for uri in more if "security" in uri), archive)
+        uris = [uri.rstrip("/") for uri in bare["sources"].split()]
+        archive = next(uri for uri in uris if "security" not in uri)
+        security = next((uri for uri in uris if "security" in uri), archive)
         gateway = machine.address.rpartition(".")[0] + ".1"
         with Proxy(gateway, {"/archive/": f"{archive}/", "/security/": f"{security}/"}).running() as mirror:
             variables = {
