@@ -23,7 +23,6 @@ from muster_controller.drifting import TAGS, Drifting, Look
 from muster_controller.elsewhere import ask, opened, roots
 from muster_controller.installed import ask_all, requests
 from muster_controller.json_file import write_json
-from muster_controller.node_error import NodeError
 from muster_controller.record import operator
 from muster_controller.runs import add_verdict, run_folder, run_id
 from muster_controller.steps_run import run_steps
@@ -49,7 +48,7 @@ class ActionModule(ControllerAction):
             )
         self.cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         folder = run_folder(Path(self.cluster["cluster_artifacts_dir"], self.cluster["cluster_name"]))
-        drifting = Drifting(self, self.task_vars, folder)
+        drifting = Drifting(self, folder)
         look = drifting.look(nodes)
         done: list[str] = []
         changed = False
@@ -129,9 +128,9 @@ class ActionModule(ControllerAction):
     def condemn(self, parts: dict[str, list[str]]) -> None:
         asked = requests(self.task_vars, self._templar, self._loader, list(parts))
         asks = {node: {**asked[node], "parts": names} for node, names in parts.items()}
-        for node, answer in ask_all(self, self.task_vars, "condemn", asks).items():
-            if isinstance(answer, NodeError):
-                Display().warning(f"{node}: its environments cannot be built anew: {answer}")
+        for node, answer in ask_all(self, "condemn", asks).items():
+            if answer.error:
+                Display().warning(f"{node}: its environments cannot be built anew: {answer.error}")
 
     def busy(self, nodes: Sequence[str]) -> dict[str, list[str]]:
         """The launches that run on each node; one that does not say is taken for a node that has some."""
@@ -150,15 +149,15 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             return [], ["what is there would be taken as what is installed"]
         about = {"by": operator(), "run": run_id(), "parts": []}
-        asked = requests(self.task_vars, self._templar, self._loader, list(nodes))
+        asked = requests(self.task_vars, self._templar, self._loader, nodes)
         asked = {node: {**one, **about} for node, one in asked.items()}
-        answers = ask_all(self, self.task_vars, "keep", asked)
-        told = [node for node, answer in answers.items() if isinstance(answer, dict)]
+        answers = ask_all(self, "keep", asked)
+        told = [node for node, answer in answers.items() if not answer.error]
         said = {True: "what is there is taken as what is installed", False: "it was written down like this before"}
         return told, [
-            f"{node}: it could not be accepted: {answer}"
-            if isinstance(answer, NodeError)
-            else f"{node}: {said[bool(answer.get('written'))]}"
+            f"{node}: it could not be accepted: {answer.error}"
+            if answer.error
+            else f"{node}: {said[bool(answer.data.get('written'))]}"
             for node, answer in answers.items()
         ]
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.health import by_itself
-from muster.members import quarantine
-from muster.members.quarantine import OPTION, SINCE
+from muster.members.quarantine import OPTION, words
 from muster.verdict.commands import playbook
-from muster_controller import inventory_file
+from muster_controller import inventory_file, quarantine
 from muster_controller.action import ControllerAction
 from muster_controller.members import Cluster
-from muster_controller.node_error import NodeError
-from muster_controller.record import operator
 
 
 class ActionModule(ControllerAction):
@@ -27,21 +23,20 @@ class ActionModule(ControllerAction):
         decision = by_itself.decide(self.options["findings"], said, cluster.chosen)
         if not decision.node:
             return {"quarantined": "", "warnings": decision.notes}
-        since = time.strftime(SINCE, time.gmtime())
-        entry = quarantine.entry(decision.reason, f"the health check of {operator()}", since, automatic=True)
+        entry = quarantine.entry(decision.reason, automatic=True)
         check = bool(self._task.check_mode)
         written = inventory_file.set_variables(cluster.sources, {decision.node: {OPTION: entry}}, check=check)
         if written.by_hand:
             lines = "\n".join([f"{decision.node} has to be quarantined, in an inventory of yours:", *written.by_hand])
             return {"quarantined": "", "warnings": [*decision.notes, lines]}
         answer = cluster.ask("keep", {decision.node: {"check": check, "quarantine": entry}})[decision.node]
-        notes = [f"{decision.node} did not answer: {answer}."] if isinstance(answer, NodeError) else []
-        words = f"{decision.node} is quarantined by itself{quarantine.words(entry)}. Once a person has looked at it:"
+        notes = [f"{decision.node} did not answer: {answer.error}."] if answer.error else []
+        done = f"{decision.node} is quarantined by itself{words(entry)}. Once a person has looked at it:"
         confirm = playbook("playbooks/quarantine.yml", node=decision.node, reason="...")
         release = playbook("playbooks/release.yml", node=decision.node)
         return {
             "changed": written.changed,
             "diff": written.diffs,
             "quarantined": decision.node,
-            "warnings": [f"{words} {confirm} or {release}", *notes, *decision.notes],
+            "warnings": [f"{done} {confirm} or {release}", *notes, *decision.notes],
         }

@@ -10,7 +10,6 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster_controller.action import ControllerAction
 from muster_controller.installed import ask_all, requests
-from muster_controller.node_error import NodeError
 from muster_controller.record import operator
 from muster_controller.runs import run_id
 
@@ -20,12 +19,13 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             return {"written": []}
         about = {"by": operator(), "run": run_id(), "parts": self.options["parts"]}
-        asked = requests(self.task_vars, self._templar, self._loader, list(self.task_vars["ansible_play_hosts"]))
-        answers = ask_all(self, self.task_vars, "keep", {node: {**one, **about} for node, one in asked.items()})
+        played = self.task_vars["ansible_play_hosts"]
+        asked = requests(self.task_vars, self._templar, self._loader, played)
+        answers = ask_all(self, "keep", {node: {**one, **about} for node, one in asked.items()})
         warnings = [
-            f"{node}: what is installed was not written down, so that drift cannot say later what has changed: {answer}"
-            for node, answer in answers.items()
-            if isinstance(answer, NodeError)
+            f"{node}: what is installed was not written down, so that drift cannot say later what has changed: {why}"
+            for node, said in answers.items()
+            if (why := said.error)
         ]
-        written = [node for node, answer in answers.items() if isinstance(answer, dict) and answer.get("written")]
+        written = [node for node, said in answers.items() if not said.error and said.data.get("written")]
         return {"written": written, **({"warnings": warnings} if warnings else {})}

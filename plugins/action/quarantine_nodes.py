@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 
 from muster.members import quarantine
-from muster.members.quarantine import OPTION, SINCE
+from muster.members.quarantine import OPTION
 from muster.verdict.words import few
 from muster_controller import inventory_file
 from muster_controller.action import ControllerAction
 from muster_controller.command_line import sentence
 from muster_controller.members import Cluster
-from muster_controller.node_error import NodeError
-from muster_controller.record import operator
+from muster_controller.quarantine import entry
 
 
 class ActionModule(ControllerAction):
@@ -61,9 +59,8 @@ class ActionModule(ControllerAction):
 
     def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
         """What the inventory says of a node afterwards."""
-        since = time.strftime(SINCE, time.gmtime())
-        entry = quarantine.entry(self.reason, operator(), since)
-        return dict(now) if isinstance(now, dict) and quarantine.keeps(now, entry) else entry
+        fresh = entry(self.reason)
+        return dict(now) if isinstance(now, dict) and quarantine.keeps(now, fresh) else fresh
 
     def write(self, cluster: Cluster, wanted: dict[str, dict[str, Any]]) -> inventory_file.Outcome:
         check = self._task.check_mode
@@ -76,13 +73,12 @@ class ActionModule(ControllerAction):
         """Have each node keep its copy, or forget it: launches that run there, who did not answer, whether anything
         changed."""
         check = bool(self._task.check_mode)
-        requests = {name: {"check": check, "quarantine": entry} for name, entry in wanted.items()}
+        requests = {name: {"check": check, "quarantine": one} for name, one in wanted.items()}
         answers = cluster.ask("forget" if self.release else "keep", requests)
-        silent = {name: str(answer) for name, answer in answers.items() if isinstance(answer, NodeError)}
+        silent = {name: answer.error for name, answer in answers.items() if answer.error}
         answering = [name for name in wanted if name not in silent]
         running = {} if self.release or not answering else cluster.launches(answering, answering)[0]
-        said = [answer for answer in answers.values() if not isinstance(answer, NodeError)]
-        return list(running.values()), silent, any(answer.get("changed") is True for answer in said)
+        return list(running.values()), silent, any(answers[name].data.get("changed") is True for name in answering)
 
     def unheard(self, silent: dict[str, str]) -> list[str]:
         if self.release:

@@ -204,8 +204,9 @@ def test_killed_at_five_moments_it_is_finished_by_the_same_command(cluster: Clus
     arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")
 
     def as_before() -> None:
-        back = cluster.play(rollback="true")
-        assert back.rc == 0, back.stdout
+        if cluster.versions() != all_have(BEFORE):
+            back = cluster.play(rollback="true")
+            assert back.rc == 0, back.stdout
         assert (cluster.versions(), cluster.listed) == (all_have(BEFORE), BEFORE)
         for machine in cluster.machines:
             machine.inside("sh", "-c", f"rm -rf {ROOT}/envs/{AFTER}-*")

@@ -82,7 +82,7 @@ def running(machine: Machine) -> str:
 
 
 def boot(machine: Machine) -> str:
-    return machine.inside("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
+    return machine.inside("cat", "/proc/sys/kernel/random/boot_id", check=False).stdout.strip()
 
 
 def start_anew(machine: Machine) -> None:

@@ -1,23 +1,29 @@
 """A node leaves the cluster with nothing of Muster's on it: its files before Muster, with it, and behind it.
 
-The third node is made anew, looked at, provisioned, lived on by people, and wiped.
+The third node is made anew, looked at, provisioned, lived on by people, and wiped; and once more with what only some
+labs have.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from conftest import UP_TO_NETWORK
+from gpu_node import put
+from http_proxy import Proxy
 from machines import find_machine, make_bare
 from paths import INVENTORY, SANDBOX
+from people import people
 from snapshot import differences, take
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -44,27 +50,42 @@ OF_PACKAGES = re.compile(
 )
 
 
+# A firewall of the site's own, so that Muster's is a table in nftables; who sets the interface up; and what anna has.
+SITE = "flush ruleset; table inet site { chain in { type filter hook input priority -5; tcp dport 5555 drop; }; }"
+INTERFACES = "/etc/network/interfaces.d/training"
+HERS = {"/home/anna/thesis.txt": "years of work\n", "/var/lib/muster/users/anna/result": "hers\n"}
+FOLDERS_OF_HERS = ("/var/lib/muster", "/var/lib/muster/users", "/var/lib/muster/users/anna")
+SOURCES = "grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list* | sort -u"
+
+
 @pytest.fixture(scope="module")
-def bare(play: Play, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def listed(play: Play, networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What the inventory says of the node; in the end it says so again, and there is such a node."""
+    del networked
+    listed, pinned = LISTED.read_text(), PINNED.read_text()
+    yield listed
+    LISTED.write_text(listed)
+    PINNED.write_text(pinned)
+    make_bare(tmp_path_factory.mktemp("again"), NODE)
+    assert play("site.yml", tags=f"{UP_TO_NETWORK},pytorch").rc == 0
+
+
+@pytest.fixture(scope="module")
+def bare(listed: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the node is like before Muster was there."""
     return take(make_bare(tmp_path_factory.mktemp("bare"), NODE))
 
 
 @pytest.fixture(scope="module")
-def lived_in(bare: dict[str, str], play: Play, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def lived_in(bare: dict[str, str], play: Play) -> Machine:
     """The node with all of Muster on it, and with people's own beside that."""
-    listed, pinned = LISTED.read_text(), PINNED.read_text()
     done = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
     assert done.rc == 0, done.stdout
     machine = find_machine(NODE)
     for path, text in THEIRS.items():
         machine.inside("sh", "-ec", 'mkdir -p "$(dirname "$1")"; printf %s "$2" >>"$1"', "sh", path, text)
     machine.inside("ufw", "allow", "8080/tcp")
-    yield machine
-    LISTED.write_text(listed)
-    PINNED.write_text(pinned)
-    make_bare(tmp_path_factory.mktemp("again"), NODE)
-    assert play("site.yml", tags=f"{UP_TO_NETWORK},pytorch").rc == 0
+    return machine
 
 
 def of_muster(machine: Machine) -> list[str]:
@@ -73,6 +94,17 @@ def of_muster(machine: Machine) -> list[str]:
     found = machine.inside("sh", "-c", f"{find} 2>/dev/null", check=False).stdout.splitlines()
     ours = ("/opt/muster", "/opt/muster/pytorch", "/var/lib/muster", "/home/muster", "/opt/muster-site")
     return [path for path in found if path not in ours and not path.startswith("/opt/muster-site/")]
+
+
+def as_before(bare: dict[str, str], after: dict[str, str], allowed: Sequence[str]) -> None:
+    """No file differs but for these, and for what packages bring."""
+    subjects = ("packages", "units", "firewall", "network settings", "/etc/hosts", *allowed)
+    changed = [path for path in {*bare, *after} if bare.get(path) != after.get(path) and path not in subjects]
+    unexplained = [path for path in changed if not OF_PACKAGES.match(path) and not path.startswith("/home/muster")]
+    assert after["/etc/hosts"].split() == bare["/etc/hosts"].split()  # a space may have become a tab
+    assert sorted(unexplained) == [], differences(
+        {path: bare.get(path, "") for path in unexplained}, {path: after.get(path, "") for path in unexplained}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -122,20 +154,8 @@ def test_nothing_of_muster_is_left(wiped: Result, bare: dict[str, str], lived_in
     after = take(lived_in)
     assert "muster" not in after["units"]
     assert "muster" not in after["firewall"].replace("muster: ssh", "")
-    subjects = ("packages", "units", "firewall", "network settings")
-    changed = [path for path in {*bare, *after} if bare.get(path) != after.get(path) and path not in subjects]
-    unexplained = [path for path in changed if not OF_PACKAGES.match(path) and not path.startswith("/home/muster")]
-    assert after["/etc/hosts"].split() == bare["/etc/hosts"].split()  # a space may have become a tab
-    allowed = {
-        "/etc/hosts",
-        "/var/lib/muster",
-        "/var/lib/muster/work",
-        "/var/lib/muster/work/20261124-101010-abcd",
-        *THEIRS,
-    }
-    assert sorted({*unexplained} - allowed) == [], differences(
-        {path: bare.get(path, "") for path in unexplained}, {path: after.get(path, "") for path in unexplained}
-    )
+    work = ("/var/lib/muster", "/var/lib/muster/work", "/var/lib/muster/work/20261124-101010-abcd")
+    as_before(bare, after, (*work, *THEIRS))
 
 
 def test_what_is_peoples_stays(wiped: Result, lived_in: Machine) -> None:
@@ -181,3 +201,79 @@ def test_when_it_is_gone_nothing_changes(wiped: Result, lived_in: Machine, play:
     assert f"{NODE}: nothing was taken off it, because only the inventory knew the way to it." in again.stdout
     assert (listed, pinned) == (LISTED.read_text(), PINNED.read_text())
     assert differences(before, take(lived_in)) == []
+
+
+# ---------------------------------------------------------------- what only some labs have
+
+
+def certificate(folder: Path) -> str:
+    """An authority that nobody knows: its file."""
+    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
+    argv = ["openssl", "req", *options, "-keyout", "key.pem", "-out", "ca.pem"]
+    subprocess.run(argv, check=True, capture_output=True, cwd=folder)
+    return str(folder / "ca.pem")
+
+
+def without_ufw(folder: Path) -> Machine:
+    """The node made anew, with another firewall than ufw, and an interface that ifupdown sets up."""
+    machine = make_bare(folder, NODE)
+    machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
+    put(machine.container, "/etc/nftables.conf", SITE)
+    put(machine.container, INTERFACES, "auto eth0\niface eth0 inet manual\n")
+    machine.inside("systemctl", "enable", "--now", "nftables")
+    return machine
+
+
+def of_the_site(machine: Machine) -> dict[str, str]:
+    """What files alone do not show: rules, who may launch and stays logged in, and where packages are from."""
+    looks = {
+        "tables": "nft list tables",
+        "groups": "id -nG anna",
+        "linger": "ls /var/lib/systemd/linger 2>/dev/null; true",
+        "sources": SOURCES,
+        "trusted": "sha256sum /etc/ssl/certs/ca-certificates.crt",
+    }
+    return {subject: machine.inside("sh", "-c", command).stdout for subject, command in looks.items()}
+
+
+def test_what_only_some_labs_have_goes_as_well(listed: str, play: Play, tmp_path: Path) -> None:
+    """A table in nftables, a training MTU, somebody who launches as themselves, a mirror and a certificate."""
+    LISTED.write_text(listed)
+    machine = without_ufw(tmp_path)
+    with people([machine], anna=2001) as (anna,):
+        before, bare = take(machine), of_the_site(machine)
+        uris = [uri.rstrip("/") for uri in bare["sources"].split()]
+        archive = next(uri for uri in uris if "security" not in uri)
+        security = next((uri for uri in uris if "security" in uri), archive)
+        gateway = machine.address.rpartition(".")[0] + ".1"
+        with Proxy(gateway, {"/archive/": f"{archive}/", "/security/": f"{security}/"}).running() as mirror:
+            variables = {
+                "launch_users": ["anna"],
+                "mtu_training": 1400,
+                "cluster_extra_ca": certificate(tmp_path),
+                "cluster_mirror": "custom",
+                "cluster_mirror_urls": {name: f"{mirror.url}/{name}/" for name in ("archive", "security")},
+            }
+            done = play("site.yml", tags="baseline,network,launch_users", limit=NODE, extravars=variables)
+            assert done.rc == 0, done.stdout
+            there = of_the_site(machine)
+            assert "inet muster" in there["tables"]
+            assert machine.inside("cat", "/sys/class/net/eth0/mtu").stdout.strip() == "1400"
+            assert ("muster-launch" in there["groups"], "anna" in there["linger"]) == (True, True)
+            assert mirror.url in there["sources"]
+            assert there["trusted"] != bare["trusted"]
+            for path, text in HERS.items():
+                anna.ssh(machine, f"printf '{text}' > {path}")
+            gone = play("playbooks/retire.yml", extravars={**WIPE, **variables})
+        assert gone.rc == 0, gone.stdout
+        assert of_muster(machine) == []
+        assert of_the_site(machine) == bare
+        as_before(before, take(machine), (*FOLDERS_OF_HERS, *HERS))
+        said = gone.results("See that the node can still be logged in on")[NODE]["msg"]
+        assert said.startswith(f"{NODE}: a new login works")
+        machine.podman("restart", "--time=2")
+        until(machine.ssh_answers, PATIENCE, "it answers behind a restart, too")
+        assert machine.inside("cat", "/sys/class/net/eth0/mtu").stdout.strip() == "1500"
+        assert of_the_site(machine) == bare
+        assert {path: anna.ssh(machine, f"cat {path}").stdout for path in HERS} == HERS
+    assert NODE not in LISTED.read_text()

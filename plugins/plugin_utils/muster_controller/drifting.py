@@ -18,16 +18,16 @@ from muster.drift.model import History
 from muster.drift.origin import origin
 
 from .installed import ask_all, requests
-from .node_error import NodeError, one_line
+from .node_error import one_line
 from .steps_run import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ansible.plugins.action import ActionBase
-
     from muster.drift.model import Difference, Taken
+
+    from .action import ControllerAction
 
 Json = dict[str, Any]
 
@@ -60,18 +60,18 @@ class Look:
 class Drifting:
     """folder: of the run."""
 
-    def __init__(self, action: ActionBase, task_vars: Mapping[str, Any], folder: Path) -> None:
-        self.action, self.vars, self.folder = action, task_vars, folder
+    def __init__(self, action: ControllerAction, folder: Path) -> None:
+        self.action, self.folder = action, folder
 
     def look(self, nodes: Sequence[str]) -> Look:
-        asked = requests(self.vars, self.action._templar, self.action._loader, list(nodes))
+        asked = requests(self.action.task_vars, self.action._templar, self.action._loader, nodes)
         with ThreadPoolExecutor(1) as aside:
-            coming = aside.submit(ask_all, self.action, self.vars, "look", asked)
+            coming = aside.submit(ask_all, self.action, "look", asked)
             said, stopped = self.planned(nodes)
             answers = coming.result()
         down = plans.unreachable(said)
-        down |= {node: str(answer) for node, answer in answers.items() if isinstance(answer, NodeError)}
-        seen = {node: answer for node, answer in answers.items() if isinstance(answer, dict) and node not in down}
+        down |= {node: answer.error for node, answer in answers.items() if answer.error}
+        seen = {node: answer.data for node, answer in answers.items() if node not in down}
         records = {node: answer.get("record") or {} for node, answer in seen.items()}
         planned = [one for one in plans.differences(said) if one.node in seen]
         own = [one for node in seen for one in installed.differences(node, seen[node]["now"], records[node])]
@@ -129,13 +129,13 @@ class Drifting:
                     for kind, name in KINDS.items()
                 },
             }
-        answers = ask_all(self.action, self.vars, "history", questions)
+        answers = ask_all(self.action, "history", questions)
         return {
-            node: History(unseen={"changes": str(answer)})
-            if isinstance(answer, NodeError)
+            node: History(unseen={"changes": answer.error})
+            if answer.error
             else History(
-                **{name: answer[name] for name in PARTS},
-                unseen=answer["unseen"],
+                **{name: answer.data[name] for name in PARTS},
+                unseen=answer.data["unseen"],
                 booted=float(seen[node]["now"]["booted"]),
                 since=float((seen[node].get("record") or {}).get("at") or questions[node]["since"]),
             )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import environments
 
-from .connection import connect
-from .node_error import NodeError, one_line
+from .asking import ask_nodes
 from .program import Program
 from .variables import load_roles, project_root, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ansible.plugins.action import ActionBase
+    from .action import ControllerAction
+    from .asking import Said
 
     Json = dict[str, Any]
 
 PROGRAM = Program("drift")
-THREADS = 50
+SECONDS = 600.0  # every file of an environment is read, from a slow disk as well
 # Beside what the role node_baseline lists, the role firewall installs one of these.
 FIREWALLS = ("ufw", "nftables")
 KERNELS = ("linux-image-",)
@@ -58,19 +57,6 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
     return found
 
 
-def ask_all(
-    action: ActionBase, task_vars: Mapping[str, Any], verb: str, requested: Mapping[str, Json]
-) -> dict[str, Json | NodeError]:
-    """Each node's answer, or why there is none. None of them holds up another."""
-    connections = {node: connect(action, node, task_vars) for node in requested}
-
-    def ask(node: str) -> Json | NodeError:
-        try:
-            return PROGRAM.call(connections[node], verb, requested[node], privileged=True)
-        except NodeError as problem:
-            return problem
-        except Exception as problem:  # a defect of this program's own is said of the node, and the others go on
-            return NodeError(one_line(f"{type(problem).__name__}: {problem}"), reachable=True)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return dict(zip(requested, pool.map(ask, requested), strict=True))
+def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, Said]:
+    """What each node answered. None of them holds up another."""
+    return ask_nodes(action, PROGRAM, verb, requested, SECONDS)

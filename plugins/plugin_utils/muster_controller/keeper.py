@@ -93,10 +93,10 @@ class Keeper:
                 self.asking.release()
 
 
-def ask(connection: NodeConnection, verb: str, request: Json, program: Program = PROGRAM) -> Json | NodeError:
+def ask(connection: NodeConnection, verb: str, request: Json) -> Json | NodeError:
     """Return the node's answer, or why there is none."""
     try:
-        return program.call(connection, verb, request, privileged=True)
+        return PROGRAM.call(connection, verb, request, privileged=True)
     except NodeError as problem:
         return problem
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ansible import context
@@ -12,20 +10,18 @@ from muster.launch.jobs import merge, who
 from muster.members.quarantine import OPTION
 from muster.verdict.words import few
 
+from .asking import ask_nodes
 from .connection import connect
 from .elsewhere import ask, opened, roots
-from .keeper import THREADS
-from .keeper import ask as ask_node
 from .program import Program
 from .variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ansible.plugins.action import ActionBase
-
+    from .action import ControllerAction
+    from .asking import Said
     from .elsewhere import Heard
-    from .node_error import NodeError
 
 MEMBERS = Program("members")
 
@@ -33,7 +29,7 @@ MEMBERS = Program("members")
 class Cluster:
     """The nodes of the inventory with their variables, and how they are reached."""
 
-    def __init__(self, action: ActionBase, task_vars: Mapping[str, Any]) -> None:
+    def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
         self.action = action
         self.task_vars = task_vars
         self.sources: tuple[str, ...] = tuple(context.CLIARGS.get("inventory") or ())
@@ -56,16 +52,9 @@ class Cluster:
             if name not in without and (name in again or not own[OPTION]) and (not self.chosen or name in self.chosen)
         ]
 
-    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any] | NodeError]:
-        """One verb of the program members as root, to all of them at once: an answer, or why there is none, by node."""
-        connections = {name: connect(self.action, name, self.task_vars) for name in requests}
-        with ThreadPoolExecutor(THREADS) as pool:
-            # Ansible keeps the current task in a context variable, which threads do not inherit.
-            asked = {
-                name: pool.submit(copy_context().run, ask_node, connections[name], verb, request, MEMBERS)
-                for name, request in requests.items()
-            }
-            return {name: one.result() for name, one in asked.items()}
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, Said]:
+        """One verb of the program members, to all of them at once."""
+        return ask_nodes(self.action, MEMBERS, verb, requests)
 
     def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
         """Sentences on launches that run with one of `names`, by id, as these nodes say; and what was heard."""

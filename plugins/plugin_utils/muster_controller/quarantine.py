@@ -6,15 +6,20 @@ import time
 from typing import Any
 
 from muster.members import quarantine
-from muster.members.quarantine import OPTION
+from muster.members.quarantine import OPTION, SINCE
 
 from .record import operator
 
 
+def entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
+    """What the inventory says of a node that is quarantined for this reason, from now on."""
+    by = f"the health check of {operator()}" if automatic else operator()
+    return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
+
+
 def variables(reason: str) -> dict[str, Any]:
-    """What to give a node that is quarantined for this reason, from now on."""
-    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    return {OPTION: quarantine.entry(reason, operator(), since)}
+    """The same, as variables of the node."""
+    return {OPTION: entry(reason)}
 
 
 def said(value: Any) -> tuple[bool, str]:
@@ -22,4 +27,4 @@ def said(value: Any) -> tuple[bool, str]:
     return bool(value), str(value["reason"]) if isinstance(value, dict) else ""
 
 
-__all__ = ["OPTION", "said", "variables"]
+__all__ = ["OPTION", "entry", "said", "variables"]

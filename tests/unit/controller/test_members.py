@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +27,7 @@ def job(launch_id: str, nodes: list[str], *, over: bool = False, **more: Any) ->
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster.__new__(Cluster)
-    found.action, found.task_vars = None, {}  # no connection is made
+    found.action = found.task_vars = cast("Any", {})  # no connection is made
     own = {
         "cluster_run_root": "/r",
         "cluster_users_root": "/u",

@@ -52,8 +52,14 @@ def test_wiping(case: dict[str, Any]) -> None:
 
 
 def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
-    found = paths_above(["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft"])
-    assert found == ["/opt/muster/pytorch", "/etc/muster", "/opt/muster"]
+    found = paths_above(["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"])
+    assert found == [
+        "/usr/local/lib/muster/bin",
+        "/usr/local/lib/muster",
+        "/opt/muster/pytorch",
+        "/etc/muster",
+        "/opt/muster",
+    ]
 
 
 def forgotten() -> str:

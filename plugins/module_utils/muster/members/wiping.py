@@ -11,6 +11,8 @@ from ..verdict.words import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+LOCAL = "/usr/local/"  # its folders are in no package, and are the system's
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -165,9 +167,10 @@ def still_there(plan: Plan) -> Iterator[str]:
 
 
 def paths_above(paths: Sequence[str]) -> list[str]:
-    """The folders that these lie in, each with those above it, the deepest first; none of the file system's own top."""
+    """The folders that these lie in, each with those above it, the deepest first; none of the file system's own."""
     found: set[str] = set()
     for path in paths:
         parts = path.strip("/").split("/")[:-1]
-        found |= {"/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1)}
+        first = 4 if path.startswith(LOCAL) else 2
+        found |= {"/" + "/".join(parts[:depth]) for depth in range(first, len(parts) + 1)}
     return sorted(found, key=lambda one: (-one.count("/"), one))
