@@ -68,7 +68,7 @@ def read_options():
     add("--num-workers", type=int, default=2, help="processes that load data, for each process that trains")
     add("--seed", type=int, default=0)
     add("--deterministic", action="store_true", help="the same result each time, on a GPU too; slower")
-    add("--profile", action="store_true", help="write a trace of a few steps of rank 0 into --output")
+    add("--profile", action="store_true", help="write a trace of steps 4 to 6 of rank 0 into --output")
     return parser.parse_args()
 
 

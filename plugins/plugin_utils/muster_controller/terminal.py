@@ -30,6 +30,7 @@ def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
         folder="" if Path.cwd() == project_root() else f"{short(str(project_root()))}/",
         books=playbooks(given),
         options=other_options(given),
+        asks_for_sudo=bool(given.get("become_ask_pass")),
     )
 
 

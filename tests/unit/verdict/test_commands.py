@@ -30,12 +30,14 @@ TERMINALS = (
     Terminal(),
     Terminal(".venv/bin/", ("inventory/lab",)),
     Terminal("/opt/my tools/bin/", ("my lab", "more,", "inventory/lab"), "/opt/my tools/"),
+    Terminal(".venv/bin/", ("inventory/lab",), asks_for_sudo=True),
 )
 
 
 def terminal_of(case: dict[str, Any]) -> Terminal:
     inventories = tuple(case.get("inventories", ["inventory/lab"]))
-    return Terminal(case.get("prefix", ".venv/bin/"), inventories, is_somebodys=case.get("somebodys", False))
+    is_somebodys, asks = case.get("somebodys", False), case.get("asks_for_sudo", False)
+    return Terminal(case.get("prefix", ".venv/bin/"), inventories, is_somebodys=is_somebodys, asks_for_sudo=asks)
 
 
 @cases(__file__, "text")
@@ -44,7 +46,7 @@ def test_text(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("here", TERMINALS, ids=["activated", "lab", "spaces"])
+@pytest.mark.parametrize("here", TERMINALS, ids=["activated", "lab", "spaces", "sudo"])
 def test_a_command_is_found_and_typed_once(written: str, here: Terminal) -> None:
     assert COMMAND.match(written)
     once = here.text(written)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+WITHOUT_NODES = tuple(f"playbooks/{name}.yml" for name in ("import", "plan", "report", "trust", "validate"))
 EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # that people without root run
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Only what the functions below write, and never what has its inventory already.
@@ -75,6 +76,7 @@ class Terminal:
     to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
     books, options: the playbooks of the run, and what was typed behind its inventories. is_somebodys: it belongs to
     somebody who launches for themselves; what they cannot run is an administrator's, whose inventory is another.
+    asks_for_sudo: this run asked for sudo's password (-K), as the next one has to.
     """
 
     prefix: str = ""
@@ -83,6 +85,7 @@ class Terminal:
     books: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     is_somebodys: bool = False
+    asks_for_sudo: bool = False
 
     def program(self, name: str) -> str:
         return shlex.quote(f"{self.prefix}{name}")
@@ -91,10 +94,13 @@ class Terminal:
     def inventory_arguments(self) -> str:
         return "".join(f" -i {shlex.quote(inventory)}" for inventory in self.inventories)
 
+    def as_root(self, *, needed: bool = True) -> str:
+        return " -K" if needed and self.asks_for_sudo and self.inventories else ""
+
     @property
     def command(self) -> str:
         """What was typed to start this run."""
-        options = "".join(f" {shlex.quote(option)}" for option in self.options)
+        options = self.as_root() + "".join(f" {shlex.quote(option)}" for option in self.options)
         return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
 
     def text(self, text: str, quoted: Iterable[str] = ()) -> str:
@@ -126,9 +132,11 @@ class Terminal:
             return f"an administrator's {command['books']}"
         if command["books"]:
             books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
-            return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}"
+            sudo = self.as_root(needed=command["books"] not in WITHOUT_NODES)
+            return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}{sudo}"
         if command["node"]:
-            return f"{self.program('ansible')} {command['node']}{self.inventory_arguments}"
+            sudo = self.as_root(needed=command.string.startswith(" --become", command.end()))
+            return f"{self.program('ansible')} {command['node']}{self.inventory_arguments}{sudo}"
         if command["vault"]:
             return self.program("ansible-vault")
         return f"{self.program('python')} {shlex.quote(self.folder + command['tool'])}"
