@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CALM = ("healthy", "degraded")
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh names that of its node in whatever it says
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _stops(failures: Mapping[str, str]) -> str:
     # A sentence may begin with its node's name, which the line has already.
     reasons = {node: why.replace(f": {node}: ", ": ", 1) for node, why in failures.items()}
     first = next(iter(reasons.values()))
-    said = [why.partition("': ")[2] or why for why in reasons.values()]
+    said = [ADDRESS.sub("", why.partition("': ")[2] or why) for why in reasons.values()]
     same = [node for node, words in zip(reasons, said, strict=True) if words == said[0]]
     others = [node for node in failures if node not in same]
     more = f" (and {few(others)} for another reason)" if others else ""
