@@ -41,6 +41,11 @@ YML = "channels: [{channel}]\ndependencies: [greet, python 3.11.*]\n"
 SMALL = ["--width=8", "--num-workers=0", "--log-every=1", "--samples=960", "--epochs=3", "--global-batch=96"]
 CELL = "import torch\nprint('torch', torch.__version__, 'adds up to', torch.ones(3).sum().item())"
 SHOWN = "document.body.innerText"
+# TensorBoard has asked for the values of its charts, and has had a moment to draw them.
+DRAWN = (
+    "performance.getEntriesByType('resource').some("
+    "one => one.name.includes('timeSeries') && performance.now() - one.responseEnd > 1500)"
+)
 # What a node has none of once all is out of the inventory.
 GONE = (
     NAMED,
@@ -179,6 +184,7 @@ def test_their_pages_come_by_the_printed_line_and_not_without_the_token(
         browser.go(f"{lab}/lab?token={token}")  # from here on, the browser has its cookie
         browser.go(f"{lab}/tensorboard/", width=1400)
         shown(browser, "loss")
+        until(lambda: browser.value(DRAWN), PATIENCE, "TensorBoard has the scalars")
         browser.picture(PICTURES / "walk_tensorboard.png", whole=False)
 
         # Last, because a page with a notebook that is not saved asks before it is left.

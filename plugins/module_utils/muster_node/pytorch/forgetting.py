@@ -59,6 +59,7 @@ class Forgotten:
                 root.remove(one)
             tidy(root.root / "wheels")
             shutil.rmtree(root.root / STORE, ignore_errors=True)
-            for place in (root.envs, root.root):
+            # The last one takes the folder of all of them with it.
+            for place in (root.envs, root.root, root.root.parent):
                 with contextlib.suppress(OSError):  # something else lies in it
                     place.rmdir()
