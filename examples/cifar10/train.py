@@ -62,7 +62,12 @@ def read_options():
     add("--learning-rate", type=float, default=0.1)
     add("--clip", type=float, default=1.0, help="largest norm of the gradient")
     add("--precision", choices=["auto", "fp32", "bf16", "fp16"], default="auto", help="auto: bf16 where a GPU has it")
-    add("--compress", choices=["no", "fp16", "bf16", "powersgd"], default="no", help="gradients while they are sent")
+    add(
+        "--compress",
+        choices=["no", "fp16", "bf16", "powersgd"],
+        default="no",
+        help="gradients while they are sent; bf16: on GPUs alone",
+    )
     add("--log-every", type=int, default=10, metavar="STEPS")
     add("--checkpoint-every", type=int, default=0, metavar="STEPS", help="0: after each epoch")
     add("--num-workers", type=int, default=2, help="processes that load data, for each process that trains")

@@ -186,7 +186,8 @@ def test_one_command_compares_one_process_one_node_and_all(play: Play, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", ["fp16", "bf16", "powersgd"])
+# bf16 takes a GPU: PyTorch refuses its hook over Gloo.
+@pytest.mark.parametrize("hook", ["fp16", "powersgd"])
 def test_it_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
     requested = {
         "cluster_launch_nodes": ["node1", "node2"],
