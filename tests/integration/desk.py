@@ -20,7 +20,7 @@ import yaml
 
 import cifar_archive
 from lab import KEY
-from paths import ENVIRONMENT, ROOT, SANDBOXES
+from paths import ROOT, SANDBOXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SAMPLE_ID = "20261121-093142-1df3"
 LAUNCH = re.compile(r"\blaunch (\d{8}-\d{6}-[0-9a-f]{4}): ")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LONG = 1200  # seconds; it ends what went wrong
+LONG = 300  # seconds; it ends what went wrong
 TRAINING = ROOT / "tests/integration/payloads/shown_training.py"
 
 
@@ -153,7 +153,7 @@ class Desk:
     def type(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Said:
         """Type it in the checkout, at a terminal, and wait for its end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        environment = {**kept, "PATH": ENVIRONMENT["PATH"], "HOME": str(self.folder / "home"), "TERM": "dumb"}
+        environment = {**kept, "HOME": str(self.folder / "home"), "TERM": "xterm"}
         if "../lab" in command:  # by somebody who launches for themselves: their account, and their key
             environment |= {
                 "ANSIBLE_REMOTE_USER": self.person.name,
@@ -179,8 +179,8 @@ class Desk:
                 child.send(answer)
             child.expect(pexpect.EOF)
             output += child.before
-        except pexpect.TIMEOUT:
-            output += child.before + "\n(not ended)"
+        except (pexpect.EOF, pexpect.TIMEOUT) as problem:
+            output += f"{child.before}\n({type(problem).__name__} before {answers}, or its end)"
         child.close(force=True)
         text = COLOURS.sub("", output).replace("\r", "")
         if found := LAUNCH.findall(text):
