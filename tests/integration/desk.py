@@ -86,6 +86,8 @@ class Desk:
         options = {
             "ansible_user": "admin",
             "ansible_ssh_private_key_file": str(KEY),
+            # This machine has other work: a node is not given up for it.
+            "launch_silence_timeout": 60,
             "launch_users": [self.person.name],
             "ssh_mesh_users": [self.person.name],
             "cluster_environments": {"vision": {"provided": True}},
@@ -134,6 +136,11 @@ class Desk:
         """Whether the training goes on until somebody ends it."""
         for node in self.nodes:
             node.inside(*(("touch",) if on else ("rm", "-f")), "/srv/project/hold")
+
+    def launches(self) -> str:
+        """The units of launches that run on the nodes."""
+        argv = ["systemctl", "list-units", "--plain", "--no-legend", "muster-launch-*"]
+        return "".join(node.inside(*argv).stdout for node in self.nodes)
 
     def own(self, command: str) -> str:
         """The command with what is this reader's own in the places of samples."""
