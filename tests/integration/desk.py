@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pexpect
@@ -24,6 +23,7 @@ from paths import ROOT, SANDBOXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from machines import Machine
     from people import Person

@@ -6,6 +6,7 @@ While there is a file `hold` beside the nodes' copy, it goes on.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def main() -> None:
     for name in (options.output / "weights.pt", Path("results/last.pt")):
         name.parent.mkdir(parents=True, exist_ok=True)
         torch.save(weight, name)
-    Path("results/figures.json").write_text('{"epochs": %d}' % epoch)
+    Path("results/figures.json").write_text(json.dumps({"epochs": epoch}))
     dist.destroy_process_group()
 
 
