@@ -101,6 +101,11 @@ def test_launches_of_ones_own(brought: Desk, name: str) -> None:
     try_it(brought, "own", name)
 
 
+@each("data_and_steps")
+def test_data_and_steps(brought: Desk, name: str) -> None:
+    try_it(brought, "data_and_steps", name)
+
+
 @each("examples")
 def test_the_example(brought: Desk, name: str) -> None:
     try_it(brought, "examples", name)
@@ -109,11 +114,6 @@ def test_the_example(brought: Desk, name: str) -> None:
 @each("acceptance")
 def test_acceptance(brought: Desk, name: str) -> None:
     try_it(brought, "acceptance", name)
-
-
-@each("data_and_steps")
-def test_data_and_steps(brought: Desk, name: str) -> None:
-    try_it(brought, "data_and_steps", name)
 
 
 @each("members")
