@@ -109,7 +109,11 @@ UNCHECKED = {
 def constants(call: ast.Call) -> str:
     """The plain form of a call's command; X stands for what only a run knows."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
-    named = {str(word.arg): word.value.value if isinstance(word.value, ast.Constant) else "X" for word in call.keywords}
+    named = {
+        word.arg: word.value.value if isinstance(word.value, ast.Constant) else "X"
+        for word in call.keywords
+        if word.arg
+    }  # but for **given, of which only a run knows the names
     assert isinstance(call.func, ast.Name)
     written: str = getattr(commands, call.func.id)(*positional, **named)
     return written
