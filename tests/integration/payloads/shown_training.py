@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -34,10 +35,11 @@ def main() -> None:
         if epoch >= options.epochs:
             dist.barrier()
             time.sleep(0.5)
-    for name in (options.output / "weights.pt", Path("results/last.pt")):
-        name.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(weight, name)
-    Path("results/figures.json").write_text(json.dumps({"epochs": epoch}))
+    if os.access(".", os.W_OK):  # the folder that a module begins in may be root's
+        for name in (options.output / "weights.pt", Path("results/last.pt")):
+            name.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(weight, name)
+        Path("results/figures.json").write_text(json.dumps({"epochs": epoch}))
     dist.destroy_process_group()
 
 
