@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,3 +52,35 @@ def of_others() -> Iterator[Shown]:
         found = re.match(r" *\$ +(.*)", line) or (re.match(r" *([^#\s].*)", line) if language == "sh" else None)
         if found and not OWN.search(line):
             yield Shown(page, found[1])
+
+
+class Typed(NamedTuple):
+    """A command of Muster's own that a reader types, and the pages that show it."""
+
+    command: str
+    pages: tuple[str, ...]
+
+
+def called(command: str) -> str:
+    """What tests/shown_commands.yml calls it: without what most of them have, the program and the inventory."""
+    for placeholder, value in PLACEHOLDERS.items():
+        command = command.replace(placeholder, value)
+    words = " ".join(shlex.split(command, comments=True)).rstrip(".")  # of a sentence
+    return words.removeprefix(".venv/bin/ansible-playbook ").replace(" -i inventory/lab", "", 1)
+
+
+def of_readers() -> dict[str, Typed]:
+    """Those of README and of the pages for users, each once; the Chinese ones show the same."""
+    found: dict[str, Typed] = {}
+    for page, command in in_pages():
+        if page == "README.md" or re.fullmatch(r"docs/\w+\.md", page):
+            name = called(command)
+            before = found.get(name, Typed(command.rstrip("."), ()))
+            found[name] = before._replace(pages=tuple(sorted({*before.pages, page})))
+    return found
+
+
+def table() -> dict[str, dict[str, Any]]:
+    """Which of them are run, in their order, and why the others are not."""
+    read: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
+    return read

@@ -24,7 +24,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.cli.vault import VaultCLI
 
 from muster.verdict import commands
-from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages
+from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages, of_readers, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +109,11 @@ UNCHECKED = {
 def constants(call: ast.Call) -> str:
     """The plain form of a call's command; X stands for what only a run knows."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
-    named = {str(word.arg): word.value.value if isinstance(word.value, ast.Constant) else "X" for word in call.keywords}
+    named = {
+        word.arg: word.value.value if isinstance(word.value, ast.Constant) else "X"
+        for word in call.keywords
+        if word.arg
+    }  # but for **given, of which only a run knows the names
     assert isinstance(call.func, ast.Name)
     written: str = getattr(commands, call.func.id)(*positional, **named)
     return written
@@ -329,3 +333,13 @@ def test_what_is_not_checked_is_still_shown() -> None:
     used = {words_of(one.command)[-1].split()[0] for one in calls() if "ansible.builtin.command" in one.command}
     # The way back to an older driver is one line of a shell, made of the packages that the node had.
     assert used | {"sh"} == ON_NODES.keys()
+
+
+def test_each_command_of_a_readers_page_is_run_or_it_is_said_why_not() -> None:
+    """tests/slow/test_commands_run.py runs them; a reason that names a file names one that is there."""
+    run = [name for group in table()["run"].values() for name in group]
+    not_run = [name for names in table()["not_run"].values() for name in names]
+    assert len(run) + len(not_run) == len({*run, *not_run}), "one is there twice"
+    assert {*run, *not_run} == of_readers().keys(), "tests/shown_commands.yml does not have the commands of the pages"
+    named = re.findall(r"[\w/]*\btest_\w+\.py", " ".join(table()["not_run"]))
+    assert all((ROOT / "tests/integration" / Path(path).name).is_file() for path in named)

@@ -1,0 +1,202 @@
+"""The desk of a reader who types what the pages show: a checkout, the inventory `lab` of the sandbox's nodes, a home.
+
+What the pages have the reader bring is here and on the nodes. What they leave to the reader is put into a command:
+the names of nodes, the id of a launch, folders of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pexpect
+import yaml
+
+import cifar_archive
+from lab import KEY
+from paths import ROOT, SANDBOXES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from machines import Machine
+    from people import Person
+
+SAMPLE_ID = "20261121-093142-1df3"
+LAUNCH = re.compile(r"\blaunch (\d{8}-\d{6}-[0-9a-f]{4}): ")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LONG = 300  # seconds; it ends what went wrong
+TRAINING = ROOT / "tests/integration/payloads/shown_training.py"
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended, and what it said."""
+
+    status: int | None
+    lines: list[str]
+
+    @property
+    def last(self) -> str:
+        return self.lines[-1] if self.lines else ""
+
+    def __str__(self) -> str:
+        return f"ended with {self.status}:\n" + "\n".join(self.lines[-60:])
+
+
+@dataclass
+class Desk:
+    """folder has a short name: the sockets of shared connections lie in it. launch_id is the newest launch's."""
+
+    folder: Path
+    nodes: Sequence[Machine]
+    person: Person
+    launch_id: str = ""
+
+    @property
+    def checkout(self) -> Path:
+        return self.folder / "muster"
+
+    def set_up(self) -> None:
+        """Everything but what lies on the nodes."""
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, names.split("\0")):
+            if (ROOT / name).is_file():
+                target = self.checkout / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, target)
+        for name in (".venv", ".sandbox"):
+            (self.checkout / name).symlink_to(ROOT / name)
+        shutil.copytree(SANDBOXES, self.checkout / "inventory/sandbox", dirs_exist_ok=True)
+        self.write_lab()
+        self.bring_here()
+
+    def write_lab(self) -> None:
+        """Fill inventory/lab in, as a user does."""
+        hosts = {node.name: {"ansible_host": node.address} for node in self.nodes}
+        lab = self.checkout / "inventory/lab"
+        (lab / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts}}))
+        options = {
+            "ansible_user": "admin",
+            "ansible_ssh_private_key_file": str(KEY),
+            # This machine has other work: a node is not given up for it.
+            "launch_silence_timeout": 60,
+            "launch_users": [self.person.name],
+            "ssh_mesh_users": [self.person.name],
+            "cluster_environments": {"vision": {"provided": True}},
+            # Where PyTorch comes from on this machine.
+            **yaml.safe_load((SANDBOXES / "group_vars/sandbox/this_host.yml").read_text()),
+        }
+        with (lab / "group_vars/all.yml").open("a") as file:
+            file.write(yaml.safe_dump(options))
+
+    def bring_here(self) -> None:
+        """The files that pages have the reader bring, on this machine."""
+        home, beside = self.folder / "home", self.folder
+        for folder in (home / "project", beside / "project", home / ".ssh", beside / "logs", beside / "data/cifar10"):
+            folder.mkdir(parents=True)
+        for place in (home / "project", beside / "project", self.checkout):
+            shutil.copy(TRAINING, place / "train.py")
+        (home / "tokens.env").write_text("HF_TOKEN=hf_0123456789abcdefghij\n")
+        (home / "tokens.env").chmod(0o600)
+        (home / ".ssh/config").write_text("".join(f"Host gpu{n}\n  HostName 10.0.2.{n}\n" for n in (1, 2)))
+        (self.checkout / "hostfile").write_text("gpu1 10.0.2.1 slots=8\n10.0.2.2 slots=8\n")
+        (self.checkout / "job.yml").write_text(shown("launch.md", r"\$ cat job.yml\n(.*?)\n\$ "))
+        (beside / "job.yml").write_text(shown("launch.md", r"```yaml\n(launch_project: ../project\n.*?)```"))
+        (beside / "project/job.yml").write_text(shown("coming_from.md", r"```yaml\n(cluster_launch_nodes.*?)```"))
+        (beside / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"10.0.2.{n} gpu0{n}\n" for n in range(1, 5)))
+        cifar_archive.write(beside / "data/cifar10" / "cifar-10-python.tar.gz")
+        words = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: sample 17 is broken\n"
+        for rank, text in enumerate(("step 1\n", words, "step 1\n")):
+            (beside / f"logs/rank{rank}.stderr.log").write_text(text)
+
+    def bring_to_nodes(self) -> None:
+        """The same on the nodes, where the training user is there already."""
+        for node in self.nodes:
+            node.inside("install", "--directory", "/srv/project", "/data/train", "/opt/muster/pytorch/named/vision")
+            node.inside("install", "--directory", "--owner=muster", "/srv/cifar10")
+            node.inside("chown", "muster:", "/srv/project")
+            node.podman_copy(TRAINING, "/srv/project/train.py")
+            node.podman_copy(self.folder / "data/cifar10/cifar-10-python.tar.gz", "/srv/cifar10/")
+            node.inside("sh", "-ec", "echo 1 > /data/train/a; cd /data; sha256sum train/a > SHA256SUMS")
+            node.inside("ln", "-sfn", "/opt/muster/pytorch/current", "/opt/muster/pytorch/named/vision/current")
+
+    def clear_nodes(self) -> None:
+        for node in self.nodes:
+            node.inside("rm", "-rf", "/srv/project", "/srv/cifar10", "/data", "/opt/muster/pytorch/named/vision")
+
+    def hold(self, *, on: bool) -> None:
+        """Whether the training goes on until somebody ends it."""
+        for node in self.nodes:
+            node.inside(*(("touch",) if on else ("rm", "-f")), "/srv/project/hold")
+
+    def launches(self) -> str:
+        """The units of launches that run on the nodes."""
+        argv = ["systemctl", "list-units", "--plain", "--no-legend", "muster-launch-*"]
+        return "".join(node.inside(*argv).stdout for node in self.nodes)
+
+    def own(self, command: str) -> str:
+        """The command with what is this reader's own in the places of samples."""
+        share, copied = "share_to=/srv/share/lab", "data_copy_src=/data/cifar10"
+        for sample, value in {
+            "<name>": "lab",
+            SAMPLE_ID: self.launch_id,
+            "node7": "node3",
+            "node9": "node3",
+            share: f"share_to={self.folder}/lab",
+            copied: f"data_copy_src={self.folder}/data/cifar10",
+            "log=/tmp/logs": f"log={self.folder}/logs",
+        }.items():
+            command = command.replace(sample, value)
+        return command
+
+    def type(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Said:
+        """Type it in the checkout, at a terminal, and wait for its end."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        environment = {**kept, "HOME": str(self.folder / "home"), "TERM": "xterm"}
+        if "../lab" in command:  # by somebody who launches for themselves: their account, and their key
+            environment |= {
+                "ANSIBLE_REMOTE_USER": self.person.name,
+                "ANSIBLE_PRIVATE_KEY_FILE": str(self.person.key),
+            }
+        # The names of other machines that this one knows, and nothing else of it is changed.
+        hosts = f"mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"
+        child: Any = pexpect.spawn(
+            "unshare",
+            ["--mount", "bash", "-c", f"{hosts} && {self.own(command)} {more}"],
+            cwd=str(self.checkout),
+            env=environment,
+            encoding="utf-8",
+            codec_errors="replace",
+            timeout=LONG,
+            dimensions=(60, 200),
+        )
+        output = ""
+        try:
+            for pattern, answer in answers:
+                child.expect(pattern)
+                output += child.before + child.after
+                child.send(answer)
+            child.expect(pexpect.EOF)
+            output += child.before
+        except (pexpect.EOF, pexpect.TIMEOUT) as problem:
+            output += f"{child.before}\n({type(problem).__name__} before {answers}, or its end)"
+        child.close(force=True)
+        text = COLOURS.sub("", output).replace("\r", "")
+        if found := LAUNCH.findall(text):
+            self.launch_id = found[-1]
+        return Said(child.exitstatus, [line for line in text.splitlines() if line.strip()])
+
+
+def shown(page: str, pattern: str) -> str:
+    """A file that a page shows."""
+    found = re.search(pattern, (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert found, f"docs/{page} no longer shows {pattern}"
+    return found[1] + "\n"
