@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 import threading
@@ -17,6 +16,7 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
+from muster_controller.command_line import short
 from muster_controller.onboarding import ONBOARDING
 from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 from muster_controller.screens import end_gently
@@ -334,7 +334,7 @@ class CallbackModule(DefaultCallback):
             return None
         for line in end.lines:
             self._display.display(typed(line))
-        where = f" ({_short(page)})" if page else ""
+        where = f" ({short(page)})" if page else ""
         return f"{typed(end.last)}{where}", constants.COLOR_ERROR if end.red else constants.COLOR_OK
 
     def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
@@ -351,7 +351,7 @@ class CallbackModule(DefaultCallback):
                 changed=[node for node in REPORTER.run.get("nodes", ()) if stats.changed.get(node)],
                 failures=self._failures,
                 verdict=verdict and {**verdict, "summary": typed(str(verdict["summary"]), verdict)},
-                where=_short(where) if where else "",
+                where=short(where) if where else "",
                 reminder=self._reminder,
                 closing=self._closing,
                 outcome=typed(self._outcome),
@@ -366,12 +366,3 @@ class CallbackModule(DefaultCallback):
 
 def _message(result: Mapping[str, Any]) -> str:
     return typed(str(result.get("msg") or ""), result)
-
-
-def _short(path: str) -> str:
-    """The path from here, where that is shorter."""
-    try:
-        relative = os.path.relpath(path, Path.cwd())
-    except OSError:
-        return path
-    return min(path, relative, key=len)

@@ -33,7 +33,10 @@ def playbooks(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def short(path: str) -> str:
     """The path from here, where it lies below."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed meanwhile
+        return path
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
