@@ -111,7 +111,9 @@ def test_a_mirror_is_used_and_only_addresses_change(
     result, looked = provide(**requested(mirror))
     assert result.rc == 0, result.stdout
     assert looked["diff"] == plan["diff"]
-    assert any(note.startswith("cluster_mirror custom: NVIDIA's packages from upstream") for note in looked["notes"])
+    (note,) = [one for one in looked["notes"] if "NVIDIA's packages" in one]
+    assert note.startswith("cluster_mirror custom: ")
+    assert " from upstream, because it names none" in note
     text = machine.inside("cat", stock["path"]).stdout
     assert re.sub(r"https?://\S+", "", text) == re.sub(r"https?://\S+", "", stock["text"])
     assert set(re.findall(r"https?://\S+", text)) <= {f"{mirror.url}/archive/", f"{mirror.url}/security/"}
