@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.verdict import access
-from muster.verdict.commands import Terminal, playbook
+from muster.verdict.commands import CONTACT_NO_NODE, Terminal, playbook
 from muster_controller import record, runs
 from muster_node.tools.process import LAUNCH_ID
 
@@ -32,7 +32,6 @@ UNTRUSTED = "Host key verification failed"
 FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
 # They look at nothing that a report could show, or write one themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
-CONTACT_NO_NODE = ("plan", "validate", "import", "report")
 NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # it only looks, perhaps every few seconds
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter

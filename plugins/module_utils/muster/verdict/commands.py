@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-WITHOUT_NODES = tuple(f"playbooks/{name}.yml" for name in ("import", "plan", "report", "trust", "validate"))
+CONTACT_NO_NODE = ("plan", "validate", "import", "report")
+WITHOUT_ROOT = tuple(f"playbooks/{name}.yml" for name in (*CONTACT_NO_NODE, "trust"))
 EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # that people without root run
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
 # Only what the functions below write, and never what has its inventory already.
@@ -132,7 +133,7 @@ class Terminal:
             return f"an administrator's {command['books']}"
         if command["books"]:
             books = shlex.join(f"{self.folder}{book}" for book in command["books"].split())
-            sudo = self.as_root(needed=command["books"] not in WITHOUT_NODES)
+            sudo = self.as_root(needed=command["books"] not in WITHOUT_ROOT)
             return f"{self.program('ansible-playbook')} {books}{self.inventory_arguments}{sudo}"
         if command["node"]:
             sudo = self.as_root(needed=command.string.startswith(" --become", command.end()))
