@@ -15,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 import yaml
 
 from muster.acceptance import baseline, judge, reports
+from muster.report.run_verdict import ended_with
 from muster_controller.action import ControllerAction
 from muster_controller.json_file import write_json
 from muster_controller.runs import add_verdict, read_json
@@ -62,9 +63,7 @@ class ActionModule(ControllerAction):
         if accepted is not None:
             write_json(book, accepted)
         whole = add_verdict(folder, verdict, instead_of=("launch.", "smoke."))
-        # What health warned of is not forgotten over a launch that went well: the last line says what the page says.
-        if (verdict["status"], whole["status"]) == ("healthy", "degraded"):
-            verdict = {**whole, "summary": verdict["summary"]}
+        verdict = ended_with(verdict, whole)
         result: dict[str, Any] = {"verdict": verdict, "smoke": measured, "artifacts": str(folder)}
         if verdict["status"] not in ("healthy", "degraded"):
             proofs = [proof for finding in launch["verdict"]["findings"] for proof in finding.get("evidence", [])]

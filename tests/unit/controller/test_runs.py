@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cases import cases
-from muster.report.run_verdict import joined
+from muster.report.run_verdict import ended_with, joined
 from muster.verdict.finding import Finding, add_up
 from muster_controller import runs
 from muster_node.tools.process import LAUNCH_ID
@@ -32,6 +32,23 @@ def run(monkeypatch: pytest.MonkeyPatch) -> str:
 def verdict_of(case: Mapping[str, Any]) -> Verdict:
     findings = [Finding(**{"node": "node1", "summary": "x", **given}) for given in case["findings"]]
     return add_up(findings, case.get("summary", ""), case.get("skipped", ()))
+
+
+WARNED = {"findings": [{"id": "eth.speed", "status": "warn"}]}
+WELL = {"summary": "4 ranks trained together", "findings": [{"id": "launch.ended", "status": "pass"}]}
+BAD = {"summary": "rank 3 failed", "findings": [{"id": "launch.exception", "status": "fail"}]}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "step", "status"),
+    [(WARNED, WELL, "degraded"), (WELL, WELL, "healthy"), (WARNED, BAD, "failed"), (BAD, WELL, "healthy")],
+)
+def test_a_run_ends_with_its_last_step_and_with_what_was_warned_of_before(
+    earlier: Mapping[str, Any], step: Mapping[str, Any], status: str
+) -> None:
+    said = verdict_of(step)
+    last = ended_with(said, joined(verdict_of(earlier), said))
+    assert (last["status"], last["summary"]) == (status, step["summary"])
 
 
 @cases(__file__, "joined")

@@ -42,5 +42,13 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
     return both
 
 
+def ended_with(step: Verdict, whole: Verdict) -> Verdict:
+    """What a run says in the end, of its last step and of all of it: where the step went well, and an earlier one has
+    warned, the last line says what the page says, in the step's words."""
+    if (step["status"], whole["status"]) == ("healthy", "degraded"):
+        return {**whole, "summary": step["summary"]}
+    return step
+
+
 def _subject(finding: Mapping[str, Any]) -> tuple[str, str, str | None]:
     return finding["id"], finding["node"], finding.get("peer")
