@@ -12,11 +12,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 
 from muster.shared_data import copying
-from muster.verdict.commands import ping
 from muster.verdict.printable import printable
 from muster.verdict.words import few, gigabytes, plural
 from muster_controller import data_source
-from muster_controller.action import ControllerAction
+from muster_controller.action import NOBODY_REACHED, ControllerAction
 from muster_controller.connection import connect
 from muster_controller.data_copy import PROGRAM, DataCopy
 from muster_controller.data_source import SourceError
@@ -42,9 +41,7 @@ class ActionModule(ControllerAction):
         if asked.node and not problems and asked.node not in alive:
             problems.append(f"{asked.node}, which is to give it, was not reached.")
         if problems or not alive:
-            raise AnsibleActionFail(
-                "\n".join(problems) or f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
-            )
+            raise AnsibleActionFail("\n".join(problems) or NOBODY_REACHED)
         roles = load_roles(self._loader, "cluster", "firewall")
         values = {name: self._variables(roles, name) for name in alive}
         first = values[alive[0]]

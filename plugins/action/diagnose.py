@@ -17,7 +17,7 @@ from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis, outcome
 from muster.launch.plan import NodeSpec, PlanError
-from muster_controller.action import ControllerAction
+from muster_controller.action import NO_NODES, ControllerAction
 from muster_controller.afterwards import SECONDS
 from muster_controller.connection import connect
 from muster_controller.diagnosing import keep
@@ -53,9 +53,7 @@ class ActionModule(ControllerAction):
         self.silent: dict[str, str] = {}
         self.nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not self.nodes:
-            raise AnsibleActionFail(
-                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
-            )
+            raise AnsibleActionFail(NO_NODES)
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
         self.site = site_rules(self.task_vars, self._templar, self._loader, self.nodes[0])
         for problem in self.site.problems:

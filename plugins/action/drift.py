@@ -17,7 +17,7 @@ from muster.launch.jobs import merge
 from muster.verdict.check import collect
 from muster.verdict.commands import playbook
 from muster.verdict.finding import add_up
-from muster_controller.action import ControllerAction
+from muster_controller.action import NO_NODES, ControllerAction
 from muster_controller.connection import connect
 from muster_controller.drifting import TAGS, Drifting, Look
 from muster_controller.elsewhere import ask, opened, roots
@@ -43,9 +43,7 @@ class ActionModule(ControllerAction):
         members = self.task_vars["groups"].get("gpu_nodes", [])
         nodes = [name for name in members if name in self.task_vars["ansible_play_hosts_all"]]
         if not nodes:
-            raise AnsibleActionFail(
-                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
-            )
+            raise AnsibleActionFail(NO_NODES)
         self.cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         folder = run_folder(Path(self.cluster["cluster_artifacts_dir"], self.cluster["cluster_name"]))
         drifting = Drifting(self, folder)

@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.launch.jobs import merge, outcome, table
 from muster.launch.plan import PlanError
-from muster_controller.action import ControllerAction
+from muster_controller.action import NO_NODES, ControllerAction
 from muster_controller.connection import connect
 from muster_controller.elsewhere import Heard, ask, find, opened, roots
 from muster_controller.following import Following
@@ -29,9 +29,7 @@ class ActionModule(ControllerAction):
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         nodes = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not nodes:
-            raise AnsibleActionFail(
-                "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
-            )
+            raise AnsibleActionFail(NO_NODES)
         cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
         progress = Progress(Display(), show_rank=None)

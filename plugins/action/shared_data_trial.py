@@ -13,9 +13,8 @@ from ansible.errors import AnsibleActionFail
 
 from muster.shared_data import trial as domain
 from muster.verdict.check import collect
-from muster.verdict.commands import ping
 from muster.verdict.finding import add_up, as_lines
-from muster_controller.action import ControllerAction
+from muster_controller.action import NOBODY_REACHED, ControllerAction
 from muster_controller.asking import ask_nodes
 from muster_controller.json_file import write_json
 from muster_controller.program import Program
@@ -41,7 +40,7 @@ class ActionModule(ControllerAction):
         ]
         nodes = [name for name in names if name in alive]
         if not nodes:
-            raise AnsibleActionFail(f"None of the nodes could be reached. See why: {ping('gpu_nodes')}")
+            raise AnsibleActionFail(NOBODY_REACHED)
         cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         if self._task.check_mode:
             return {"msg": f"{', '.join(self.options['paths']) or 'No folder'}: nothing is written in check mode."}

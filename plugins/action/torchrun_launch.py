@@ -23,7 +23,7 @@ from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, m
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet, planned_outcome
 from muster.launch.watched import gone
 from muster.verdict.commands import Terminal
-from muster_controller.action import ControllerAction
+from muster_controller.action import NO_NODES, ControllerAction
 from muster_controller.artifacts import point_latest
 from muster_controller.attempts import Attempts
 from muster_controller.connection import connect
@@ -102,7 +102,7 @@ class ActionModule(ControllerAction):
         """The plan, and the head node's reading of the whole cluster's variables. Raises PlanError."""
         names = list(task_vars["groups"].get("gpu_nodes", []))
         if not names:
-            raise PlanError(["The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."])
+            raise PlanError([NO_NODES])
         variables = {name: node_variables(task_vars, self._templar, self._loader, name) for name in names}
         cluster = variables[names[0]]
         if options["detached"] and options["time_limit"] <= 0:

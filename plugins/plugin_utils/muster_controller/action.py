@@ -8,8 +8,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from muster.verdict.commands import ping
+
 from .documentation import documented_options
 from .node_error import NodeError
+
+NO_NODES = "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
+NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
 
 
 class ControllerAction(ActionBase):
