@@ -17,7 +17,7 @@ from muster.drift.judge import Drifted, Looked
 from muster.drift.model import History
 from muster.drift.origin import origin
 
-from .installed import ask_all, requests
+from .installed import ask_all, links_of, requests
 from .node_error import one_line
 from .steps_run import run_steps
 
@@ -74,7 +74,11 @@ class Drifting:
         seen = {node: answer.data for node, answer in answers.items() if node not in down}
         records = {node: answer.get("record") or {} for node, answer in seen.items()}
         planned = [one for one in plans.differences(said) if one.node in seen]
-        own = [one for node in seen for one in installed.differences(node, seen[node]["now"], records[node])]
+        own = [
+            one
+            for node in seen
+            for one in installed.differences(node, seen[node]["now"], records[node], links_of(asked[node]))
+        ]
         found = sorted(
             installed.joined(own, planned),
             key=lambda one: (list(nodes).index(one.node), checks.CHECKS.index(one.check)),

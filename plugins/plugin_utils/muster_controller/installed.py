@@ -57,6 +57,11 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
     return found
 
 
+def links_of(request: Json) -> dict[str, str]:
+    """Where each environment of a node is asked for, by name; "" is the default one."""
+    return {"": request["environment"], **request["named"]}
+
+
 def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, Said]:
     """What each node answered. None of them holds up another."""
     return ask_nodes(action, PROGRAM, verb, requested, SECONDS)

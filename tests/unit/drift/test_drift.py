@@ -51,12 +51,16 @@ def test_differences(case: dict[str, Any]) -> None:
 @cases(__file__, "installed")
 def test_installed(case: dict[str, Any]) -> None:
     base = case.get("both", {})
-    own = [*installed.differences("node1", {**base, **case["now"]}, {**base, **case["record"]})]
+    now, record = ({**base, **case[name]} for name in ("now", "record"))
+    links = {"": "/e/current", **{name: f"/n/{name}/current" for name in now.get("named", ())}}
+    own = [*installed.differences("node1", now, record, links)]
     found = [
         f"{one.check.id}: {one.what}"
         for one in installed.joined(own, [difference(one) for one in case.get("planned", ())])
     ]
     assert found == case["differences"]
+    paths = [subject.name for one in own for subject in one.subjects if subject.kind == "file"]
+    assert paths == case.get("paths", [])
 
 
 @cases(__file__, "origin")

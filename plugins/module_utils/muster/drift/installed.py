@@ -20,8 +20,9 @@ REBOOTS = ("reboot", "shutdown", "poweroff", "halt", "kexec", "init 6")
 MOST_PARTS = 40
 
 
-def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
-    """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing."""
+def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) -> Iterator[Difference]:
+    """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing.
+    links: of environments, by name; "" is the default one."""
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
@@ -33,10 +34,10 @@ def differences(node: str, now: Json, record: Json) -> Iterator[Difference]:
     yield from _gpus(node, now, record)
     yield from _versions(node, checks.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
     yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
-    yield from _environment(node, now.get("environment"), record.get("environment"))
+    yield from _environment(node, now.get("environment"), record.get("environment"), links[""])
     named, were = now.get("named") or {}, record.get("named") or {}
     for name in sorted(named.keys() & were.keys()):
-        yield from _environment(node, named[name], were[name], name)
+        yield from _environment(node, named[name], were[name], links[name], name)
 
 
 def joined(own: Collection[Difference], planned: Collection[Difference]) -> list[Difference]:
@@ -104,15 +105,14 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
         yield Difference(node, check, what, there, was, "", about, there if kind else "")
 
 
-def _environment(node: str, now: Any, record: Any, called: str = "") -> Iterator[Difference]:
+def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[Difference]:
     """called: the environment's name, "" for the default one."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
-        path = f"/opt/muster/pytorch/{f'named/{called}/' if called else ''}current"
-        link = (Subject("file", path), Subject("word", "pytorch"))
+        switched = (Subject("file", link), Subject("word", "pytorch"))
         what = f"another environment {called or 'of PyTorch'} is in use"
-        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", link)
+        yield Difference(node, checks.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
         return
     there, was = now["parts"], record["parts"]
     changed = [name for name in sorted(there.keys() | was.keys()) if there.get(name) != was.get(name)]
