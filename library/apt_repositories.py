@@ -7,12 +7,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: apt_repositories
 short_description: Let apt know of package repositories, each with the key that it must be signed with
+version_added: "0.1.0"
 description:
   - Writes the source, the key and the preferences of each repository, and has apt read its lists.
   - A key that is fetched must have one of the fingerprints that are given, wherever it comes from. A repository that is
     not signed with it is forgotten again, so that it stands in nothing else's way on the node, and the module fails.
   - A repository that the node has already, by somebody else's entry for the same address, is used as it is.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

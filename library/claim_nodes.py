@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: claim_nodes
 short_description: Lets one run at a time change a node
+version_added: "0.2.0"
 description:
   - Claims all nodes of the play for this run, those that it has not claimed yet, and goes on only when it has them all.
     When another administrator's run has one, it says which, whose it is and since when; nothing is changed then.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: cluster_status
 short_description: Show the state of a cluster on one screen
+version_added: "0.2.0"
 description:
   - Looks at every node, all side by side, by one program in one round trip, and shows which are ready, their ranks, who
     has which GPUs (a launch and its user, or a process or notebook outside of launches), versions and where they

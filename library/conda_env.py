@@ -7,12 +7,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: conda_env
 short_description: An environment of conda packages on a node
+version_added: "0.2.0"
 description:
   - Takes an environment that the controller has put together, looks whether its Python starts, and only then lets the
     link C(current) lead to it. Used by the controller's part of M(pytorch_env) for C(cluster_environments).
   - The environment is looked at on every run. What is unfinished or different is unpacked anew beside it. An older one
     is removed only when no process uses it.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -7,13 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_engine
 short_description: Have a container engine give GPUs to its containers
+version_added: "0.1.0"
 description:
   - Adds NVIDIA's runtime to docker or containerd with C(nvidia-ctk runtime configure), where the engine does not know
     it; the rest of its file stays. docker is asked to reload, and never restarted. containerd is restarted where what
     runs in it survives that.
   - Has the GPUs described to podman (CDI) where a driver is loaded, by the toolkit's own service where there is one.
   - An engine that is not there is not installed. The module fails and says so.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

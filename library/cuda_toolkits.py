@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cuda_toolkits
 short_description: Look which CUDA toolkits a node has
+version_added: "0.1.0"
 description:
   - Looks at every folder C(/usr/local/cuda-X.Y), whether packages brought it, and what its C(nvcc --version) says; and
     where C(/usr/local/cuda) leads.
   - Says which packages are still needed. A toolkit that no package brought is taken as it is, and named.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

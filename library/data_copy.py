@@ -9,6 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: data_copy
 short_description: Copy a folder of data to all nodes, once to one of them and then from node to node
+version_added: "0.2.0"
 description:
   - Compares the folder with what each node has, by the sha256 of each file. What nobody has is sent to one node; the
     others get it from there, in lines along which each gives on what it has got.

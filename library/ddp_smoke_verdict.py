@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: ddp_smoke_verdict
 short_description: Judge what the ranks of a smoke launch reported
+version_added: "0.1.0"
 description:
   - Compares the reports of all ranks with the plan of the launch. World size and layout of the ranks, an exact integer
     all-reduce, parameters bitwise equal on all ranks, a falling loss, and nodes that are separate machines.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: diagnose
 short_description: Say why a launch failed, or what one that hangs waits for
+version_added: "0.2.0"
 description:
   - Puts together what is known of a launch, looks at its nodes once more where that can tell more, and says in five
     lines what happened, where, why and on what evidence, what was ruled out, and what to type.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: drift
 short_description: What of each node differs, since when, and by whom
+version_added: "0.2.0"
 description:
   - Compares each node with what the inventory wants (the steps of site.yml in check mode) and with what was last
     installed there (M(installed_record)).

@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: existing_env
 short_description: Look at an environment that somebody else has made, and change nothing
+version_added: "0.2.0"
 description:
   - Looks which program has made an environment (conda, mamba, micromamba, pixi, uv, virtualenv or venv), whether its
     Python starts and imports torch as an unprivileged user, and who may change it. Used by the controller's part of
     M(pytorch_env) for the entries of C(cluster_environments) that have a C(prefix), which also judges it.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

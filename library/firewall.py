@@ -9,6 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: firewall
 short_description: Lets in peers, ssh and what the user lists, and nothing else
+version_added: "0.1.0"
 description:
   - Allows ssh on the ports on which the node has it, every node of C(gpu_nodes) on the interface that carries training
     traffic, and O(allow). Everything else that comes in is denied; what goes out, and ICMP, is left as it is.

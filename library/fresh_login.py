@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: fresh_login
 short_description: Prove that a node can be logged in on
+version_added: "0.2.0"
 description:
   - Logs in as the inventory says, by a connection that shares nothing with those that are open, becomes root there, and
     runs a program. Fails where that does not work.

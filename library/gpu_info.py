@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_info
 short_description: Tell what NVIDIA GPUs a node has and what state they are in
+version_added: "0.1.0"
 description:
   - Reads the PCI bus, the driver, the fabric manager, and what C(nvidia-smi) says of every GPU, of the topology and of
     every NVLink. Nothing is judged; that is done by M(nccl_health).

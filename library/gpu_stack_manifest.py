@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_stack_manifest
 short_description: Keep on a node what of the GPU stack is installed there
+version_added: "0.1.0"
 description:
   - Looks which packages of the GPU stack are installed, in which version and from where, which driver is loaded, and
     which is on disk for each kernel. It keeps that as a file for people and programs.
   - No decision is ever made from the file. It holds no times, and is written only when the node has changed.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

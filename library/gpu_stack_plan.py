@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: gpu_stack_plan
 short_description: Work out which driver, CUDA, NCCL and PyTorch fit each other on all nodes
+version_added: "0.1.0"
 description:
   - Reads the requests of the inventory (C(gpu_stack_*), C(cluster_torch_version), C(pytorch_variant)), and of
     every node C(cluster_gpus) and C(cluster_gpu_model), or what a look at it saw.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: health_plan
 short_description: Read once, for all nodes, what the health checks need from the inventory
+version_added: "0.1.0"
 description:
   - Which nodes take part in a launch, which is the head node, and over what addresses, port and backend they meet.
   - Contacts no node; use it with C(run_once).

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: health_quarantine
 short_description: Quarantine the node that has a hard fault of its own
+version_added: "0.2.0"
 description:
   - Acts on a fail from a short list of faults of hardware, with the reasons in C(muster/members/by_itself.py), and on
     nothing else. What is unknown, a warning, or between two nodes never acts.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: health_verdict
 short_description: Add up what the health checks found on every node and between them
+version_added: "0.1.0"
 description:
   - Puts together the looks of M(nccl_health), the links of M(net_probe), the rails of M(rdma_rails) and what must be
     the same on every node, where the majority is right and the odd node is named. Without a majority, as with two

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: host_keys
 short_description: Compare the host keys of all nodes, and pin the new ones once they are confirmed
+version_added: "0.1.0"
 description:
   - Asks every node of the group C(gpu_nodes) in the play for its ssh host key, all at once, over the way that ssh
     itself would take (address, port, jump host, name of the key), and logs in on none.

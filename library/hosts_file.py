@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hosts_file
 short_description: The names of the cluster's nodes in a node's hosts file
+version_added: "0.1.0"
 description:
   - Keeps a block with the name and the cluster address of every node, and takes these names and the machine's own
     hostname off the lines of loopback addresses. Every other line is kept byte for byte.
@@ -17,7 +18,6 @@ description:
   - With no O(nodes) at all, the block is taken out, the machine's own names go back to C(127.0.1.1), and cloud-init is
     left to itself.
   - An action plugin of the same name fills in O(nodes) and O(own) from the inventory.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   nodes:

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: import_inventory
 short_description: Write a new inventory from a list of nodes
+version_added: "0.2.0"
 description:
   - Takes the nodes from one of O(node), O(nodes), O(nodes_file) and O(ssh_config), and looks their addresses up where
     only names are given.

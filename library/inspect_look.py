@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: inspect_look
 short_description: Looks at all nodes as node_inspect does, in one round trip
+version_added: "0.2.0"
 description:
   - Looks at all nodes of the play side by side. On the road it takes the looks of the steps to come along, as
     M(role_looks) does, and keeps them in the folder of the run.

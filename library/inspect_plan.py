@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: inspect_plan
 short_description: Read once, for all nodes, what a look at them needs from the inventory
+version_added: "0.1.0"
 description:
   - Every node is asked for its way to every other. Read on each node's behalf, the addresses of 200 nodes would be
     worked out 40000 times.

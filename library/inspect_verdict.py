@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: inspect_verdict
 short_description: Judge the looks at all nodes, and show them as a table
+version_added: "0.1.0"
 description:
   - Lays what M(node_inspect) saw on each node beside what the inventory says of it, and beside the other nodes.
   - Writes C(inspect.json) into the cluster's folder of artifacts, which only its owner may read.

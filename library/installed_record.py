@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: installed_record
 short_description: Write down on each node what is installed there
+version_added: "0.2.0"
 description:
   - Writes down on each node of the play what is there now - kernel, boot, driver, GPUs, firmware, the versions of
     Muster's packages and the files of the environment - so that M(drift) can say later what has changed since.

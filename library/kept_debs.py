@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kept_debs
 short_description: Keep the files of packages that are about to be replaced
+version_added: "0.2.0"
 description:
   - Each file is copied from apt's cache, or downloaded. Files of other packages in the folder are removed.
   - Fails where a package is in neither, and names all such.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: launch_comparison
 short_description: Compare the same training on all nodes, on one node and in one process
+version_added: "0.2.0"
 description:
   - Reads what rank 0 of each launch reported at its end - a line C(@muster) with a JSON object whose C(event) is
     C(summary), with C(samples_per_second) and C(global_batch), and, where the script knows them, C(seconds),

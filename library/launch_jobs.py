@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: launch_jobs
 short_description: List the launches of a cluster, or follow the output of one
+version_added: "0.2.0"
 description:
   - Asks every node which launches it has, in the system's manager of units and in users' own ones. So it does not
     matter from which controller they were begun.

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: launch_users
 short_description: Have people launch as themselves on a node
+version_added: "0.2.0"
 description:
   - Gives accounts that exist what a launch of their own needs - the group C(muster-launch), a user manager that stays
     after the logout, its limits, seats that they can take, a folder of their own, and C(torchrun) in login shells.
@@ -14,7 +15,6 @@ description:
     keeps all files; as long as a launch of theirs runs, all stays.
   - A user manager that runs already has its limits and groups from its start. It is started anew where nothing else of
     the account runs; else that is left for the next boot, and said.
-version_added: "0.2.0"
 author: The Muster authors
 options:
   node:

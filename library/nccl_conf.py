@@ -7,12 +7,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nccl_conf
 short_description: What a node's interfaces call for in /etc/nccl.conf
+version_added: "0.1.0"
 description:
   - Looks which interfaces NCCL would take by itself, and to which fabrics the node's RDMA devices belong. Only where it
     could choose wrongly, a block of C(/etc/nccl.conf) says what it shall take. A plain node gets no file.
   - Lines of others are kept byte for byte. One that is for debugging alone, or that NCCL does not understand, is named.
   - C(NCCL_SOCKET_IFNAME) is the interface that a launch has in its environment, or is not there.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

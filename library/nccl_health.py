@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nccl_health
 short_description: Say whether this node would run a job of NCCL or Gloo, and why not
+version_added: "0.1.0"
 description:
   - Looks at GPUs, NVLink and the driver; at the torch and the NCCL that a launch really loads; at RDMA and Ethernet
     links, their counters, and GPUDirect; at the bus (ACS, IOMMU, link widths).

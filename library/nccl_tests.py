@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nccl_tests
 short_description: nccl-tests, built from source on the node
+version_added: "0.1.0"
 description:
   - A build has a folder of its own, which is named after everything that it was made from. It is there when its
     program starts, as the training user, with the libraries that it finds on the node.
   - The source is unpacked and compiled as the training user. What is half done lies beside, and is begun anew.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

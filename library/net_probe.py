@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: net_probe
 short_description: Have all nodes call each other, as the ranks of a launch will
+version_added: "0.1.0"
 description:
   - Starts real listeners on every node, on the master port and on a few of the ports that the kernel hands out, and
     has every node call every other one. Each call is C(ok), C(refused), C(dropped), C(prohibited) (told that there is

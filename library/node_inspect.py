@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_inspect
 short_description: Look at a machine that may become a node, and change nothing
+version_added: "0.1.0"
 description:
   - Looks at the system, the accounts, the GPUs on the bus, Secure Boot, addresses and routes, listening sockets, the
     firewall in force, the clock, what is being installed, the room on disk, the GPU stack, environments of conda, mamba

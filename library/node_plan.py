@@ -7,13 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_plan
 short_description: What must change on a node for it to be as described
+version_added: "0.1.0"
 description:
   - Looks at packages, files, kernel settings, units and one account of the node, all at once, and returns what differs
     from the description. It never changes anything. The tasks after it do, and only what is in its plan.
   - It looks at what is in force, not only at files. A run that was cut off between writing a file and having it read is
     finished by running again.
   - What this machine cannot do at all, such as setting the clock in a container, is left out with the reason.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

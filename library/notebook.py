@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: notebook
 short_description: Start, end or look at somebody's notebook
+version_added: "0.2.0"
 description:
   - Starts JupyterLab as a unit of that person's own user manager, on a node that the role workbench has prepared, and
     waits until it answers nobody without its token, and whoever has it.

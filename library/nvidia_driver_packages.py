@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_driver_packages
 short_description: Bring every part of NVIDIA's driver to one version
+version_added: "0.1.0"
 description:
   - Asks apt first (C(apt-get --simulate)) what it would do. Refuses when it would remove a package that is no part of
     the driver, or leave parts at several versions; then nothing is changed. Otherwise apt does exactly that.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: nvidia_driver_plan
 short_description: Decide what NVIDIA's driver on a node needs
+version_added: "0.1.0"
 description:
   - Compares what M(node_inspect) saw with what M(gpu_stack_plan) resolved, and says what is to be done. A node whose
     driver is not ours to install is judged, by whether the driver works.

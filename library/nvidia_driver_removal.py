@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_driver_removal
 short_description: Take NVIDIA's driver off a node
+version_added: "0.2.0"
 description:
   - Purges every package that is a part of the driver, wherever it came from. CUDA's libraries, NCCL and the container
     toolkit stay, and so do the repositories.

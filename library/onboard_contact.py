@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_contact
 short_description: Pin the host keys of new nodes, and look whether they can be taken on
+version_added: "0.2.0"
 description:
   - Asks all of them side by side for their host keys, shows the table of fingerprints, asks once, and pins what is
     new; see M(host_keys).

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_health
 short_description: Judge the health of a new node by itself
+version_added: "0.2.0"
 description:
   - Takes what M(nccl_health) saw on the node, and what M(net_probe) found of its links.
   - A clock that is not the others' counts against it, which a launch would put up with.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_inventory
 short_description: Write nodes that are being onboarded into the inventory
+version_added: "0.2.0"
 description:
   - Lists new nodes at the end of C(gpu_nodes), quarantined, in the YAML files of the inventory, and keeps comments and
     order.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_partner
 short_description: Choose an idle member for each new node
+version_added: "0.2.0"
 description:
   - Asks all members side by side who holds what a launch needs there, and who computes on their GPUs.
   - A member that cannot be asked, or of which that is not known, is not idle.

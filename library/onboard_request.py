@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_request
 short_description: Read which nodes are to be onboarded, and judge that before any of them is touched
+version_added: "0.2.0"
 description:
   - Takes the nodes from one of O(node), O(nodes), O(nodes_file) and O(ssh_config), and looks their addresses up where
     only names are given.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: onboard_verdict
 short_description: Fail when a node was not accepted
+version_added: "0.2.0"
 description:
   - So that the run ends with an error when one of several nodes is no member in the end.
 options: {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: package_sources
 short_description: Mirrors, proxies, certificates and the offline folder that a node takes packages with
+version_added: "0.1.0"
 description:
   - Points the distribution's own entries, in its own source files, at a mirror. Only their addresses change. What they
     were is kept beside each file, and given back when no mirror is requested any more.
@@ -14,7 +15,6 @@ description:
   - What is not requested and was written by an earlier run is taken back. The sources of others, keys, and what apt
     demands of signatures are never touched.
   - After a change apt reads the distribution's lists. When it cannot, the node is left as it was, and the module fails.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: peer_files
 short_description: Fetches files from other nodes, over the ssh mesh
+version_added: "0.1.0"
 description:
   - What N nodes need is downloaded by one of them. The others fetch it from there with this, so that only ssh between
     the nodes is needed, which every mode of the firewall allows.
@@ -15,7 +16,6 @@ description:
   - A peer that does not answer, or does not have the files, is no failure. The result says what is missing and why, and
     the caller gets it another way.
   - When every file is there already, nobody is asked.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

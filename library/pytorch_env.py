@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pytorch_env
 short_description: One PyTorch environment on a node, looked at before it is used
+version_added: "0.1.0"
 description:
   - Builds a virtual environment with exact versions beside the one in use, looks whether its PyTorch works,
     and only then lets the link C(current) lead to it.
@@ -18,7 +19,6 @@ description:
   - It is used once for each O(step). The look shows what is to be done; the others do it on the nodes that need it. No
     node waits for another one within a step.
   - An older environment is removed only when no process uses it.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: quarantine_nodes
 short_description: Leave nodes out of every launch, with a reason, or let them take part again
+version_added: "0.2.0"
 description:
   - Writes C(cluster_quarantined) with reason, date and name into the inventory, or takes it out. A YAML inventory keeps
     its comments, order and style; of another one the lines are printed that somebody has to write.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: rdma_rails
 short_description: Try every RDMA adapter against its counterpart on other nodes
+version_added: "0.2.0"
 description:
   - Has the adapters that NCCL would use (C(NCCL_IB_HCA)) talk to those of the same rail on other nodes with verbs,
     under the GID, partition and traffic class that NCCL would use, as the training user. First C(ibv_rc_pingpong),

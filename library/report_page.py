@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: report_page
 short_description: Write the report page of a run anew
+version_added: "0.1.0"
 description:
   - Reads what a run left in artifacts/<cluster>/<run>/ and writes C(report.html) there.
   - A run writes its own page when it ends. This is for one that was interrupted.

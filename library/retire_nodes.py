@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: retire_nodes
 short_description: Take nodes out of the cluster's inventory
+version_added: "0.2.0"
 description:
   - Takes nodes out of the inventory and out of the pinned host keys beside it. A YAML inventory keeps its comments,
     order and style; of another one the lines are printed that somebody has to change, and nothing is done.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: role_looks
 short_description: Looks once at all nodes, and says to which of them each role of a step has to come
+version_added: "0.2.0"
 description:
   - Takes the first look of each role of the step on all nodes of the play, in one round trip, and judges it as the
     roles do. On the road it looks for the steps behind this one as well, and keeps that in the folder of the run.

@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: sandbox_plan
 short_description: Plan the steps to the sandbox that the inventory describes
+version_added: "0.1.0"
 description:
   - Looks at podman, the routes, the disk, and the settings of pip and apt on this machine, and changes nothing.
   - Fails with one sentence when the sandbox cannot be made here.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: share_inventory
 short_description: Write the inventory that people launch with
+version_added: "0.2.0"
 description:
   - Writes C(hosts.yml), C(known_hosts) and C(README.md) into a folder that works as the inventory of somebody else, on
     their own machine and from their own checkout of Muster.
@@ -10,7 +11,6 @@ description:
     Names, keys and passwords of the administrator are not in it, nor is anything else of the inventory.
   - Addresses, ports and jump hosts are those that the administrator's ssh comes to, so its own settings are not needed.
   - Runs on the controller and contacts no node. A node without a pinned host key is refused.
-version_added: "0.2.0"
 options:
   folder:
     description: Where to. A relative path begins at the folder of ansible.cfg. A folder with other files is refused.

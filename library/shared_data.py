@@ -7,13 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: shared_data
 short_description: Has folders of a file server mounted on a node
+version_added: "0.2.0"
 description:
   - Writes a mount unit and an automount unit of systemd for each folder, so that it is mounted when it is used and no
     boot waits for a server. Then it uses each folder once, and fails where one does not come up.
   - A folder that has something in it, or on which somebody else has mounted something, is refused. What a line of
     C(/etc/fstab) mounts is left to that, and only has to be the same.
   - Units that this module has written and that are not requested any more are ended and removed; in use, they stay.
-version_added: "0.3.0"
 author: The Muster authors
 options:
   node:

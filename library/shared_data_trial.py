@@ -9,6 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: shared_data_trial
 short_description: Try shared folders from every node at once
+version_added: "0.2.0"
 description:
   - In each folder every node writes a file as the training user, looks for the files of all others, and reads one of
     them. So it is known whether it is the same folder everywhere, how soon a node sees what another wrote, whose a

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: shared_debs
 short_description: Get the packages that apt is about to install, each once for all nodes
+version_added: "0.1.0"
 description:
   - Goes before a task that installs the same O(packages) with apt, once for each O(step). When they are done, the
     packages' .deb files lie among apt's archives on the node.
@@ -16,7 +17,6 @@ description:
     not look again at what lies among its archives, but for the size.
   - The indexes are not shared. Every node fetches them, because apt must verify them there.
   - It never fails because of a peer, and leaves it to the task after it to say what apt cannot do.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_copy_key
 short_description: Let the controller log in to a node with its key, as ssh-copy-id does
+version_added: "0.2.0"
 description:
   - Adds the public half of the controller's key to C(~/.ssh/authorized_keys) of the user who logs in, by whichever way
     Ansible gets in - as a rule with a password, from C(--ask-pass) or from a vault.
@@ -14,7 +15,6 @@ description:
   - Which key - that of C(ansible_ssh_private_key_file), else the one in C(~/.ssh) that ssh itself would offer.
   - Lines that are there stay as they are. A key that is there already, with whatever options before it, is left.
   - A node that is reached without ssh is left alone.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_mesh_files
 short_description: Lets the training user log in between the nodes, with checked host keys
+version_added: "0.1.0"
 description:
   - Keeps one block in the user's C(~/.ssh/authorized_keys) and one in C(~/.ssh/config), and the whole file
     C(~/.ssh/muster_known_hosts). Every other line of the first two stays as it is, byte for byte.
@@ -14,7 +15,6 @@ description:
     that the user could not reach.
   - Without any O(members) nothing of ours stays in the three files, and one that holds nothing else is removed.
   - Lines of a member that was not looked at in this run are kept. Those of a node that is no member any more fall away.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_mesh_key
 short_description: The training user's ssh key of a node, and what its peers must know to trust the node
+version_added: "0.1.0"
 description:
   - Makes an ed25519 key on the node where there is none. The private key stays there - it is in no result, and its file
     lies outside of home, because homes are often shared between nodes.
   - Looks at the node's host keys, at the port of its sshd, and at whether sshd would let the user in.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: ssh_mesh_members
 short_description: Puts together what every node shall know of every other
+version_added: "0.1.0"
 description:
   - Takes what M(ssh_mesh_key) found on each node of the group C(gpu_nodes) in this run, and the nodes' addresses from
     the inventory. Done once on the controller, because a template over 200 nodes would be worked out 200 times.

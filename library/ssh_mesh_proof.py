@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_mesh_proof
 short_description: Proves that the training user can log in on the peers
+version_added: "0.1.0"
 description:
   - Runs C(ssh PEER hostname) as the user, without a password and with checked host keys, on all peers at once, and
     fails with each peer on which it did not work, why, and what to type.
@@ -14,7 +15,6 @@ description:
     the same, it is tried by sampling alone, unless O(full) is given.
   - Beyond sixteen peers it takes a sample, such that every node is logged in on by some other.
   - A peer that was not looked at in this run is not tried.
-version_added: "0.1.0"
 author: The Muster authors
 options:
   node:

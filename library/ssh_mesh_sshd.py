@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: ssh_mesh_sshd
 short_description: Settings of sshd that stay only when a new connection works with them
+version_added: "0.1.0"
 description:
   - Writes a file of settings for sshd, lets sshd judge it, and reloads sshd. Connections that are open stay.
   - A timer on the node puts back what was before, unless a new connection from the controller succeeds.

@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: torchrun_launch
 short_description: Run one torchrun job over all participants, watched and ended everywhere
+version_added: "0.1.0"
 description:
   - Computes the plan of a launch (every node's exact command and environment) from the inventory, with the defaults
     of the role C(cluster) applied.

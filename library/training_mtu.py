@@ -9,6 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: training_mtu
 short_description: Sets the MTU of the training interface, and tries it between the nodes
+version_added: "0.2.0"
 description:
   - In three steps, for every node has to be set before a packet of that size can go from one to another.
   - With O(step=set) the MTU is set, and written for the next start; a timer on the node then undoes it.

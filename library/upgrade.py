@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: upgrade
 short_description: Decide which nodes change now, which later, and whether what changed is good
+version_added: "0.2.0"
 description:
   - Used once for each O(step), with C(run_once). Contacts all nodes at once, each by the connection that the inventory
     gives it, and only looks at them - who is at work there, which environment of PyTorch is in use, and which

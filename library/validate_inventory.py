@@ -3,6 +3,7 @@
 DOCUMENTATION = r"""
 module: validate_inventory
 short_description: Judge the inventory before any node is contacted
+version_added: "0.1.0"
 description:
   - Reads what the inventory says of the nodes in the group C(gpu_nodes), with the defaults of the role
     C(cluster) applied, and fails with every problem at once, each with its place and how to fix it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: wipe_node
 short_description: Take Muster's own things off a node
+version_added: "0.2.0"
 description:
   - Removes files, folders, units that have ended and an account. What a role has put on a node, the role itself says.
   - Of a folder go the names that are given, empty folders, and the folder itself where nothing is left in it. Nothing

@@ -7,6 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: workbench
 short_description: Have launch users run notebooks on a node
+version_added: "0.2.0"
 description:
   - Puts there a unit of everybody's user manager, which starts for nobody by itself, what it runs besides JupyterLab,
     and a kernel for each environment. JupyterLab's own environment is C(pytorch_env)'s work.
@@ -14,7 +15,6 @@ description:
     into an environment.
   - With V(absent) of O(state), notebooks that run are ended, and all of it is taken off, with JupyterLab's environment.
     People's files stay.
-version_added: "0.3.0"
 author: The Muster authors
 options:
   node:

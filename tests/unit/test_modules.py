@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,3 +80,12 @@ def test_suboptions_become_options_of_an_option() -> None:
     file = documented_options("node_plan")["files"]
     assert (file["type"], file["elements"]) == ("list", "dict")
     assert file["options"]["path"] == {"type": "path", "required": True}
+
+
+def test_each_module_says_since_which_release_it_is_there() -> None:
+    releases = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    for path in sorted((ROOT / "library").glob("*.py")):
+        said = re.search(r'^version_added: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert said, path.name
+        # Something unreleased is for the release after the last one.
+        assert said[1] in releases or "Unreleased" in releases, f"{path.name}: {said[1]}"
