@@ -32,7 +32,7 @@ Graph = dict[str, set[str]]
 def room_of(module: str) -> str:
     """Return the room of a module: the first two parts of its name, or the folder of a module or plugin of Ansible."""
     package, *inner = module.split(".")
-    return f"{package}.{inner[0]}" if package in ("muster", "muster_node") and inner else package
+    return f"{package}.{inner[0]}" if package in PACKAGES and inner else package
 
 
 def sources() -> dict[str, Path]:
@@ -107,6 +107,7 @@ def reduced(graph: Graph) -> Graph:
 WIDTH, BOX, HIGH, GAP, BETWEEN = 1320, 128, 36, 16, 34
 MOST = 9  # boxes beside each other
 BANDS = (
+    ("muster_controller: asks, orders and keeps", "muster_controller.", "for the plugins, on the controller alone"),
     ("muster: decides, without input or output", "muster.", "every room may import verdict, which imports nothing"),
     ("muster_node: looks and acts on a node", "muster_node.", "standard library alone, Python 3.10 and newer"),
 )
@@ -197,13 +198,12 @@ def _within(prefix: str, graph: Graph) -> Graph:
     return {room: (graph[room] & rooms_of_it) - {EVERYWHERE} for room in sorted(rooms_of_it)}
 
 
-def _upper_part(graph: Graph) -> list[str]:
+def _upper_part() -> list[str]:
     """Draw what orders the work and what Ansible loads by its name."""
-    rows = (["playbooks"], ["roles"], ["library", "action", "callback"], ["muster_controller"])
+    rows = (["playbooks"], ["roles"], ["library", "action", "callback"])
     boxes = [box for number, names in enumerate(rows) for box in _row(names, 44 + number * (HIGH + BETWEEN))]
     place = {box.name: box for box in boxes}
     ways = [("playbooks", "roles"), ("roles", "library"), ("roles", "action")]
-    ways += [(name, "muster_controller") for name in ("action", "callback") if "muster_controller" in graph[name]]
     note = "playbooks order, roles hold data and plain tasks; modules run on nodes, plugins on the controller"
     band = _band("what Ansible loads", note, 10, boxes[-1].y + HIGH + 4)
     return [band, *(_arrow(place[start], place[end]) for start, end in ways), *map(_drawn, boxes)]
@@ -213,8 +213,8 @@ def picture() -> str:
     """Return the text of the file. Raises ValueError where rooms import each other in a circle."""
     graph = rooms(imports())
     layers(graph)
-    parts = _upper_part(graph)
-    top = 44.0 + 4 * (HIGH + BETWEEN)
+    parts = _upper_part()
+    top = 44.0 + 3 * (HIGH + BETWEEN)
     for title, prefix, note in BANDS:
         boxes, end = _inside(prefix, graph, top + 34)
         place = {box.name: box for box in boxes}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def main(file: str, kept: list[str]) -> int:
     site_rules = importlib.import_module("muster.diagnosis.site_rules")
-    rule_files = importlib.import_module("muster_controller.rule_files")
+    rule_files = importlib.import_module("muster_controller.diagnosis.rule_files")
     rules, problems = rule_files.read_rules([file], commands=False, folder=Path.cwd())
     for problem in problems:
         print(problem)

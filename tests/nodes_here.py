@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from muster_controller.node_error import NodeError
+from muster_controller.playbook.node_error import NodeError
 
 OWN = "/THIS-NODE"  # what a path begins with that is another one on each node
 

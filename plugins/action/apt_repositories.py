@@ -8,8 +8,8 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import FilledIn
-from muster_controller.sources import node_environment
+from muster_controller.packages.sources import node_environment
+from muster_controller.playbook.action import FilledIn
 
 
 class ActionModule(FilledIn):

@@ -12,11 +12,11 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 
 from muster.road.claims import changing
-from muster_controller.action import ControllerAction
-from muster_controller.claims import CLAIMS, ClaimError, holders_in
-from muster_controller.command_line import doing
-from muster_controller.connection import connect
-from muster_controller.keeper import ask_all
+from muster_controller.nodes.claims import CLAIMS, ClaimError, holders_in
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.keeper import ask_all
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import doing
 
 
 class ActionModule(ControllerAction):

@@ -16,20 +16,20 @@ from ansible.utils.display import Display
 from muster.status.judge import Given, Node, as_dict, ranks_of, sentence, status
 from muster.status.quarantine import quarantine
 from muster.status.screen import screen
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.interruption import Interruption
-from muster_controller.json_file import write_json
-from muster_controller.past_runs import past
-from muster_controller.screens import Screens, size
-from muster_controller.status_looks import Looks
-from muster_controller.variables import load_roles, read_node
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.past_runs import past
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.screens import Screens, size
+from muster_controller.playbook.variables import load_roles, read_node
+from muster_controller.status.status_looks import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.status.judge import Status
-    from muster_controller.variables import Roles
+    from muster_controller.playbook.variables import Roles
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer
 READ = (

@@ -14,18 +14,18 @@ from ansible.errors import AnsibleActionFail
 from muster.shared_data import copying
 from muster.verdict.printable import printable
 from muster.verdict.words import few, gigabytes, plural
-from muster_controller import data_source
-from muster_controller.action import NOBODY_REACHED, ControllerAction
-from muster_controller.connection import connect
-from muster_controller.data_copy import PROGRAM, DataCopy
-from muster_controller.data_source import SourceError
-from muster_controller.messages import Messages
-from muster_controller.variables import load_roles, read_node
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.messages import Messages
+from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction
+from muster_controller.playbook.variables import load_roles, read_node
+from muster_controller.shared_data import data_source
+from muster_controller.shared_data.data_copy import PROGRAM, DataCopy
+from muster_controller.shared_data.data_source import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster_controller.data_source import Listed
+    from muster_controller.shared_data.data_source import Listed
 
 VARIABLES = ("cluster_name", "cluster_artifacts_dir", "cluster_address", "firewall_launch_ports")
 FOLDER = "data"  # among the artifacts of a cluster: what is remembered of folders of the controller

@@ -16,9 +16,9 @@ import yaml
 
 from muster.acceptance import baseline, judge, reports
 from muster.report.run_verdict import ended_with
-from muster_controller.action import ControllerAction
-from muster_controller.json_file import write_json
-from muster_controller.runs import add_verdict, read_json
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.runs import add_verdict, read_json
+from muster_controller.playbook.action import ControllerAction
 
 ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with
 

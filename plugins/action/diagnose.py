@@ -17,29 +17,29 @@ from muster.diagnosis.foreign import Known, case_of_logs
 from muster.diagnosis.site_rules import asked, open_questions
 from muster.diagnosis.words import diagnosis, outcome
 from muster.launch.plan import NodeSpec, PlanError
-from muster_controller.action import NO_NODES, ControllerAction
-from muster_controller.afterwards import SECONDS
-from muster_controller.connection import connect
-from muster_controller.diagnosing import keep
-from muster_controller.elsewhere import opened
-from muster_controller.foreign_logs import texts_of
-from muster_controller.interruption import Interruption
-from muster_controller.keeping import Keeping
-from muster_controller.known_launch import KnownLaunch, kept_case, newest
-from muster_controller.rule_files import site_rules
-from muster_controller.running_elsewhere import PROGRAM as AGENTS
-from muster_controller.running_elsewhere import RunningElsewhere
-from muster_controller.runs import read_json, run_folder
-from muster_controller.site_questions import SiteQuestions
-from muster_controller.terminal import typed
-from muster_controller.variables import node_variables
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.artifacts.runs import read_json, run_folder
+from muster_controller.diagnosis.afterwards import SECONDS
+from muster_controller.diagnosis.diagnosing import keep
+from muster_controller.diagnosis.foreign_logs import texts_of
+from muster_controller.diagnosis.known_launch import KnownLaunch, kept_case, newest
+from muster_controller.diagnosis.rule_files import site_rules
+from muster_controller.diagnosis.running_elsewhere import PROGRAM as AGENTS
+from muster_controller.diagnosis.running_elsewhere import RunningElsewhere
+from muster_controller.diagnosis.site_questions import SiteQuestions
+from muster_controller.launch.elsewhere import opened
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muster.diagnosis.case import Case
     from muster.diagnosis.evidence import CaseShape
-    from muster_controller.messages import Messages
+    from muster_controller.nodes.messages import Messages
 
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs

@@ -17,17 +17,17 @@ from muster.launch.jobs import merge
 from muster.verdict.check import collect
 from muster.verdict.commands import playbook
 from muster.verdict.finding import add_up
-from muster_controller.action import NO_NODES, ControllerAction
-from muster_controller.connection import connect
-from muster_controller.drifting import TAGS, Drifting, Look
-from muster_controller.elsewhere import ask, opened, roots
-from muster_controller.installed import ask_all, requests
-from muster_controller.json_file import write_json
-from muster_controller.record import operator
-from muster_controller.runs import add_verdict, run_folder, run_id
-from muster_controller.steps_run import run_steps
-from muster_controller.terminal import typed
-from muster_controller.variables import node_variables
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.record import operator
+from muster_controller.artifacts.runs import add_verdict, run_folder, run_id
+from muster_controller.drift.drifting import TAGS, Drifting, Look
+from muster_controller.drift.installed import ask_all, requests
+from muster_controller.drift.steps_run import run_steps
+from muster_controller.launch.elsewhere import ask, opened, roots
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,13 +15,13 @@ from muster.firewall import judge
 from muster.firewall import plan as firewall_plan
 from muster.firewall.model import Request, RequestError
 from muster.verdict.finding import Finding, as_lines
-from muster_controller.action import ControllerAction
-from muster_controller.connection import NodeConnection, connect
-from muster_controller.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
-from muster_controller.guard import Command, Guard, GuardError
-from muster_controller.node_error import NodeError
-from muster_controller.terminal import typed
-from muster_controller.variables import value_of_nodes
+from muster_controller.network.firewall_look import PROGRAM, WHAT, blocked_by, findings_now, look_at, request_of
+from muster_controller.network.guard import Command, Guard, GuardError
+from muster_controller.nodes.connection import NodeConnection, connect
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.node_error import NodeError
+from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.variables import value_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

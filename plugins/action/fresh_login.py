@@ -8,9 +8,9 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.members import MEMBERS
+from muster_controller.members.members import MEMBERS
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import ControllerAction
 
 
 class ActionModule(ControllerAction):

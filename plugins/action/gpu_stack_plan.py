@@ -22,11 +22,11 @@ from muster.nvidia_driver.family import is_part
 from muster.nvidia_driver.model import Seen as DriverSeen
 from muster.packages import mirrors
 from muster.packages.repositories import fingerprints
-from muster_controller.action import ControllerAction
-from muster_controller.rdma import OPTIONS as RDMA_OPTIONS
-from muster_controller.rdma import part_of, table
-from muster_controller.sources import mirrors_table
-from muster_controller.variables import controller_file, load_roles, project_root, read_node, registered
+from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
+from muster_controller.gpu_stack.rdma import part_of, table
+from muster_controller.packages.sources import mirrors_table
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 
 from muster.launch.plan import NodeSpec, PlanError, chosen_backend, participants
 from muster.packages import unencrypted
-from muster_controller.action import ControllerAction
-from muster_controller.variables import load_roles, read_node
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import load_roles, read_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

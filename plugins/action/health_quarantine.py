@@ -11,9 +11,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.health import by_itself
 from muster.members.quarantine import OPTION, words
 from muster.verdict.commands import playbook
-from muster_controller import inventory_file, quarantine
-from muster_controller.action import ControllerAction
-from muster_controller.members import Cluster
+from muster_controller.inventory import inventory_file
+from muster_controller.members import quarantine
+from muster_controller.members.members import Cluster
+from muster_controller.playbook.action import ControllerAction
 
 
 class ActionModule(ControllerAction):

@@ -13,11 +13,11 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from muster.health import cluster, metrics, table
 from muster.health.cluster import Nodes
 from muster.verdict.finding import add_up
-from muster_controller.action import ControllerAction
-from muster_controller.json_file import write_json
-from muster_controller.node_error import one_line
-from muster_controller.runs import add_verdict, run_folder
-from muster_controller.variables import registered
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.runs import add_verdict, run_folder
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.node_error import one_line
+from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

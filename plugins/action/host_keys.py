@@ -14,8 +14,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.network import trust
 from muster.verdict.commands import playbook
-from muster_controller.action import ControllerAction
-from muster_controller.trusting import compare_and_pin
+from muster_controller.network.trusting import compare_and_pin
+from muster_controller.playbook.action import ControllerAction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

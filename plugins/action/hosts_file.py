@@ -8,8 +8,8 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import FilledIn
-from muster_controller.variables import value_of_nodes
+from muster_controller.playbook.action import FilledIn
+from muster_controller.playbook.variables import value_of_nodes
 
 
 class ActionModule(FilledIn):

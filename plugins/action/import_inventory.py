@@ -18,12 +18,12 @@ from muster.inventory.model import ip
 from muster.onboard import imported, request
 from muster.verdict.commands import playbook
 from muster.verdict.words import plural
-from muster_controller import asked_nodes, newcomers
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import short
-from muster_controller.first_contact import read
-from muster_controller.terminal import terminal
-from muster_controller.variables import project_root
+from muster_controller.members import asked_nodes, newcomers
+from muster_controller.network.first_contact import read
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import short
+from muster_controller.playbook.terminal import terminal
+from muster_controller.playbook.variables import project_root
 from muster_node.tools import files
 
 if TYPE_CHECKING:

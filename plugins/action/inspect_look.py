@@ -11,11 +11,11 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.road.looks import to_come
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import chosen_tags
-from muster_controller.looks_kept import KeptLooks
-from muster_controller.role_looks import RoleLooks
-from muster_controller.variables import node_variables
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import chosen_tags
+from muster_controller.playbook.variables import node_variables
+from muster_controller.road.looks_kept import KeptLooks
+from muster_controller.road.role_looks import RoleLooks
 
 STEP = "inspect"
 

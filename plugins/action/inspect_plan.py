@@ -12,9 +12,9 @@ from ansible.errors import AnsibleError
 
 from muster.inspect.gpus import UNSET
 from muster.pytorch.environments import existing
-from muster_controller.action import ControllerAction
-from muster_controller.rdma import OPTIONS as RDMA_OPTIONS
-from muster_controller.variables import load_roles, project_root, read_node
+from muster_controller.gpu_stack.rdma import OPTIONS as RDMA_OPTIONS
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import load_roles, project_root, read_node
 
 REQUESTED = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_user"),

@@ -15,14 +15,14 @@ from muster.inspect import node as inspect_node
 from muster.inspect.gpus import reminder
 from muster.inspect.node import Node
 from muster.verdict.finding import add_up, with_fix
-from muster_controller.action import ControllerAction
-from muster_controller.json_file import write_json
-from muster_controller.node_error import one_line
-from muster_controller.rdma import part_of
-from muster_controller.rdma import table as rdma_table
-from muster_controller.reporter import REPORTER
-from muster_controller.runs import run_id
-from muster_controller.variables import registered
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.runs import run_id
+from muster_controller.gpu_stack.rdma import part_of
+from muster_controller.gpu_stack.rdma import table as rdma_table
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.node_error import one_line
+from muster_controller.playbook.variables import registered
+from muster_controller.report.reporter import REPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import ControllerAction
-from muster_controller.installed import ask_all, requests
-from muster_controller.record import operator
-from muster_controller.runs import run_id
+from muster_controller.artifacts.record import operator
+from muster_controller.artifacts.runs import run_id
+from muster_controller.drift.installed import ask_all, requests
+from muster_controller.playbook.action import ControllerAction
 
 
 class ActionModule(ControllerAction):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.acceptance import comparison
-from muster_controller.action import ControllerAction
-from muster_controller.json_file import write_json
-from muster_controller.runs import add_verdict, open_run
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.runs import add_verdict, open_run
+from muster_controller.playbook.action import ControllerAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

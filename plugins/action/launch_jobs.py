@@ -13,13 +13,13 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.launch.jobs import merge, outcome, table
 from muster.launch.plan import PlanError
-from muster_controller.action import NO_NODES, ControllerAction
-from muster_controller.connection import connect
-from muster_controller.elsewhere import Heard, ask, find, opened, roots
-from muster_controller.following import Following
-from muster_controller.interruption import Interruption
-from muster_controller.progress import Progress
-from muster_controller.variables import node_variables
+from muster_controller.launch.elsewhere import Heard, ask, find, opened, roots
+from muster_controller.launch.following import Following
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.progress import Progress
+from muster_controller.playbook.variables import node_variables
 
 MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
 

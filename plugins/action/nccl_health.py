@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from muster.health.node import judge_looks
 from muster.health.subjects import subjects
-from muster_controller.documentation import documented_options
+from muster_controller.playbook.documentation import documented_options
 from muster_node.tools.transfer import decode
 
 # Ansible imports this once, and then forks for every node: so the judges are imported once.

@@ -12,17 +12,17 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.net_probe import judge, links, names
 from muster.net_probe.cluster import Cluster, untried
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.messages import Messages
-from muster_controller.program import Program
-from muster_controller.streams import CALLER, Streams
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+from muster_controller.nodes.streams import CALLER, Streams
+from muster_controller.playbook.action import ControllerAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster_controller.connection import NodeConnection
-    from muster_controller.messages import Answer
+    from muster_controller.nodes.connection import NodeConnection
+    from muster_controller.nodes.messages import Answer
 
 LISTENER = Program("probe_listener")
 # Without a call for so long, a node ends its part of the probe: the controller is gone.

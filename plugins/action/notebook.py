@@ -12,14 +12,14 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
 from muster.workbench.notebook import Way, changes, lines, problem, said_last, tunnel
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.program import Program
-from muster_controller.terminal import typed
-from muster_controller.variables import node_variables
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
-    from muster_controller.connection import NodeConnection
+    from muster_controller.nodes.connection import NodeConnection
 
 PROGRAM = Program("notebook")
 VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}

@@ -13,8 +13,8 @@ from ansible.errors import AnsibleActionFail
 
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
-from muster_controller.action import ControllerAction
-from muster_controller.own_machine import is_own_machine
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.own_machine import is_own_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

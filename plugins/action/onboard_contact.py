@@ -10,17 +10,17 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 from muster.network import trust
 from muster.verdict.commands import again, playbook
-from muster_controller import newcomers
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.first_login import met
-from muster_controller.terminal import typed
-from muster_controller.trusting import compare_and_pin, say
+from muster_controller.members import newcomers
+from muster_controller.network.first_login import met
+from muster_controller.network.trusting import compare_and_pin, say
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.terminal import typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster_controller.connection import NodeConnection
+    from muster_controller.nodes.connection import NodeConnection
 
 UNKNOWN_KEY = (
     "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not known"

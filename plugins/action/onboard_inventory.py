@@ -11,9 +11,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.utils.display import Display
 
 from muster.onboard.standing import BEGUN
-from muster_controller import inventory_file, newcomers, quarantine
-from muster_controller.action import ControllerAction
-from muster_controller.onboarding import ranks
+from muster_controller.inventory import inventory_file
+from muster_controller.members import newcomers, quarantine
+from muster_controller.members.onboarding import ranks
+from muster_controller.playbook.action import ControllerAction
 
 
 class ActionModule(ControllerAction):

@@ -11,11 +11,11 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.utils.display import Display
 
 from muster.onboard import partner
-from muster_controller import newcomers
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.idle import busy
-from muster_controller.variables import node_variables
+from muster_controller.members import newcomers
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.idle import busy
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import node_variables
 
 
 class ActionModule(ControllerAction):

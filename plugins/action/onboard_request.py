@@ -12,8 +12,8 @@ from ansible import context
 
 from muster.inventory.model import ip
 from muster.onboard import request, standing
-from muster_controller import asked_nodes, newcomers
-from muster_controller.action import ControllerAction
+from muster_controller.members import asked_nodes, newcomers
+from muster_controller.playbook.action import ControllerAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.onboard import ending
-from muster_controller.action import ControllerAction
-from muster_controller.onboarding import ONBOARDING
+from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.playbook.action import ControllerAction
 
 
 class ActionModule(ControllerAction):

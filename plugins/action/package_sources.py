@@ -11,9 +11,9 @@ from ansible.errors import AnsibleActionFail
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.certificates import CertificateError, certificates
-from muster_controller.action import FilledIn
-from muster_controller.sources import mirrors_table, node_request, not_proxied
-from muster_controller.variables import controller_file
+from muster_controller.packages.sources import mirrors_table, node_request, not_proxied
+from muster_controller.playbook.action import FilledIn
+from muster_controller.playbook.variables import controller_file
 
 
 class ActionModule(FilledIn):

@@ -11,10 +11,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.action import ActionBase
 
 from muster.pytorch import environments
-from muster_controller.conda_steps import CondaSteps
-from muster_controller.environment_steps import EnvironmentSteps
-from muster_controller.existing_steps import ExistingSteps
-from muster_controller.named_steps import NamedSteps
+from muster_controller.pytorch.conda_steps import CondaSteps
+from muster_controller.pytorch.environment_steps import EnvironmentSteps
+from muster_controller.pytorch.existing_steps import ExistingSteps
+from muster_controller.pytorch.named_steps import NamedSteps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,11 @@ from ansible.errors import AnsibleActionFail
 from muster.members import quarantine
 from muster.members.quarantine import OPTION
 from muster.verdict.words import few
-from muster_controller import inventory_file
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import sentence
-from muster_controller.members import Cluster
-from muster_controller.quarantine import entry
+from muster_controller.inventory import inventory_file
+from muster_controller.members.members import Cluster
+from muster_controller.members.quarantine import entry
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import sentence
 
 
 class ActionModule(ControllerAction):

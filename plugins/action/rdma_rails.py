@@ -11,11 +11,11 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 
 from muster.rails import judge, outputs, plan
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.messages import Messages
-from muster_controller.program import Program
-from muster_controller.variables import registered
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

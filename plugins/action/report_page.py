@@ -10,11 +10,11 @@ from ansible.errors import AnsibleActionFail
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import short
-from muster_controller.page import rewrite_page
-from muster_controller.runs import history
-from muster_controller.variables import node_variables
+from muster_controller.artifacts.runs import history
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import short
+from muster_controller.playbook.variables import node_variables
+from muster_controller.report.page import rewrite_page
 
 
 class ActionModule(ControllerAction):

@@ -12,12 +12,12 @@ from ansible.errors import AnsibleActionFail
 
 from muster.members import leaving
 from muster.network.known_hosts import forgotten
-from muster_controller import inventory_file
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import short
-from muster_controller.first_contact import read
-from muster_controller.members import Cluster
-from muster_controller.one_writer import one_writer
+from muster_controller.inventory import inventory_file
+from muster_controller.members.members import Cluster
+from muster_controller.network.first_contact import read
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import short
+from muster_controller.playbook.one_writer import one_writer
 from muster_node.tools import files
 
 

@@ -15,12 +15,12 @@ from ansible.utils.display import Display
 
 from muster.share import HEAD, NAMES, Shared, inventory, known_hosts_text, problems, readme, warnings
 from muster.verdict.words import plural
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import short
-from muster_controller.connection import connect
-from muster_controller.first_contact import read, road_to
-from muster_controller.sharing import shared
-from muster_controller.variables import load_roles, node_variables, project_root, read_node
+from muster_controller.network.first_contact import read, road_to
+from muster_controller.network.sharing import shared
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import short
+from muster_controller.playbook.variables import load_roles, node_variables, project_root, read_node
 from muster_node.tools import files
 
 OTHERS = ("workbench_nodes",)

@@ -14,12 +14,12 @@ from ansible.errors import AnsibleActionFail
 from muster.shared_data import trial as domain
 from muster.verdict.check import collect
 from muster.verdict.finding import add_up, as_lines
-from muster_controller.action import NOBODY_REACHED, ControllerAction
-from muster_controller.asking import ask_nodes
-from muster_controller.json_file import write_json
-from muster_controller.program import Program
-from muster_controller.runs import add_verdict, run_folder
-from muster_controller.variables import node_variables
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.runs import add_verdict, run_folder
+from muster_controller.nodes.asking import ask_nodes
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.action import NOBODY_REACHED, ControllerAction
+from muster_controller.playbook.variables import node_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

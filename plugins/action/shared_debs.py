@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
 from muster.packages.debs import Deb, Share, share
-from muster_controller.variables import registered
+from muster_controller.playbook.variables import registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

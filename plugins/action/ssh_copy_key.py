@@ -12,9 +12,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
 from muster.network.copy_key import MAKE_ONE, key_line, public_key_file
 from muster.verdict.commands import vault
-from muster_controller.action import FilledIn
-from muster_controller.connection import connect
-from muster_controller.node_error import NodeError, one_line
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import FilledIn
+from muster_controller.playbook.node_error import NodeError, one_line
 
 NOT_TAKEN = (
     "the key is in authorized_keys, and sshd does not take it: PubkeyAuthentication may be off, or others may write to"

@@ -11,9 +11,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 
 
 from muster.network import ssh_mesh
-from muster_controller.action import ControllerAction
-from muster_controller.mesh_members import member_of
-from muster_controller.variables import Roles, load_roles, read_node, registered, staying
+from muster_controller.network.mesh_members import member_of
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.variables import Roles, load_roles, read_node, registered, staying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

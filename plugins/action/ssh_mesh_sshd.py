@@ -10,11 +10,11 @@ from ansible.errors import AnsibleActionFail
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from muster_controller.action import ControllerAction
-from muster_controller.connection import NodeConnection, connect
-from muster_controller.guard import Command, Guard, GuardError
-from muster_controller.node_error import NodeError
-from muster_controller.program import Program
+from muster_controller.network.guard import Command, Guard, GuardError
+from muster_controller.nodes.connection import NodeConnection, connect
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.node_error import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,27 +23,27 @@ from muster.launch.plan import LaunchRequest, NodeSpec, PlanError, build_plan, m
 from muster.launch.text import NAME, describe, failure_text, headline, not_asked_yet, planned_outcome
 from muster.launch.watched import gone
 from muster.verdict.commands import Terminal
-from muster_controller.action import NO_NODES, ControllerAction
-from muster_controller.artifacts import point_latest
-from muster_controller.attempts import Attempts
-from muster_controller.connection import connect
-from muster_controller.diagnosing import Diagnosing, failed
-from muster_controller.elsewhere import find, opened
-from muster_controller.given import read_given
-from muster_controller.image import read_image
-from muster_controller.json_file import write_json
-from muster_controller.keeping import Keeping
-from muster_controller.launch_options import cluster_folder, policy_of, request_of, settings_of
-from muster_controller.logs import ANY_SIZE, LogBook
-from muster_controller.progress import Progress
-from muster_controller.project import read_project
-from muster_controller.reporter import REPORTER
-from muster_controller.rule_files import site_rules
-from muster_controller.runs import keep_verdict, open_run
-from muster_controller.supervisor import Supervisor
-from muster_controller.terminal import typed
-from muster_controller.variables import node_variables
-from muster_controller.watched_launch import WatchedLaunch, runs_detached
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.artifacts.private_files import point_latest
+from muster_controller.artifacts.runs import keep_verdict, open_run
+from muster_controller.detached.watched_launch import WatchedLaunch, runs_detached
+from muster_controller.diagnosis.diagnosing import Diagnosing, failed
+from muster_controller.diagnosis.rule_files import site_rules
+from muster_controller.launch.attempts import Attempts
+from muster_controller.launch.elsewhere import find, opened
+from muster_controller.launch.given import read_given
+from muster_controller.launch.image import read_image
+from muster_controller.launch.launch_options import cluster_folder, policy_of, request_of, settings_of
+from muster_controller.launch.logs import ANY_SIZE, LogBook
+from muster_controller.launch.project import read_project
+from muster_controller.launch.supervisor import Supervisor
+from muster_controller.nodes.connection import connect
+from muster_controller.playbook.action import NO_NODES, ControllerAction
+from muster_controller.playbook.progress import Progress
+from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.variables import node_variables
+from muster_controller.report.reporter import REPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from muster.launch.outcome import Record
     from muster.verdict.finding import Verdict
     from muster.verdict.redaction import Redaction
-    from muster_controller.given import Given
-    from muster_controller.image import Image
-    from muster_controller.project import Project
-    from muster_controller.settings import Settings
-    from muster_controller.watched_launch import Outcome
+    from muster_controller.detached.watched_launch import Outcome
+    from muster_controller.launch.given import Given
+    from muster_controller.launch.image import Image
+    from muster_controller.launch.project import Project
+    from muster_controller.launch.settings import Settings
 
 DIAGNOSED = {check.id for check in CHECKS}  # what the lines of a diagnosis say
 # How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.

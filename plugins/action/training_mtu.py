@@ -12,15 +12,15 @@ from ansible.errors import AnsibleActionFail
 
 from muster.network import mtu as domain
 from muster.verdict.words import few
-from muster_controller.action import ControllerAction
-from muster_controller.connection import connect
-from muster_controller.guard import GUARD_ROOT, Change, Command, Guard, GuardError
-from muster_controller.node_error import NodeError
-from muster_controller.program import Program
-from muster_controller.variables import node_variables, registered, value_of_nodes
+from muster_controller.network.guard import GUARD_ROOT, Change, Command, Guard, GuardError
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.node_error import NodeError
+from muster_controller.playbook.variables import node_variables, registered, value_of_nodes
 
 if TYPE_CHECKING:
-    from muster_controller.connection import NodeConnection
+    from muster_controller.nodes.connection import NodeConnection
 
 PROGRAM = Program("mtu")
 WHAT = "mtu"

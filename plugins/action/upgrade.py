@@ -11,8 +11,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.errors import AnsibleActionFail
 
 from muster.upgrade.model import Request
-from muster_controller.action import ControllerAction
-from muster_controller.upgrading import UpgradeError, Upgrading
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.upgrade.upgrading import UpgradeError, Upgrading
 
 
 class ActionModule(ControllerAction):

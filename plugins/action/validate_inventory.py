@@ -14,13 +14,13 @@ from ansible import context
 from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, Node, controller, job, problems, warnings
-from muster_controller.action import ControllerAction
-from muster_controller.command_line import sentence
-from muster_controller.environments import problems as problems_of
-from muster_controller.job import open_secrets, places_of, read_run, unassigned, unusable_files
-from muster_controller.origin import clear_secrets
-from muster_controller.rule_files import COMMANDS, FILES, read_rules
-from muster_controller.variables import controller_file, load_roles, project_root, read_node
+from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
+from muster_controller.inventory.origin import clear_secrets
+from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
+from muster_controller.playbook.action import ControllerAction
+from muster_controller.playbook.command_line import sentence
+from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node
+from muster_controller.pytorch.environments import problems as problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ansible.template import Templar
 
     from muster.inventory import Problem, Secret
-    from muster_controller.variables import Roles
+    from muster_controller.playbook.variables import Roles
 
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 # Rules put these beside options that are always there, so their defaults count.

@@ -13,8 +13,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible.plugins.callback import CallbackBase
 
 from muster.drift import results
-from muster_controller.artifacts import append
-from muster_controller.steps_run import COLLECT
+from muster_controller.artifacts.private_files import append
+from muster_controller.drift.steps_run import COLLECT
 
 DOCUMENTATION = """
     name: collect

@@ -12,9 +12,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from muster_controller.claims import CLAIMS
-from muster_controller.onboarding import ONBOARDING
-from muster_controller.reporter import REPORTER, reason
+from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.nodes.claims import CLAIMS
+from muster_controller.report.reporter import REPORTER, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,11 +16,11 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import Ending, last_line
 from muster.verdict.commands import COMMAND
-from muster_controller.command_line import short
-from muster_controller.onboarding import ONBOARDING
-from muster_controller.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
-from muster_controller.screens import end_gently
-from muster_controller.terminal import typed
+from muster_controller.members.onboarding import ONBOARDING
+from muster_controller.playbook.command_line import short
+from muster_controller.playbook.screens import end_gently
+from muster_controller.playbook.terminal import typed
+from muster_controller.report.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

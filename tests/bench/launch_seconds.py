@@ -26,10 +26,10 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 import standin_torchrun
 from launch_overhead import launch_task, typed
 from machines import find_machine, run_playbook
-from muster_controller.connection import NodeConnection
-from muster_controller.link_probe import probe_links
-from muster_controller.messages import Messages
-from muster_controller.program import Program
+from muster_controller.launch.link_probe import probe_links
+from muster_controller.nodes.connection import NodeConnection
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
 
 if TYPE_CHECKING:
     from machines import Machine

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from killable import Run
-from muster_controller.claims import RUNS
-from muster_controller.keeper import GONE
+from muster_controller.nodes.claims import RUNS
+from muster_controller.nodes.keeper import GONE
 from waiting import PATIENCE, until
 
 if TYPE_CHECKING:

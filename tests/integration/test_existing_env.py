@@ -15,7 +15,7 @@ import pytest
 
 from conda_packages import BUILT_AT, index, package
 from muster.pytorch.conda import PLATFORMS, Asked
-from muster_controller.conda import put_together, solve
+from muster_controller.pytorch.conda import put_together, solve
 from paths import ARTIFACTS
 
 if TYPE_CHECKING:

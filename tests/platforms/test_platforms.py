@@ -9,7 +9,7 @@ import pytest
 
 import outside_look
 from bare import NoBootError
-from muster_controller.bases import UnavailableError
+from muster_controller.sandbox.bases import UnavailableError
 from record import RECORDS, Record
 from snapshot import differences
 from walk import Walk

@@ -8,7 +8,7 @@ import pytest
 
 from bare import MIRROR
 from muster.sandbox.bases import UBUNTU_ARCHIVE
-from muster_controller import bases
+from muster_controller.sandbox import bases
 
 # Keys that have signed nothing of Ubuntu's.
 OTHER_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

@@ -6,9 +6,9 @@ import queue
 from typing import TYPE_CHECKING, Any
 
 from muster.launch.answers import UnusableError
-from muster_controller.launch_messages import LaunchMessages
-from muster_controller.messages import Answer, as_it_is
-from muster_controller.settings import Settings
+from muster_controller.launch.launch_messages import LaunchMessages
+from muster_controller.launch.settings import Settings
+from muster_controller.nodes.messages import Answer, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

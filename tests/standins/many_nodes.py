@@ -23,10 +23,10 @@ from ansible.plugins.loader import connection_loader, init_plugin_loader
 import answering_nodes
 from muster.launch.pace import pace
 from muster.verdict.redaction import Redaction
-from muster_controller.connection import NodeConnection
-from muster_controller.keeping import Keeping
-from muster_controller.logs import LogBook
-from muster_controller.supervisor import Supervisor
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.launch.logs import LogBook
+from muster_controller.launch.supervisor import Supervisor
+from muster_controller.nodes.connection import NodeConnection
 
 SSH = Path(__file__).parent / "programs/ssh_to_many.sh"
 PATIENCE = 300.0

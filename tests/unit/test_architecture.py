@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "script/architecture.py"
 UTILS = ROOT / "plugins/module_utils"
+CONTROLLER = ROOT / "plugins/plugin_utils/muster_controller"
 # What decides is given all that it needs: of the standard library it takes what reads and writes no file, starts no
 # process, opens no connection and looks at no clock.
 PURE = {
@@ -54,10 +55,8 @@ def test_what_runs_on_nodes_needs_the_standard_library_alone(path: Path) -> None
     assert imported(path) <= sys.stdlib_module_names | {"muster", "muster_node"}
 
 
-def test_every_room_is_a_folder_that_says_what_it_is_for() -> None:
-    for package in ("muster", "muster_node"):
-        assert [path.name for path in (UTILS / package).glob("*.py")] == ["__init__.py"]
-        for room in sorted(
-            path for path in (UTILS / package).iterdir() if path.is_dir() and path.name != "__pycache__"
-        ):
-            assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} says nothing"
+@pytest.mark.parametrize("package", [UTILS / "muster", UTILS / "muster_node", CONTROLLER], ids=lambda path: path.name)
+def test_every_room_is_a_folder_that_says_what_it_is_for(package: Path) -> None:
+    assert [path.name for path in package.glob("*.py")] == ["__init__.py"]
+    for room in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} says nothing"

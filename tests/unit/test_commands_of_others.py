@@ -15,7 +15,7 @@ import pytest
 from muster.report import launched
 from muster.report.pruning import OWN
 from muster.report.words import WORDS
-from muster_controller import record
+from muster_controller.artifacts import record
 from shown_commands import PLACEHOLDERS, Shown, of_others
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible import module_utils
 
-from muster_controller.documentation import documented_options
+from muster_controller.playbook.documentation import documented_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ pull() {
 }
 
 bootstrap() {
-    PYTHONPATH="$plugins/module_utils:$plugins/plugin_utils" python3 -m muster_controller.bases "$dir" "$1" "$mirror"
+    PYTHONPATH="$plugins/module_utils:$plugins/plugin_utils" python3 -m muster_controller.sandbox.bases "$dir" "$1" "$mirror"
     podman import --quiet "$dir/base.tar" "$image"
 }
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from machines import Machine
 from muster.sandbox import plan as sandbox
-from muster_controller import bases
+from muster_controller.sandbox import bases
 from paths import NAME, ROOT
 from waiting import PATIENCE, until
 

@@ -14,7 +14,7 @@ from ansible.vars.manager import VariableManager
 
 from muster.inventory import Inventory, Secret, problems
 from muster.inventory.secrets import is_secret
-from muster_controller.origin import clear_secrets
+from muster_controller.inventory.origin import clear_secrets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import yaml
 from cases import cases
 from muster.inventory_file import changes
 from muster.inventory_file.tree import CannotEditError
-from muster_controller.yaml_parts import LANGUAGE
+from muster_controller.inventory.yaml_parts import LANGUAGE
 
 
 def edited(text: str, edits: list[dict[str, Any]]) -> str:

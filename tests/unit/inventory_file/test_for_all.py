@@ -6,7 +6,7 @@ import pytest
 
 from muster.inventory_file.for_all import assign, assign_to_group, has, is_of_a_group
 from muster.inventory_file.tree import CannotEditError
-from muster_controller.yaml_parts import LANGUAGE
+from muster_controller.inventory.yaml_parts import LANGUAGE
 
 NAME = "cluster_torch_version"
 

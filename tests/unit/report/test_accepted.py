@@ -16,8 +16,8 @@ from junit_read import read_junit
 from muster import report
 from muster.report import plots
 from muster.report.artifacts import Artifacts
-from muster_controller import junit
-from muster_controller.page import render
+from muster_controller.report import junit
+from muster_controller.report.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import diagnosed_samples
 import samples
 from chromium import Chromium, find
 from muster import report
-from muster_controller.page import render
+from muster_controller.report.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

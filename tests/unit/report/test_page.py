@@ -18,7 +18,7 @@ from cases import cases
 from muster import report
 from muster.report import checks, drifted, links, past, shared_data, training, words
 from muster.report.artifacts import Artifacts
-from muster_controller.page import render
+from muster_controller.report.page import render
 
 
 def led_to(shown: Any, path: str) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from cases import cases
 from muster.packages.repositories import fingerprints
 from muster.sandbox import bases
-from muster_controller import bases as recipe
+from muster_controller.sandbox import bases as recipe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from cases import cases
 from muster.verdict.check import Check
 from muster.verdict.commands import COMMAND, Terminal, again, on_node, ping, playbook, tool
 from muster.verdict.finding import add_up, evidence
-from muster_controller import terminal
+from muster_controller.playbook import terminal
 
 WRITTEN = (
     playbook("site.yml", tags="pytorch"),

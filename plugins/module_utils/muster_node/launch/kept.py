@@ -43,7 +43,7 @@ def keep_plan(spec: Json) -> None:
 
 
 def unpacked(packed: str) -> bytes:
-    """Raises OSError where it is nothing that the controller packs; see muster_controller/elsewhere.py."""
+    """Raises OSError where it is nothing that the controller packs; see muster_controller/launch/elsewhere.py."""
     try:
         opened = zlib.decompressobj()
         text = opened.decompress(base64.b64decode(packed, validate=True), MOST_PLAN)

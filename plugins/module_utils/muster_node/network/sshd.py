@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
 
 SSHD = "/usr/sbin/sshd"
-# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/guard.py.
+# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/network/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 
 

@@ -1,6 +1,6 @@
 """Packs a program for nodes and the tools that it imports into one text, and runs that with any Python 3.10+.
 
-For the controller there is Program (plugin_utils/muster_controller/program.py); looks use this when they hand a
+For the controller there is Program (plugin_utils/muster_controller/nodes/program.py); looks use this when they hand a
 program to another user, unit or interpreter of the node.
 """
 

@@ -1,0 +1,35 @@
+"""Who ran what, and how it ended: artifacts/<cluster>/record.jsonl, a line for each, and none is ever changed."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from .private_files import append
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NAME = "record.jsonl"
+MOST = 64_000  # bytes of a line
+
+
+def operator() -> str:
+    """Who runs this, from where: alice@laptop. Behind sudo, whoever typed it."""
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"[:100]
+
+
+def add(cluster_folder: Path, entry: Mapping[str, Any]) -> None:
+    """Add one line, by one write: those of two runs never mix. A line that is too long lists no nodes."""
+    line = json.dumps({**entry, "who": operator()})
+    if len(line) > MOST:
+        line = json.dumps({"time": entry["time"], "who": operator(), "playbook": entry["playbook"], "cut": True})
+    append(cluster_folder / NAME, f"{line}\n".encode())

@@ -1,0 +1,212 @@
+"""A detached launch with restarts, from the controller's side: handed over to a watcher on the head node, then asked.
+
+What it needs before the start is looked at from here, and refused by name: whose launch it is, and whether that user
+logs in from the head node on every participant and spare.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import manager, watched
+from muster.launch.answers import UnusableError, reader
+from muster.launch.pace import pace
+from muster.verdict.commands import ping
+from muster_controller.launch.launch_messages import LaunchMessages
+from muster_controller.launch.sending import STORE
+from muster_controller.nodes.distribution import Distribution, Place
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.node_error import NodeError
+
+from .bundle import watcher_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muster.launch.manager import Whose
+    from muster.launch.messages import Identity
+    from muster.launch.plan import NodeSpec
+    from muster.launch.watched import Word
+    from muster.verdict.finding import Finding
+    from muster_controller.launch.project import Project
+    from muster_controller.launch.settings import Settings
+    from muster_controller.nodes.messages import Answer
+    from muster_controller.playbook.node_error import Way
+
+LAUNCH, WATCHER = Program("launch"), Program("watcher")
+IDENTITY_TIMEOUT = 30.0
+REACH_TIMEOUT = 40.0  # and more with many nodes: six are logged in on at once
+REACH_EACH = 4.0
+BEGIN_TIMEOUT = 60.0
+WORD_TIMEOUT = 30.0
+PAUSE = 1.0
+MOST_SILENT = 60.0  # seconds for which the head node may not answer, while it is asked for its watcher's word
+SLACK = 60  # seconds that a watcher has for its last words, beside those that ranks and units have
+MEMORY = "2G"
+
+
+class HandingOver:
+    """Before there is a watcher. ways: to all participants and spares; head: the first of them."""
+
+    def __init__(self, ways: Mapping[str, Way], say: Callable[[str], None], give_up: Callable[[], bool]) -> None:
+        self.head = next(iter(ways))
+        self.names = list(ways)
+        self.say = say
+        self.give_up = give_up
+        self.messages = LaunchMessages(ways, LAUNCH)
+        self.messages.open()
+
+    def whose(self, requested: str, plan: dict[str, Any]) -> tuple[Whose, list[Finding]]:
+        """Whose launch it is, and what stands against that."""
+        for name in self.names:
+            self.messages.ask(name, "identity", {})
+        answers = self.gather("identity", self.names, IDENTITY_TIMEOUT)
+        known: dict[str, Identity] = {}
+        found = []
+        read = reader({**plan, "nodes": [{"node": name, "ranks": [0]} for name in self.names]})
+        for name in self.names:
+            answer = answers.get(name)
+            why = answer.error if answer else f"no answer within {IDENTITY_TIMEOUT:.0f} s"
+            try:
+                known[name] = read(name, "identity", answer and answer.data)[0]
+            except UnusableError as problem:
+                text = f"does not say who logs in there: {why or problem}"
+                found.append(watched.WATCHER.fail(name, text, fix="Look with", command=ping(name)))
+        whose, against = manager.whose(requested, known)
+        self.messages.own = whose.own
+        return whose, [*found, *against] or watched.unwatchable(self.head, whose)
+
+    def unreached(self, user: str, addresses: Mapping[str, str]) -> list[Finding]:
+        """What stands against logins from the head node. addresses: of the others, by name."""
+        self.messages.ask(self.head, "reach", {"nodes": dict(addresses)}, program=WATCHER)
+        answer = self.gather("reach", [self.head], REACH_TIMEOUT + REACH_EACH * len(addresses)).get(self.head)
+        tried = answer.data.get("tried") if answer and isinstance(answer.data, dict) else None
+        if not isinstance(tried, dict):
+            why = answer.error or "its answer is of no use" if answer else "no answer"
+            return [
+                watched.WATCHER.fail(
+                    self.head, f"does not say on which nodes {user} can log in: {why}", fix="Look at it"
+                )
+            ]
+        return watched.unreached(self.head, user, {k: v for k, v in tried.items() if isinstance(v, dict)}, addresses)
+
+    def bring(self, project: Project, plan: dict[str, Any], nodes: list[NodeSpec]) -> dict[str, str]:
+        """Have the project on all participants and spares, since nobody can send it later; return why not, by node."""
+        store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
+        places = {node.name: Place(node.address, store) for node in nodes}
+        port = plan["master_port"]
+        return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)
+
+    def begin(self, launch_id: str, spec: dict[str, Any]) -> str:
+        """Make the unit of the watcher; why that failed, or nothing."""
+        settings = spec["settings"]
+        stopping = settings["stop_timeout"] + settings["failure_timeout"] + SLACK
+        request = {
+            "launch_id": launch_id,
+            "program": base64.b64encode(watcher_program()).decode(),
+            "spec": spec,
+            "properties": {
+                "KillMode": "control-group",
+                "TimeoutStopSec": f"{stopping}s",
+                "RuntimeMaxSec": f"{settings['time_limit'] + stopping}s",
+                "LimitCORE": "0",
+                "MemoryMax": MEMORY,
+                "NoNewPrivileges": "yes",
+                "UMask": "0077",
+            },
+        }
+        self.messages.ask(self.head, "begin", request, program=WATCHER)
+        answer = self.gather("begin", [self.head], BEGIN_TIMEOUT).get(self.head)
+        if answer is None or not isinstance(answer.data, dict):
+            return answer.error if answer and answer.error else "no answer"
+        return str(answer.data.get("error", ""))
+
+    def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, Answer]:
+        return self.messages.gather(verb, nodes, timeout, lambda _: None, self.give_up)
+
+    def close(self) -> None:
+        self.messages.close()
+
+
+class Watched:
+    """A launch that has a watcher. artifacts: the folder of the cluster's launches here. user: whose own it is."""
+
+    def __init__(self, launch_id: str, way: Way, say: Callable[[str], None], artifacts: Path, user: str) -> None:
+        self.launch_id = launch_id
+        self.user = user
+        self.head = way.name
+        self.say = say
+        self.artifacts = str(artifacts)
+        self.heard = 0  # sentences
+        self.messages = LaunchMessages({way.name: way}, WATCHER)
+        self.messages.own = True
+        self.messages.open()
+
+    def ask(self, verb: str) -> dict[str, Any]:
+        """Raises NodeError."""
+        if not self.messages.user:
+            self.settle()
+        return self.asked(verb, {"launch_id": self.launch_id})
+
+    def settle(self) -> None:
+        """An administrator asks in that user's name: in any other systemd there is no such watcher, and that would pass
+        for one that is gone. Raises NodeError."""
+        login = self.asked("identity", {}, program=LAUNCH)
+        name = login.get("name")
+        if name != self.user and login.get("launch_user"):
+            raise NodeError(f"it is {self.user}'s own launch, and {name} logs in", reachable=True)
+        if name != self.user:
+            self.messages.by_root = frozenset({self.head})
+        self.messages.user = self.user
+
+    def asked(self, verb: str, payload: dict[str, Any], **how: Any) -> dict[str, Any]:
+        self.messages.ask(self.head, verb, payload, **how)
+        answer = self.messages.gather(verb, [self.head], WORD_TIMEOUT, lambda _: None).get(self.head)
+        if answer is None or not isinstance(answer.data, dict):
+            raise NodeError(answer.error if answer else f"no answer within {WORD_TIMEOUT:.0f} s", reachable=False)
+        return answer.data
+
+    def word(self) -> Word:
+        """What it has said by now. Raises NodeError."""
+        try:
+            found = watched.read(self.ask("word"), self.artifacts)
+        except UnusableError as problem:
+            raise NodeError(f"its watcher's word is of no use: {problem}", reachable=True) from None
+        for sentence in found.said[max(0, self.heard - found.first) :]:
+            self.say(sentence)
+        self.heard = max(self.heard, found.first + len(found.said))
+        return found
+
+    def follow(self, enough: Callable[[Word], bool], seconds: float = float("inf")) -> Word | None:
+        """Until that is enough, or the watcher is over; None where neither came in this time.
+
+        Raises NodeError where its node does not answer any more.
+        """
+        until, heard = time.monotonic() + seconds, time.monotonic()
+        while time.monotonic() < until:
+            try:
+                found = self.word()
+            except NodeError:
+                if time.monotonic() > heard + MOST_SILENT:
+                    raise
+            else:
+                heard = time.monotonic()
+                if found.over or enough(found):
+                    return found
+            time.sleep(PAUSE)
+        return None
+
+    def end(self) -> str:
+        """Have it end the launch and itself; why it could not be asked, or nothing. Raises NodeError."""
+        return str(self.ask("end").get("error", ""))
+
+    def close(self) -> None:
+        self.messages.close()
+
+
+def leases_over(nodes: int, settings: Settings) -> float:
+    """Seconds after which the leases of a watcher that is gone have certainly ended what it began."""
+    return 2 * pace(nodes, settings.silence_timeout).lease + settings.failure_timeout + 5.0

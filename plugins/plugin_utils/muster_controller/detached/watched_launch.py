@@ -1,0 +1,215 @@
+"""A detached launch with restarts, as whoever begins it, attaches to it or ends it has to do with it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import outcome, watched
+from muster.launch.endings import Ending
+from muster.launch.jobs import usable
+from muster.launch.manager import USER, as_own
+from muster.launch.outcome import Record
+from muster.launch.plan import build_plan
+from muster.launch.preflight import without_project
+from muster.launch.watch import Decision
+from muster_controller.launch.elsewhere import unpacked
+from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.node_error import NodeError
+
+from .handing_over import HandingOver, Watched, leases_over
+from .watcher import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from muster.launch.attempts import Policy
+    from muster.launch.plan import LaunchRequest, NodeSpec
+    from muster.launch.watched import Word
+    from muster.verdict.finding import Verdict
+    from muster.verdict.redaction import Redaction
+    from muster_controller.launch.settings import Settings
+    from muster_controller.nodes.connection import NodeConnection
+
+STOPPING_SLACK = 90.0  # seconds for a watcher to end everything, beside those that ranks and units have
+
+
+@dataclass
+class Outcome:
+    """verdict: None where no watcher has one. plan: of the newest attempt. plans: of all, the oldest first. attempts:
+    how each ended. began: whether there is a launch at all. why: why the watcher has no verdict."""
+
+    plan: dict[str, Any]
+    verdict: Verdict | None = None
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    began: bool = True
+    running: bool = False
+    left: bool = False
+    why: str = ""
+
+
+class WatchedLaunch:
+    def __init__(
+        self,
+        folder: Path,
+        connect: Callable[[str], NodeConnection],
+        say: Callable[[str], None],
+        settings: Settings,
+        nodes: Sequence[str],
+    ) -> None:
+        """folder: of the cluster's launches here. nodes: of the inventory."""
+        self.folder = folder
+        self.connect = connect
+        self.say = say
+        self.settings = settings
+        self.nodes = nodes
+        self.interruption = Interruption()
+
+    # ------------------------------------------------------------ begun
+
+    def begin(
+        self,
+        request: LaunchRequest,
+        inventory: Sequence[NodeSpec],
+        policy: Policy,
+        plan: dict[str, Any],
+        users_root: str,
+        redaction: Redaction,
+        keep: Callable[[dict[str, Any]], str],
+    ) -> Outcome:
+        """Have a watcher begin it, and see that all of its ranks run. keep: the plan; why that failed, or nothing."""
+        taking_part = [entry["node"] for entry in plan["nodes"]]
+        specs = {spec.name: spec for spec in inventory}
+        ways = {name: self.connect(name) for name in (*taking_part, *policy.spares)}
+        with self.interruption:
+            handing = HandingOver(ways, self.say, lambda: self.interruption.came)
+            try:
+                whose, against = handing.whose(self.settings.run_as, plan)
+                if against:
+                    return Outcome(plan, outcome.refused(against), began=False)
+                more = {**request.more, "watched": {"node": handing.head, "launch_id": request.launch_id}}
+                request = as_own(replace(request, more=more), whose.user, users_root)
+                plan = build_plan(request, list(inventory))
+                lost = keep(plan)
+                others = {name: specs[name].address for name in ways if name != handing.head}
+                if against := handing.unreached(whose.user, others):
+                    return Outcome(plan, outcome.refused(against), began=False)
+                if self.settings.project:
+                    nodes = [specs[name] for name in ways]
+                    if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
+                        return Outcome(plan, outcome.refused(failures), began=False)
+                if lost:
+                    text = f"without its plan here a detached launch cannot be found again: {lost}"
+                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False)
+                told = {
+                    name: {"address": specs[name].address, "interpreter": way.interpreter} for name, way in ways.items()
+                }
+                spec = spec_of(request, list(inventory), policy, self.settings, redaction, told, handing.head)
+                if why := "" if not self.interruption.came else self.interruption.decision().text:
+                    return Outcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
+                if why := handing.begin(request.launch_id, spec):
+                    failed = watched.WATCHER.fail(
+                        handing.head, f"its watcher could not be begun: {why}", fix="Look at it"
+                    )
+                    return Outcome(plan, outcome.refused([failed]), began=False)
+            finally:
+                handing.close()
+            self.say(
+                f"{handing.head} watches it, and begins further attempts; it is {whose.user}'s own launch, without root"
+            )
+            return self.until_it_runs(plan)
+
+    def until_it_runs(self, plan: dict[str, Any]) -> Outcome:
+        """Somebody who interrupts meanwhile ends it."""
+        watcher = self.watched(plan)
+        try:
+            found = watcher.follow(lambda word: word.running or self.interruption.came)
+            if found and self.interruption.came and not found.over:
+                found = self.ended(watcher)
+            return self.outcome(plan, found)
+        except NodeError as problem:
+            return Outcome(plan, why=str(problem))
+        finally:
+            watcher.close()
+
+    # ------------------------------------------------------------ attached to, or ended
+
+    def attach(self, plan: dict[str, Any]) -> Outcome:
+        """See it through. An interruption leaves it as it is."""
+        watcher = self.watched(plan)
+        with self.interruption:
+            try:
+                return self.outcome(plan, watcher.follow(lambda _word: self.interruption.came))
+            except NodeError as problem:
+                return Outcome(plan, why=str(problem))
+            finally:
+                watcher.close()
+
+    def stop(self, plan: dict[str, Any]) -> Outcome:
+        """End its watcher first, which ends the attempt that runs: so no other one begins."""
+        watcher = self.watched(plan)
+        with self.interruption:
+            try:
+                return self.outcome(plan, self.ended(watcher))
+            except NodeError as problem:
+                return Outcome(plan, why=str(problem))
+            finally:
+                watcher.close()
+
+    def ended(self, watcher: Watched) -> Word | None:
+        """Raises NodeError."""
+        if not (word := watcher.word()).over and (why := watcher.end()):
+            raise NodeError(f"its watcher could not be asked to end: {why}", reachable=True)
+        if word.over:
+            return word
+        self.say(f"The watcher on {watcher.head} was asked to end the launch")
+        seconds = self.settings.stop_timeout + self.settings.failure_timeout + STOPPING_SLACK
+        return watcher.follow(lambda _word: False, seconds)
+
+    # ------------------------------------------------------------ what came of it
+
+    def outcome(self, plan: dict[str, Any], word: Word | None) -> Outcome:
+        if word is None:
+            return Outcome(plan, why="its watcher did not end in time")
+        if not word.known and not word.alive:
+            return Outcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
+        plans = [found for one in word.attempts if (found := self.plan_of(one, plan))]
+        newest = plans[-1] if plans else plan
+        if word.verdict is None and not word.alive:
+            return Outcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
+        return Outcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
+
+    def plan_of(self, attempt: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The plan of an attempt as its watcher reports it, which is of the first one's user; None where it cannot be
+        followed, which is said."""
+        found = unpacked(attempt["plan"])
+        try:
+            run_dir = str(found["nodes"][0]["run_dir"])
+        except (TypeError, KeyError, IndexError):
+            run_dir = ""
+        owner = first["user"] if first.get("manager") == USER else ""
+        if why := usable(found, attempt["launch_id"], run_dir, self.nodes, owner):
+            self.say(f"nothing of attempt {attempt['number']} ({attempt['launch_id']}) is brought here: {why}")
+            return None
+        plan: dict[str, Any] = found
+        return plan
+
+    def wait_for_leases(self, plan: dict[str, Any]) -> None:
+        """Until what a watcher that is gone had begun has certainly ended."""
+        seconds = leases_over(len(plan["nodes"]), self.settings)
+        self.say(f"waits {seconds:.0f} s, until what its watcher had begun has certainly ended (its lease)")
+        until = time.monotonic() + seconds
+        with self.interruption:
+            while time.monotonic() < until and not self.interruption.came:
+                time.sleep(0.1)
+
+    def watched(self, plan: dict[str, Any]) -> Watched:
+        known = plan["watched"]
+        return Watched(known["launch_id"], self.connect(known["node"]), self.say, self.folder, plan["user"])
+
+
+def runs_detached(plan: dict[str, Any]) -> Verdict:
+    return outcome.judge(Record(plan, Decision(Ending.DETACHED, "left to its watcher")), "")

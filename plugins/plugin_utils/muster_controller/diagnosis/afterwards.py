@@ -1,0 +1,107 @@
+"""Looks at the nodes of a launch that has failed or hangs, for its diagnosis: all side by side, and never for long.
+
+They change nothing and end nothing. What has not answered when their time is over was not looked at, with the reason.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.net_probe import before_launch, lost_peers
+from muster_controller.launch.link_probe import probed
+from muster_controller.nodes.streams import CALLER, Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muster.diagnosis.launched import Gathered
+    from muster_controller.launch.link_probe import LinkProbe
+    from muster_controller.nodes.messages import Messages
+
+SECONDS = 13.0  # for all looks together; ending them, deciding and showing have the rest of twenty
+LISTENING = (
+    5.0  # of them, until nodes that do not listen are left out: one that is silent keeps nothing from the others
+)
+MOST_AGAIN = 4  # of the slowest pairs are measured again, for half a second each
+LOST = "it stopped answering, and was not asked afterwards"
+
+
+class Afterwards:
+    """The looks at some nodes of one launch."""
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        nodes: Sequence[str],
+        messages: Messages,
+        give_up: Callable[[], bool],
+        lost: Mapping[str, str],
+        seconds: float = SECONDS,
+    ) -> None:
+        """lost: nodes that do not answer, and why."""
+        self.plan = plan
+        self.nodes = nodes
+        self.messages = messages
+        self.lost = lost
+        self.until = time.monotonic() + seconds
+        self.interrupted = give_up
+
+    def give_up(self) -> bool:
+        return self.interrupted() or time.monotonic() > self.until
+
+    def look(self, gathered: Gathered, *, live: bool, speed: bool = False) -> None:
+        """live: whether ranks hold the ports still. speed: whether it matters how much goes through."""
+        gathered.not_looked.update({name: why or LOST for name, why in self.lost.items() if name in self.nodes})
+        others = (entry["node"] for entry in self.plan["nodes"] if entry["node"] not in self.nodes)
+        gathered.not_looked.update(dict.fromkeys(others, "only those that were involved first are asked afterwards"))
+        self.links(gathered, live=live, speed=speed)
+        self.lost_ones(gathered)
+
+    def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
+        """Have them call each other, under the launch's own addresses and port."""
+        there = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
+        if len(there) < 2 or self.give_up():
+            return
+        plan = {**self.plan, "nodes": [{**one, "node_rank": -1} for one in there] if live else there}
+        with probed(plan, self.messages, self.give_up, patience=LISTENING) as probe:
+            cluster = before_launch.cluster_of(plan, probe.served, probe.called)
+            if speed and not self.give_up():
+                Streams(self.messages, probe.token, probe.served, self.give_up).measure(cluster, MOST_AGAIN)
+        gathered.findings += [one.as_dict() for one in before_launch.concluded(cluster)]
+        for name, ids in before_launch.looked_for(plan, probe.served, probe.called, cluster).items():
+            called = [f"peer:{one}" for one in probe.served if one != name]
+            gathered.ran.setdefault(name, []).extend([*ids, *called])
+        gathered.not_looked.update(self.unanswered(probe))
+
+    def lost_ones(self, gathered: Gathered) -> None:
+        """Have the others call each node that does not answer the controller."""
+        lost = [name for name in self.nodes if name in self.lost]
+        asked = [one for one in self.plan["nodes"] if one["node"] in self.nodes and one["node"] not in self.lost]
+        if not lost or not asked or self.give_up():
+            return
+        token = secrets.token_hex(16)
+        for entry in asked:
+            request = lost_peers.request(self.plan, entry, lost, token)
+            self.messages.ask(entry["node"], "links", request, program=CALLER)
+        names = [entry["node"] for entry in asked]
+        left = max(0.1, self.until - time.monotonic())
+        answers = self.messages.gather("links", names, left, lambda _: None, self.give_up)
+        ports = dict.fromkeys(lost, lost_peers.ports_of(self.plan))
+        called: dict[str, dict[str, Any]] = {}
+        for name, answer in answers.items():
+            try:
+                called[name] = before_launch.read_called(answer.data, ports)["links"]
+            except ValueError as exc:
+                gathered.not_looked[name] = f"what it reports is of no use: {exc}"
+        for name in lost:
+            seen = {peer: found[name] for peer, found in called.items() if name in found}
+            gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]
+            for peer in seen:
+                gathered.ran.setdefault(peer, []).extend(["net.peer", f"peer:{name}"])
+
+    def unanswered(self, probe: LinkProbe) -> dict[str, str]:
+        if self.interrupted():
+            return dict.fromkeys(probe.why, "somebody interrupted the looks")
+        return dict(probe.why)

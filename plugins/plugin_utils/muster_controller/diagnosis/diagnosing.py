@@ -1,0 +1,145 @@
+"""The diagnosis of a launch that Muster saw through: gathered while its nodes are as it left them, decided and kept.
+
+It changes nothing, and takes nothing from the launch's own verdict: one that fails is a sentence.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.diagnosis.decide import decide
+from muster.diagnosis.findings import with_diagnosis
+from muster.diagnosis.launched import Gathered, case_shape, involved
+from muster.diagnosis.site_rules import asked, open_questions
+from muster.diagnosis.words import diagnosis
+from muster.launch.endings import Ending
+from muster.net_probe.quality import SLOW_STREAM
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.nodes.messages import Messages
+from muster_controller.playbook.interruption import Interruption
+from muster_controller.playbook.terminal import typed
+
+from .afterwards import LOST, SECONDS, Afterwards
+from .rule_files import NO_RULES, SiteRules
+from .site_questions import PROGRAM, SiteQuestions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from muster.diagnosis.case import Case
+    from muster.diagnosis.evidence import CaseShape
+    from muster.diagnosis.site_rules import Asked
+    from muster.diagnosis.words import Diagnosis
+    from muster.launch.outcome import Record
+    from muster.verdict.finding import Verdict
+    from muster.verdict.redaction import Redaction
+    from muster_controller.artifacts.keeping import Keeping
+    from muster_controller.launch.supervisor import Supervisor
+
+PROBES = "probe"  # the beginning of questions that a look afterwards can answer
+SPEED = f"{PROBES}.{SLOW_STREAM.id}"
+# A launch that ended well, or by somebody's word, or that goes on, has nothing to be explained.
+NOT_FAILED = {Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN}
+
+
+class Diagnosed(NamedTuple):
+    """verdict: that of the launch, with what the diagnosis adds."""
+
+    said: Diagnosis
+    verdict: Verdict
+
+
+def failed(record: Record) -> bool:
+    return record.decision is not None and record.decision.ending not in NOT_FAILED
+
+
+class Diagnosing:
+    """One diagnosis of a launch that is over."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        redaction: Redaction,
+        say: Callable[[str], None],
+        site: SiteRules = NO_RULES,
+    ) -> None:
+        self.supervisor = supervisor
+        self.redaction = redaction
+        self.say = say
+        self.site = site
+
+    def diagnose(self, record: Record, verdict: Verdict, folder: Path, keeping: Keeping | None) -> Diagnosed | None:
+        """None where it fails, of which a sentence is said. keeping: None where another supervisor keeps the folder."""
+        with (interruption := Interruption()):
+            try:
+                case = self.gathered(record, lambda: interruption.came)
+                decided = decide(case, self.site.rules.all_causes)
+                said: Diagnosis = self.redaction.shape(diagnosis(case, decided))
+                joined: Verdict = self.redaction.shape(with_diagnosis(verdict, case, decided, said))
+            except Exception as exc:  # whatever it is, the launch's own verdict stands
+                self.say(f"Why the launch failed could not be diagnosed ({type(exc).__name__}: {exc})")
+                return None
+        if keeping:
+            keep(folder, case.seen, said, keeping)
+        return Diagnosed(said, joined)
+
+    def gathered(self, record: Record, give_up: Callable[[], bool]) -> Case:
+        """The case, with looks afterwards where their answer may tell more."""
+        gathered = recorded(self.supervisor)
+        epoch = time.time() - time.monotonic()
+        timeout = float(self.supervisor.settings.rendezvous_timeout)
+
+        def so_far() -> CaseShape:
+            return self.covered(case_shape(record, gathered, epoch, timeout, live=False))
+
+        case = self.site.rules.of(so_far())
+        questions = open_questions(self.site.rules, case)
+        if not questions:
+            return case
+        lost = {report.node: report.lost_why or LOST for report in record.reports if report.lost}
+        until = time.monotonic() + SECONDS
+        under_way = self.site_questions(asked(self.site.rules, case, questions), record, lost)
+        if any(name.startswith(PROBES) for name, _ in questions):
+            looks = Afterwards(record.plan, involved(record), self.supervisor.messages, give_up, lost)
+            looks.look(gathered, live=False, speed=any(name == SPEED for name, _ in questions))
+        seen = so_far()
+        if under_way:
+            seen = self.covered(under_way.gather(until, give_up).joined_to(seen))
+            under_way.messages.close()
+        return self.site.rules.of(seen)
+
+    def site_questions(
+        self, questions: Sequence[Asked], record: Record, lost: Mapping[str, str]
+    ) -> SiteQuestions | None:
+        """What the site asks by commands, under way over connections of their own, so that no other look waits for
+        them; None where there is nothing, or nothing may be run."""
+        if not questions or not self.site.commands:
+            return None
+        connections = self.supervisor.snapshots.connections
+        names = {one.node for one in questions} & set(involved(record)) & set(connections)
+        messages = Messages({name: connections[name].beside() for name in names}, PROGRAM)
+        messages.open()
+        under_way = SiteQuestions(messages, names, record.plan["user"], lost)
+        under_way.ask(questions)
+        return under_way
+
+    def covered(self, shape: CaseShape) -> CaseShape:
+        found: CaseShape = self.redaction.shape(shape)
+        return found
+
+
+def recorded(supervisor: Supervisor) -> Gathered:
+    """What the nodes recorded while it ran."""
+    known = supervisor.evidence
+    return Gathered(dict(known.start), dict(known.end), dict(known.snapshots), key=known.key)
+
+
+def keep(folder: Path, evidence: CaseShape, said: Diagnosis, keeping: Keeping) -> None:
+    # What is to be typed is the last of them.
+    shown = {**said, "lines": [*said["lines"][:-1], typed(said["lines"][-1])]}
+    for name, content in (("evidence.json", evidence), ("diagnosis.json", shown)):
+        path = folder / name
+        keeping.surely(path, partial(write_json, path, content))

@@ -1,0 +1,176 @@
+"""A launch that is diagnosed by hand: from what the controller keeps of it, else from its nodes, running or over.
+
+Nothing is changed on a node, nothing ended, and no lease renewed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis import reading
+from muster.diagnosis.case import Case
+from muster.diagnosis.evidence import Snapshot
+from muster.diagnosis.launched import SCHEMA, Gathered, case_shape, from_logs, involved
+from muster.launch import launchers
+from muster.launch.answers import UnusableError, reader
+from muster.launch.manager import USER
+from muster_controller.artifacts.runs import history, read_json
+from muster_controller.launch.elsewhere import find, is_own
+from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, kept, kept_key
+from muster_controller.launch.tails import TAIL
+from muster_controller.nodes.program import Program
+
+from .afterwards import Afterwards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from muster_controller.nodes.messages import Messages
+
+LAUNCH = Program("launch")
+SECONDS = 15.0
+TIMEOUT = 120.0  # seconds of rendezvous, where nobody knows what was given
+
+
+def newest(cluster_folder: Path) -> str:
+    """The id of the last launch that was begun from here; "" for none."""
+    return next((path.name for path in history(cluster_folder) if (path / "plan.json").is_file()), "")
+
+
+def kept_case(folder: Path) -> Case | None:
+    """What was gathered when it failed; None where that was not, or while it ran."""
+    kept: Any = read_json(folder / "evidence.json")
+    return Case(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
+
+
+class KnownLaunch:
+    """One launch of Muster's. folder: where the controller keeps it, if it does."""
+
+    def __init__(
+        self,
+        launch_id: str,
+        folder: Path,
+        messages: Messages,
+        nodes: Sequence[str],
+        cluster: Mapping[str, Any],
+        give_up: Callable[[], bool],
+    ) -> None:
+        self.messages = messages
+        self.give_up = give_up
+        self.folder = folder
+        kept = read_json(folder / "plan.json")
+        self.plan: dict[str, Any] = kept or find(messages, nodes, launch_id, cluster).plan
+        self.read = reader(self.plan)
+        self.silent: dict[str, str] = {}
+        self.own: dict[str, bool] = {}
+        self.live = False
+
+    def case(self) -> Case:
+        """Raises PlanError."""
+        logs = self.logs()
+        verdict = read_json(self.folder / "verdict.json")
+        said = "" if self.live else str(verdict.get("summary", "how it ended is not known"))
+        # Of one that is over, a node that does not answer now has not been lost by it.
+        record = from_logs(self.plan, logs, said, self.silent if self.live else {})
+        gathered = self.recorded()
+        looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
+        looks.look(gathered, live=self.live)
+        epoch = time.time() - time.monotonic()
+        return Case(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
+
+    def recorded(self) -> Gathered:
+        """What is kept of its start and its end; of one that runs, how its ranks are now."""
+        gathered = Gathered(key=kept_key(self.folder))
+        moments: dict[str, dict[str, Any]] = {
+            START: gathered.start,
+            SNAPSHOT: gathered.snapshots,
+            END: gathered.end,
+        }
+        for moment, node, found in kept(self.folder, [entry["node"] for entry in self.plan["nodes"]]):
+            moments[moment][node] = found
+        if self.live:
+            gathered.end, gathered.snapshots = {}, {}
+            for name, answer in self.ask("snapshot", self.snapshot_request, LAUNCH).items():
+                try:
+                    gathered.snapshots[name] = reading.read(Snapshot, answer)[0]
+                except reading.UnusableError as exc:
+                    gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
+        return gathered
+
+    def snapshot_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "launch_id": self.plan["launch_id"],
+            "run_dir": entry["run_dir"],
+            "ports": [self.plan["master_port"]],
+        }
+
+    def logs(self) -> dict[str, dict[str, str]]:
+        """The ends of all logs, by node; of a node that does not answer, as the controller has them."""
+        found = {entry["node"]: self.kept_logs(entry) for entry in self.plan["nodes"]}
+        for name, answer in self.ask("follow", self.follow_request).items():
+            try:
+                parts = self.read(name, "logs", answer)[0]["logs"]
+            except UnusableError as exc:
+                self.silent[name] = f"its answer is of no use: {exc}"
+                continue
+            self.live = self.live or answer.get("over") is False
+            found[name].update({key: part["text"] for key, part in parts.items() if part["text"]})
+        return found
+
+    def kept_logs(self, entry: Mapping[str, Any]) -> dict[str, str]:
+        folder = self.folder / "logs" / entry["node"]
+        names = {"agent": f"{launchers.log_name(self.plan.get('launcher', launchers.TORCHRUN.name))}.log"}
+        names |= {f"{local}/stderr": f"rank{rank}.stderr.log" for local, rank in enumerate(entry["ranks"])}
+        return {key: text for key, name in names.items() if (text := read_end(folder / name, TAIL))}
+
+    def follow_request(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "launch_id": self.plan["launch_id"],
+            "run_dir": entry["run_dir"],
+            "offsets": {},
+            "tail": TAIL,
+            "limit": TAIL * (2 * entry["nproc"] + 1),
+            "wait": 0.0,
+        }
+
+    def ask(
+        self, verb: str, request: Callable[[Mapping[str, Any]], dict[str, Any]], program: Program | None = None
+    ) -> dict[str, Any]:
+        """The answers of all nodes to one verb; of the others, why there is none."""
+        entries = {entry["node"]: entry for entry in self.plan["nodes"] if entry["node"] not in self.silent}
+        if not self.own:
+            for name in entries:
+                self.messages.ask(name, "identity", {})
+            known = self.messages.gather("identity", entries, SECONDS, lambda _: None, self.give_up)
+            for name in entries:
+                answer = known.get(name)
+                if answer and isinstance(answer.data, dict):
+                    self.own[name] = is_own(answer.data) or self.plan.get("manager") == USER
+                else:
+                    self.silent[name] = answer.error if answer else "it does not answer"
+        asked = [name for name in entries if name in self.own]
+        for name in asked:
+            own = self.own[name]
+            message = {**request(entries[name]), "own": own}
+            self.messages.ask(name, verb, message, privileged=not own, program=program)
+        answers = self.messages.gather(verb, asked, SECONDS, lambda _: None, self.give_up)
+        found = {}
+        for name in asked:
+            answer = answers.get(name)
+            if answer is None or not isinstance(answer.data, dict):
+                self.silent[name] = answer.error if answer else "it does not answer"
+            else:
+                found[name] = answer.data
+        return found
+
+
+def read_end(path: Path, most: int) -> str:
+    """The last bytes of a file as text; nothing of one that cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - most))
+            return stream.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""

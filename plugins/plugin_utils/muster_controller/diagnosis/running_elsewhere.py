@@ -1,0 +1,62 @@
+"""Launches that run on the nodes now, whoever has begun them; for a diagnosis of one that hangs.
+
+Nodes are only looked at. What runs goes on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis import hand_typed, reading
+from muster.diagnosis.case import Case
+from muster.diagnosis.evidence import Agent
+from muster.diagnosis.launched import MOST_INVOLVED, Gathered
+from muster_controller.launch.elsewhere import ask
+from muster_controller.nodes.program import Program
+
+from .afterwards import Afterwards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muster.launch.plan import NodeSpec
+    from muster_controller.nodes.messages import Messages
+
+PROGRAM = Program("diagnosis")
+MOST_WHY = 400  # characters
+
+
+class RunningElsewhere:
+    """agents: by node. silent: why a node did not say."""
+
+    def __init__(self, messages: Messages, nodes: Sequence[str]) -> None:
+        self.messages = messages
+        self.key = secrets.token_hex(32)
+        heard = ask(messages, nodes, "agents", {"key": self.key})
+        self.silent = dict(heard.silent)
+        self.agents: dict[str, list[Agent]] = {}
+        for name, answer in heard.said.items():
+            found, whole = reading.read_all(Agent, answer.get("agents"))
+            self.agents[name] = found
+            unseen = answer.get("unseen")
+            for part, why in unseen.items() if isinstance(unseen, dict) else ():
+                if part != "others":  # a user without root sees their own, and that is what is asked for
+                    self.silent[name] = str(why)[:MOST_WHY]
+            if not whole:
+                self.silent[name] = "some of what it says of its processes is of no use"
+
+    def musters(self) -> list[str]:
+        return hand_typed.musters(self.agents)
+
+    def case(self, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> Case | None:
+        """That of the largest launch that was not begun by Muster; None where there is none."""
+        typed = hand_typed.one_launch(self.agents)
+        if not typed:
+            return None
+        gathered = Gathered(key=self.key, not_looked=dict(self.silent))
+        shape = hand_typed.case_shape(typed, specs, gathered)
+        plan: dict[str, Any] = {"nodes": shape["launch"]["nodes"], "master_port": shape["launch"]["master_port"]}
+        involved = [one["node"] for one in shape["launch"]["nodes"]][:MOST_INVOLVED]
+        Afterwards(plan, involved, self.messages, give_up, {}).look(gathered, live=True)
+        return Case(hand_typed.case_shape(typed, specs, gathered))

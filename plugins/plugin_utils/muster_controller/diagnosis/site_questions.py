@@ -1,0 +1,72 @@
+"""Has nodes answer the questions of a site's own rules that are commands; where the site allows them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis.site_rules import Answers
+from muster_controller.nodes.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from muster.diagnosis.site_rules import Asked
+    from muster_controller.nodes.messages import Messages
+
+PROGRAM = Program("site_questions")
+MOST_NODES, MOST_COMMANDS = 16, 32
+MOST_OUTPUT = 5_000  # characters that are read of an answer
+
+
+class SiteQuestions:
+    def __init__(self, messages: Messages, nodes: Collection[str], user: str, lost: Mapping[str, str]) -> None:
+        """nodes: that may be asked. user: as whom root's commands run. lost: nodes that do not answer, and why."""
+        self.messages = messages
+        self.nodes = nodes
+        self.user = user
+        self.lost = lost
+        self.asked: dict[str, dict[str, Asked]] = {}
+        self.left_out: list[Asked] = []
+
+    def ask(self, questions: Sequence[Asked]) -> None:
+        for one in questions:
+            known = self.asked.get(one.node, {})
+            full = len(known) >= MOST_COMMANDS or (not known and len(self.asked) >= MOST_NODES)
+            if one.node in self.lost or one.node not in self.nodes or full:
+                self.left_out.append(one)
+            else:
+                self.asked.setdefault(one.node, {})[one.command.question] = one
+        for node, commands in self.asked.items():
+            request = {
+                name: {"argv": list(one.command.argv), "seconds": one.command.seconds} for name, one in commands.items()
+            }
+            self.messages.ask(node, "commands", {"user": self.user, "commands": request}, program=PROGRAM)
+
+    def gather(self, until: float, give_up: Callable[[], bool]) -> Answers:
+        """What comes before this moment, on the monotonic clock; of the rest, why it did not."""
+        left = max(0.1, until - time.monotonic())
+        came = self.messages.gather("commands", self.asked, left, lambda _: None, give_up) if self.asked else {}
+        found = Answers()
+        for node, commands in self.asked.items():
+            answer = came.get(node)
+            said = answer.data.get("answers") if answer and isinstance(answer.data, dict) else None
+            why = (answer.error if answer else "") or "it did not answer in time"
+            for name, one in commands.items():
+                take(found, one, said.get(name) if isinstance(said, dict) else None, why)
+        for one in self.left_out:
+            limits = f"no more than {MOST_NODES} nodes are asked, each {MOST_COMMANDS} commands"
+            found.leave(one, f"it was not asked: {self.lost.get(one.node) or limits}")
+        return found
+
+
+def take(found: Answers, one: Asked, said: Any, why: str) -> None:
+    """Keep what a node says of one command, which may be anything. why: of a node that said nothing."""
+    if not isinstance(said, dict):
+        found.leave(one, why)
+        return
+    code, output = said.get("code"), said.get("output")
+    if type(code) not in (int, type(None)) or not isinstance(output, str):
+        found.leave(one, "what it says of the command is of no use")
+        return
+    found.take(one, code, output[:MOST_OUTPUT], str(said.get("why") or "")[:MOST_OUTPUT])

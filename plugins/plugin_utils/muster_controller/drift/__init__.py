@@ -1,0 +1,1 @@
+"""What the nodes have now, and what the steps would change on them."""

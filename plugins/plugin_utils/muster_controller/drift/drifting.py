@@ -1,0 +1,146 @@
+"""One look at the drift of some nodes: the steps' plans, what was last installed, and what the logs say of both.
+
+The steps' plans come from one place, planned(): site.yml in check mode.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+
+from muster.drift import checks, installed, plans
+from muster.drift.judge import Drifted, Looked
+from muster.drift.model import History
+from muster.drift.origin import origin
+from muster_controller.playbook.node_error import one_line
+
+from .installed import ask_all, links_of, requests
+from .steps_run import run_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from muster.drift.model import Difference, Taken
+    from muster_controller.playbook.action import ControllerAction
+
+Json = dict[str, Any]
+
+# The steps that change nodes, in their order.
+TAGS = ("baseline", "network", "gpu_stack", "pytorch")
+BACK = 30 * 86400.0  # seconds that logs are looked through
+KINDS = {"package": "packages", "file": "paths", "unit": "units", "part": "parts"}
+PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
+
+
+@dataclass
+class Look:
+    """drifted: in the order of nodes and checks. nodes: what could not be seen of each. records: what was installed."""
+
+    drifted: list[Drifted]
+    nodes: dict[str, Looked]
+    records: dict[str, Json]
+
+    def accepted(self, nodes: Sequence[str]) -> Look:
+        """The same, once these nodes have written down what is there now: it is what was last installed."""
+        left = [
+            one
+            for one in self.drifted
+            if one.difference.node not in nodes or one.difference.check not in checks.OF_THE_RECORD
+        ]
+        looked = {name: one._replace(no_record="") if name in nodes else one for name, one in self.nodes.items()}
+        return Look(left, looked, self.records)
+
+
+class Drifting:
+    """folder: of the run."""
+
+    def __init__(self, action: ControllerAction, folder: Path) -> None:
+        self.action, self.folder = action, folder
+
+    def look(self, nodes: Sequence[str]) -> Look:
+        asked = requests(self.action.task_vars, self.action._templar, self.action._loader, nodes)
+        with ThreadPoolExecutor(1) as aside:
+            coming = aside.submit(ask_all, self.action, "look", asked)
+            said, stopped = self.planned(nodes)
+            answers = coming.result()
+        down = plans.unreachable(said)
+        down |= {node: answer.error for node, answer in answers.items() if answer.error}
+        seen = {node: answer.data for node, answer in answers.items() if node not in down}
+        records = {node: answer.get("record") or {} for node, answer in seen.items()}
+        planned = [one for one in plans.differences(said) if one.node in seen]
+        own = [
+            one
+            for node in seen
+            for one in installed.differences(node, seen[node]["now"], records[node], links_of(asked[node]))
+        ]
+        found = sorted(
+            installed.joined(own, planned),
+            key=lambda one: (list(nodes).index(one.node), checks.CHECKS.index(one.check)),
+        )
+        histories = self.histories(found, asked, seen)
+        drifted = [Drifted(one, origin(one, histories.get(one.node, History()))) for one in found]
+        looked = {}
+        for node in nodes:
+            unseen = dict(seen[node]["now"]["unseen"]) if node in seen else {}
+            if node in histories:
+                unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
+            no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "it was not looked at"
+            looked[node] = Looked(one_line(down.get(node, "")), unseen, no_record, tuple(stopped.get(node, ())))
+        return Look(drifted, looked, records)
+
+    def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:
+        """What the steps would do; by node, the steps that refused it, and so have not looked at all of it.
+
+        Behind a refusal, the later steps look once more, and at all nodes: what they plan for one hangs on the others.
+        """
+        said: list[Taken] = []
+        stopped: dict[str, list[str]] = {}
+        tags: tuple[str, ...] = TAGS
+        names = list(nodes)
+        while tags and names:
+            ended = run_steps(self.action, tags, ",".join(names), check=True, log=self.folder / "drift.log")
+            if not ended.worked:
+                raise AnsibleActionFail(f"The steps could not be looked at: {ended.why} ({self.folder / 'drift.log'})")
+            refused = {node: tag for node, tag in plans.stopped_at(ended.said).items() if tag in TAGS}
+            first = min((TAGS.index(tag) for tag in refused.values()), default=len(TAGS))
+            for node, tag in refused.items():
+                if TAGS.index(tag) == first:
+                    stopped.setdefault(node, []).append(tag)
+            tags = TAGS[first + 1 :]
+            said += [one for one in ended.said if plans.TAGS.get(one["role"]) not in tags]
+            names = [name for name in names if name not in plans.unreachable(ended.said)]
+        return said, stopped
+
+    def histories(
+        self, found: Sequence[Difference], asked: Mapping[str, Json], seen: Mapping[str, Json]
+    ) -> dict[str, History]:
+        """Of the nodes that differ: one question for all that differs there."""
+        questions: dict[str, Json] = {}
+        for node in dict.fromkeys(one.node for one in found):
+            subjects = [each for one in found if one.node == node for each in one.subjects]
+            record = seen[node].get("record") or {}
+            questions[node] = {
+                "since": min(record.get("at") or time.time(), time.time() - BACK),
+                **{name: asked[node][name] for name in ("environment", "named")},
+                **{
+                    name: list(dict.fromkeys(each.name for each in subjects if each.kind == kind))
+                    for kind, name in KINDS.items()
+                },
+            }
+        answers = ask_all(self.action, "history", questions)
+        return {
+            node: History(unseen={"changes": answer.error})
+            if answer.error
+            else History(
+                **{name: answer.data[name] for name in PARTS},
+                unseen=answer.data["unseen"],
+                booted=float(seen[node]["now"]["booted"]),
+                since=float((seen[node].get("record") or {}).get("at") or questions[node]["since"]),
+            )
+            for node, answer in answers.items()
+        }

@@ -1,0 +1,200 @@
+"""Steps of site.yml as an ansible-playbook of their own, started by this one: what it would change, or changes.
+
+It is what a person would type: with the inventories, variables and ways in of this run. What its tasks say of each node
+comes back through the callback collect. Passwords that were typed for this run are handed on through pipes with a name,
+in a folder of this user's alone: they are in no argument list and on no disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants, context
+
+from muster_controller.artifacts.private_files import FILE, make_folder
+from muster_controller.playbook.node_error import one_line
+from muster_controller.playbook.variables import project_root
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ansible.plugins.action import ActionBase
+
+    from muster.drift.model import Taken
+
+COLLECT = "MUSTER_COLLECT"
+MOST = 64_000_000  # bytes of what tasks say
+FOREIGN = ("AWX_", "RUNNER_", "JOB_EVENT")
+LAST = 4000  # bytes of the screen, of which the last line says why a run ended
+FLAGS = {
+    "remote_user": "--user",
+    "private_key_file": "--private-key",
+    "connection": "--connection",
+    "become_method": "--become-method",
+    "become_user": "--become-user",
+    "ssh_common_args": "--ssh-common-args",
+    "ssh_extra_args": "--ssh-extra-args",
+    "timeout": "--timeout",
+    "forks": "--forks",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """said: by tasks that changed something, or would, or failed. code: ansible-playbook's. why: its last line."""
+
+    said: list[Taken]
+    code: int
+    why: str
+
+    @property
+    def worked(self) -> bool:
+        """Whether it came to its end: on some nodes it may have failed, or they may be down."""
+        return self.code in (0, 2, 4, 6)
+
+
+def run_steps(
+    action: ActionBase,
+    tags: Sequence[str],
+    limit: str,
+    *,
+    check: bool,
+    log: Path,
+    variables: Mapping[str, Any] | None = None,
+) -> Ended:
+    """Run these steps on the nodes of this pattern ("" for all). log: for what it prints. variables: more of them."""
+    make_folder(log.parent)
+    with _folder() as folder, _secrets(action, folder) as secrets:
+        collected = folder / "collected.jsonl"
+        more = ["-e", json.dumps(variables)] if variables else []
+        argv = [*command(tags, limit, check=check), *more, *secrets]
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=handle,
+                env=environment(collected, check=check),
+                cwd=Path.cwd(),
+            )
+        finally:
+            os.close(handle)
+        said = [*_lines(collected)]
+    return Ended(
+        said,
+        done.returncode,
+        one_line(files.part(str(log), -LAST, LAST).decode("utf-8", "replace").strip().rpartition("\n")[2]),
+    )
+
+
+def command(tags: Sequence[str], limit: str, *, check: bool) -> list[str]:
+    given: Mapping[str, Any] = context.CLIARGS
+    program = Path(sys.argv[0]).absolute()
+    if not program.name.startswith("ansible-playbook"):
+        program = Path(sys.executable).with_name("ansible-playbook")
+    argv = [sys.executable, str(program), str(project_root() / "site.yml"), "--tags", ",".join(tags)]
+    for source in given.get("inventory") or ():
+        argv += ["-i", source]
+    argv += ["--limit", limit] if limit else []
+    argv += ["--check", "--diff"] if check else []
+    for word in given.get("extra_vars") or ():
+        argv += ["-e", str(word)]
+    for name, flag in FLAGS.items():
+        if given.get(name) not in (None, "") and given.get(name) != _default(name):
+            argv += [flag, str(given[name])]
+    return argv + (["--become"] if given.get("become") else [])
+
+
+def _default(name: str) -> Any:
+    known = {"remote_user": "DEFAULT_REMOTE_USER", "timeout": "DEFAULT_TIMEOUT", "forks": "DEFAULT_FORKS"}
+    known |= {"connection": "DEFAULT_TRANSPORT", "become_method": "DEFAULT_BECOME_METHOD"}
+    return getattr(constants, known[name], None) if name in known else None
+
+
+def environment(collected: Path, *, check: bool) -> dict[str, str]:
+    """A look is no run of its own that leaves a page; a change is, and claims its nodes. Whoever drives this run from
+    outside, such as ansible-runner, hears of this one alone."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {
+        **own,
+        COLLECT: str(collected),
+        "ANSIBLE_CALLBACKS_ENABLED": "collect" if check else "report,collect",
+        "ANSIBLE_STDOUT_CALLBACK": "road",
+        # A driver's own callbacks are loaded where they lie in the path, whether they are asked for or not.
+        "ANSIBLE_CALLBACK_PLUGINS": str(project_root() / "plugins/callback"),
+        "ANSIBLE_CONFIG": str(project_root() / "ansible.cfg"),
+        "ANSIBLE_FORCE_COLOR": "0",
+    }
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="steps-", dir=constants.DEFAULT_LOCAL_TMP))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _secrets(action: ActionBase, folder: Path) -> Iterator[list[str]]:
+    """The arguments by which the other run reads the passwords of this one."""
+    play = action._play_context
+    given = context.CLIARGS
+    spoken = [
+        (
+            "--connection-password-file",
+            "",
+            play.password if given.get("ask_pass") or given.get("connection_password_file") else "",
+        )
+    ]
+    asked = given.get("become_ask_pass") or given.get("become_password_file")
+    spoken.append(("--become-password-file", "", play.become_pass if asked else ""))
+    spoken += [
+        ("--vault-id", f"{name}@", secret.bytes)
+        for name, secret in getattr(action._loader._vault, "secrets", None) or ()
+    ]
+    argv: list[str] = []
+    pipes = []
+    for number, (flag, label, secret) in enumerate(spoken):
+        if secret:
+            pipe = folder / f"secret{number}"
+            os.mkfifo(pipe, 0o600)
+            pipes.append(pipe)
+            content = secret if isinstance(secret, bytes) else str(secret).encode()
+            threading.Thread(target=_say, args=(pipe, content), daemon=True).start()
+            argv += [flag, f"{label}{pipe}"]
+    try:
+        yield argv
+    finally:
+        for pipe in pipes:  # whoever still waits for a reader goes on
+            with suppress(OSError):
+                os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def _say(pipe: Path, content: bytes) -> None:
+    with suppress(OSError):
+        handle = os.open(pipe, os.O_WRONLY)
+        try:
+            os.write(handle, content + b"\n")
+        finally:
+            os.close(handle)
+
+
+def _lines(path: Path) -> Iterator[Taken]:
+    with suppress(FileNotFoundError):
+        for line in files.read(str(path), most=MOST).splitlines():
+            yield json.loads(line)

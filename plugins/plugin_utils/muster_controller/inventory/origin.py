@@ -1,0 +1,71 @@
+"""Where in the inventory a value was written, and which of them are secrets that anybody can read there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.parsing.vault import is_encrypted_file
+
+from muster.inventory import Secret
+from muster.inventory.secrets import is_secret
+from muster_controller.playbook.command_line import short
+
+try:
+    # Ansible's own record of where it read a value. It is not part of the public interface and may be missing: then
+    # nothing is known, and nothing is said.
+    from ansible._internal._datatag._tags import Origin
+    from ansible.parsing.vault import EncryptedString
+except ImportError:
+    Origin = EncryptedString = None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DEEPEST = 20  # levels of nesting in a variable; the inventory of somebody in his senses has three
+
+
+def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> Iterator[Secret]:
+    """Yield the secrets among a host's raw variables that stand in clear text in a file below these folders."""
+    for variable, value in variables.items():
+        for name, text in _texts(str(variable), value, DEEPEST):
+            path = _file(text, folders)
+            if path is not None and is_secret(name, str(text)) and not _is_vault(path):
+                yield Secret(name, short(str(path)))
+
+
+def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
+    """Yield each text and number within the value, under the name that is nearest to it."""
+    if levels == 0 or isinstance(value, bool) or (EncryptedString is not None and isinstance(value, EncryptedString)):
+        return
+    if isinstance(value, (str, int)):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _texts(str(key), entry, levels - 1)
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _texts(name, entry, levels - 1)
+
+
+def _file(value: Any, folders: tuple[Path, ...]) -> Path | None:
+    """Return the file that the value was read from; what a script or the command line gave was read from none."""
+    origin = Origin.get_tag(value) if Origin is not None else None
+    path = Path(origin.path) if origin is not None and origin.path else None
+    return path if path is not None and any(path.is_relative_to(folder) for folder in folders) else None
+
+
+def written_at(value: Any) -> str:
+    """The file and the line that this was read from, as "job.yml line 3"; "" where it was read from none."""
+    origin = Origin.get_tag(value) if Origin is not None else None
+    if origin is None or not origin.path:
+        return ""
+    return f"{short(origin.path)} line {origin.line_num}" if origin.line_num else short(origin.path)
+
+
+def _is_vault(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return bool(is_encrypted_file(stream))
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""A launch from its options to its end: prepared, reserved, started, watched, stopped, and what is kept of it."""

@@ -1,0 +1,289 @@
+"""The layer above the supervisor of one attempt: it begins another one where that helps, or says why it does not.
+
+What is decided here is decided by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis.findings import named
+from muster.launch import attempts, fit
+from muster.launch.answers import UnusableError, reader
+from muster.launch.attempts import Attempt, Policy, Seat
+from muster.launch.manager import USER, whose
+from muster.launch.pace import pace
+from muster.launch.plan import PORTS, PlanError
+from muster_controller.artifacts.ids import fresh_id
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.interruption import Interruption
+
+from .launch_messages import LaunchMessages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muster.launch.fit import Fit, FitRequest
+    from muster.launch.outcome import Record
+    from muster.launch.plan import LaunchRequest, NodeSpec
+    from muster_controller.playbook.node_error import Way
+
+    # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
+    Run = Callable[[dict[str, Any], tuple[str, ...], int], tuple[dict[str, Any], Record]]
+
+PROGRAM = Program("launch")
+LOOK_TIMEOUT = 45.0
+FREE_SECONDS = 60.0  # for the driver to give memory back, and for units to end
+PAUSE = 3.0
+
+
+@dataclass
+class Attempts:
+    """One launch with all of its attempts.
+
+    build: a plan, as build_plan makes it. run: one attempt, from its plan to its result. connect: to one node.
+    run_as: launch_as. time_limit: seconds for all attempts together.
+    """
+
+    policy: Policy
+    request: LaunchRequest
+    inventory: Sequence[NodeSpec]
+    build: Callable[[LaunchRequest, Sequence[NodeSpec]], dict[str, Any]]
+    run: Run
+    connect: Callable[[str], Way]
+    say: Callable[[str], None]
+    failure_timeout: float
+    run_as: str = "auto"
+    time_limit: int = 0
+    shared: bool = False
+    silence_timeout: float = 0.0
+    interruption: Interruption = field(default_factory=Interruption)
+    history: list[Attempt] = field(default_factory=list)
+    went_on: list[str] = field(default_factory=list)
+    out: set[str] = field(default_factory=set)  # nodes that a failure has named
+    newest: float = 0.0  # when the newest complete checkpoint was written
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.specs = {spec.name: spec for spec in self.inventory}
+        self.asked: LaunchMessages | None = None
+        self.first: dict[str, Any] = {}  # the plan of the first attempt; once it was run, as it was for whoever it is
+
+    def see_through(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """Run attempts until one ends well or no other one helps: the result of the last, with the whole verdict."""
+        with self.interruption:
+            try:
+                return self.all_of_them(self.from_checkpoint(plan))
+            finally:
+                if self.asked:
+                    self.asked.close()
+
+    def all_of_them(self, plan: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            earlier = tuple(attempt.launch_id for attempt in self.history)
+            result, record = self.run(plan, earlier, self.seconds_left())
+            self.first = self.first if earlier else record.plan
+            number = len(self.history) + 1
+            blamed = named(result["verdict"], [entry["node"] for entry in record.plan["nodes"]])
+            attempt = attempts.ended(record, result["verdict"], number, self.newest, blamed)
+            self.history.append(attempt)
+            if attempts.final(record, attempt):
+                return self.whole(result, "")
+            following = self.following(record, attempt)
+            if isinstance(following, str):
+                return self.whole(result, following)
+            if self.interruption.came:  # while it was planned
+                return self.whole(result, self.interruption.decision().text)
+            plan = following
+
+    def whole(self, result: dict[str, Any], given_up: str) -> dict[str, Any]:
+        """given_up: why no other attempt is made, where one is allowed or was made."""
+        given_up = given_up if self.policy.restarts else ""
+        if given_up:
+            self.say(f"given up: {given_up}")
+        if given_up or self.went_on:
+            verdict = attempts.whole_verdict(result["verdict"], self.history, self.went_on, given_up)
+            result = {**result, "verdict": verdict}
+        return {**result, "attempts": [vars(attempt) for attempt in self.history]}
+
+    # ------------------------------------------------------------ between two of them
+
+    def following(self, record: Record, attempt: Attempt) -> dict[str, Any] | str:
+        """The plan of the next attempt, or why there is none."""
+        if attempt.number > self.policy.restarts:
+            return f"launch_restarts allows {self.policy.restarts}"
+        if left := attempts.stays(record):
+            return left
+        self.say(f"attempt {attempt.number} failed: {attempt.summary}")
+        seen = self.look()
+        current = [seat for seat in self.seats() if seat.node in attempt.nodes]
+        checkpoint, _ = attempts.newest(seen, list(self.names()))
+        attempt.after = checkpoint["time"] if checkpoint else 0.0
+        if why := attempts.futile(self.history, self.policy):
+            return why
+        self.wait_for_the_end(record, seen)
+        seen = self.look_until_free(seen)
+        if self.interruption.came:
+            return self.interruption.decision().text
+        if self.time_limit and self.seconds_left() <= 1:
+            return "the time limit of all attempts together is over (launch_time_limit)"
+        self.out |= set(attempt.failed)
+        current.sort(key=lambda seat: attempt.nodes.index(seat.node))
+        used = {seat.node for seat in current}
+        spares = [seat for seat in self.seats() if seat.node in self.policy.spares and seat.node not in used]
+        unfit = {seat.node: self.unfit(seat, seen) for seat in self.seats()}
+        nodes, said = attempts.next_nodes(current, self.out, unfit, spares, self.policy)
+        if not nodes:
+            return said
+        return self.planned_next(nodes, said, seen)
+
+    def planned_next(self, nodes: list[str], said: str, seen: dict[str, Fit | str]) -> dict[str, Any] | str:
+        checkpoint, holders = attempts.newest(seen, nodes)
+        self.newest = checkpoint["time"] if checkpoint else 0.0
+        path = checkpoint["path"] if checkpoint else ""
+        number = len(self.history) + 1
+        try:
+            plan = self.planned(attempts.led_by(nodes, holders), number, fresh_id(), path)
+        except PlanError as problem:
+            return " ".join(problem.problems)
+        begins = f"{said}, from {path}" if path else said
+        self.went_on.append(f"with attempt {number} ({plan['launch_id']}): {begins}")
+        self.say(f"attempt {number} of at most {self.policy.restarts + 1}: {begins}")
+        self.say_where(path, holders, nodes)
+        return plan
+
+    def say_where(self, path: str, holders: Sequence[str], nodes: Sequence[str]) -> None:
+        if said := attempts.alone(path, holders, nodes):
+            self.say(said)
+
+    def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> dict[str, Any]:
+        """Ranks are reckoned in the order of these nodes. Raises PlanError."""
+        request = replace(
+            self.request,
+            launch_id=launch_id,
+            port=self.request.port + (number - 1) % PORTS,
+            nodes=[],
+            first_nodes=0,
+            spares=[],
+            attempt=number,
+            work_id=self.request.work_id or self.request.launch_id,
+            checkpoint=checkpoint,
+        )
+        return self.build(request, [self.specs[name] for name in nodes])
+
+    def wait_for_the_end(self, record: Record, seen: dict[str, Fit | str]) -> None:
+        """Until whatever nobody has seen to end has certainly ended."""
+        unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
+        if not unclear:
+            return
+        lease = pace(len(record.plan["nodes"]), self.silence_timeout).lease
+        until = attempts.certain_end(record, lease, self.failure_timeout)
+        left = until - time.monotonic()
+        if left > 0:
+            self.say(f"waits {left:.0f} s, until what ran on {', '.join(unclear)} has certainly ended (its lease)")
+        while time.monotonic() < until and not self.interruption.came:
+            time.sleep(0.1)
+
+    def look_until_free(self, seen: dict[str, Fit | str]) -> dict[str, Fit | str]:
+        """Look again while memory is still being freed, or a unit ends."""
+        until = time.monotonic() + FREE_SECONDS
+        while any(map(attempts.may_pass, seen.values())) and time.monotonic() < until and not self.interruption.came:
+            time.sleep(PAUSE)
+            seen = self.look()
+        return seen
+
+    # ------------------------------------------------------------ looks
+
+    def from_checkpoint(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """The first plan, with the checkpoint that is there already where the user says where they lie."""
+        self.first, pattern = plan, self.policy.checkpoints
+        nodes = [entry["node"] for entry in plan["nodes"]]
+        if not pattern or not (pattern.startswith("/") or self.request.chdir):
+            return plan
+        self.first = self.as_whoever_logs_in(plan, nodes)
+        checkpoint, holders = attempts.newest(self.look(nodes, gpus=False), nodes)
+        if checkpoint is None:
+            return plan
+        self.newest = checkpoint["time"]
+        self.say(f"the newest complete checkpoint is {checkpoint['path']}")
+        self.say_where(checkpoint["path"], holders, nodes)
+        return self.planned(attempts.led_by(nodes, holders), 1, plan["launch_id"], checkpoint["path"])
+
+    def as_whoever_logs_in(self, plan: dict[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+        """The same plan, as far as a look needs it, where the launch is somebody's own."""
+        messages = self.messages()
+        for name in nodes:
+            messages.ask(name, "identity", {})
+        known = messages.gather("identity", nodes, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
+        shape = reader(plan)
+        seen = {}
+        for name, answer in known.items():
+            with suppress(UnusableError):
+                seen[name] = shape(name, "identity", answer.data)[0]
+        who, against = whose(self.run_as, seen)
+        if not who.own or against:
+            return plan  # what stands against it is said by the first attempt
+        return {**plan, "user": who.user, "manager": USER}
+
+    def look(self, nodes: Sequence[str] = (), *, gpus: bool | None = None) -> dict[str, Fit | str]:
+        """What each node that is in question says, or why it says nothing."""
+        names = list(nodes) or list(self.names())
+        messages = self.messages()
+        messages.own = self.first.get("manager") == USER
+        for name in names:
+            messages.ask(name, "fit", {**self.fit_request(self.first, gpus=gpus)}, privileged=True)
+        answers = messages.gather("fit", names, LOOK_TIMEOUT, lambda _: None, lambda: self.interruption.came)
+        found: dict[str, Fit | str] = {}
+        for name in names:
+            answer = answers.get(name)
+            try:
+                found[name] = fit.read(answer.data) if answer and answer.data is not None else no_answer(answer)
+            except UnusableError as exc:
+                found[name] = f"its answer is of no use: {exc}"
+        return found
+
+    def fit_request(self, plan: dict[str, Any], *, gpus: bool | None) -> FitRequest:
+        return {
+            "user": plan["user"],
+            "earlier": [attempt.launch_id for attempt in self.history],
+            "gpus": plan["backend"] == "nccl" if gpus is None else gpus,
+            "checkpoints": self.policy.checkpoints,
+            "work_dir": self.request.chdir or plan["nodes"][0]["work_dir"],
+        }
+
+    def messages(self) -> LaunchMessages:
+        if self.asked is None:
+            self.asked = LaunchMessages({name: self.connect(name) for name in self.names()}, PROGRAM)
+            self.asked.open()
+        return self.asked
+
+    def unfit(self, seat: Seat, seen: dict[str, Fit | str]) -> str:
+        look = seen.get(seat.node, "it was not looked at")
+        return attempts.unfit(look, seat.nproc, gpus=self.first["backend"] == "nccl", shared=self.shared)
+
+    # ------------------------------------------------------------ what there is
+
+    def names(self) -> list[str]:
+        """The nodes that took part at first, and the spares."""
+        return [*(entry["node"] for entry in self.first["nodes"]), *self.policy.spares]
+
+    def seats(self) -> list[Seat]:
+        return [Seat(name, self.request.nproc or self.specs[name].nproc) for name in self.names()]
+
+    def seconds_left(self) -> int:
+        """Of the time limit; 0 for none."""
+        if not self.time_limit:
+            return 0
+        return max(1, round(self.time_limit - (time.monotonic() - self.began)))
+
+
+def runs_still(look: Fit | str) -> bool:
+    """Whether a node does not say that all attempts have ended there."""
+    return isinstance(look, str) or bool(look["running"])
+
+
+def no_answer(answer: Any) -> str:
+    return f"does not answer: {answer.error}" if answer and answer.error else "does not answer"

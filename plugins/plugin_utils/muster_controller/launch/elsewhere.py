@@ -1,0 +1,118 @@
+"""Launches as nodes know them, wherever they were begun: they keep the plans beside the logs (kept.py there)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.launch.jobs import usable
+from muster.launch.plan import PlanError
+from muster.verdict.words import few
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster_controller.playbook.node_error import Way
+
+
+PROGRAM = Program("jobs")
+SECONDS = 60.0
+MOST_PLAN = 16_000_000  # bytes
+
+
+class Heard(NamedTuple):
+    """By node. who: identity there. said: its answer, and when it was received. silent: why there is none."""
+
+    who: dict[str, dict[str, Any]]
+    said: dict[str, dict[str, Any]]
+    silent: dict[str, str]
+
+
+def packed(plan: dict[str, Any]) -> str:
+    """A plan as it travels to a node: entries of many nodes are much the same."""
+    return base64.b64encode(zlib.compress(json.dumps(plan).encode(), 9)).decode()
+
+
+def unpacked(text: Any) -> Any:
+    """What a node has kept; None where it is none."""
+    try:
+        return json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MOST_PLAN))
+    except (ValueError, TypeError, RecursionError, zlib.error):
+        return None
+
+
+def opened(connections: Mapping[str, Way], program: Program = PROGRAM) -> Messages:
+    messages = Messages(connections, program)
+    messages.open()
+    return messages
+
+
+def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[str, Any]) -> Heard:
+    """Ask every node, as root where whoever logs in does not launch for themselves; none of them holds up another."""
+    heard = Heard({}, {}, {})
+    for name in nodes:
+        messages.ask(name, "identity", {})
+    deadline = time.monotonic() + SECONDS
+    while len(heard.said) + len(heard.silent) < len(nodes) and time.monotonic() < deadline:
+        answer = messages.next(0.2)
+        if answer is None or answer.node in heard.said or answer.node in heard.silent:
+            continue
+        if not isinstance(answer.data, dict):
+            heard.silent[answer.node] = answer.error or "its answer is of no use"
+        elif answer.verb == "identity":
+            heard.who[answer.node] = answer.data
+            own = is_own(answer.data)
+            messages.ask(answer.node, verb, {**request, "node": answer.node, "own": own}, privileged=not own)
+        elif answer.verb == verb:
+            heard.said[answer.node] = {**answer.data, "received": answer.received}
+    for name in nodes:
+        if name not in heard.said:
+            heard.silent.setdefault(name, f"no answer within {SECONDS:.0f} s")
+    return heard
+
+
+def is_own(identity: Mapping[str, Any]) -> bool:
+    return identity.get("launch_user") is True
+
+
+class Found(NamedTuple):
+    """as_root: whoever began it logs in by another name, so that only root may look."""
+
+    plan: dict[str, Any]
+    as_root: bool
+
+
+def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> Found:
+    """The plan of a launch that was begun from elsewhere. Raises PlanError."""
+    request = {"launch_id": launch_id, **roots(cluster)}
+    heard = ask(messages, nodes, "plan", request)
+    kept = {name: answer for name, answer in heard.said.items() if answer.get("plan")}
+    plans: list[dict[str, Any]] = []
+    problems = []
+    for name, answer in kept.items():
+        plan = unpacked(answer["plan"])
+        why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
+        if why:
+            problems.append(f"{name}: the plan of {launch_id} that it keeps cannot be followed: {why}.")
+        elif plan not in plans:
+            plans.append(plan)
+    if len(plans) > 1:
+        problems.append(f"{few(list(kept))} keep different plans of {launch_id}.")
+    if problems:
+        raise PlanError(problems)
+    if not plans:
+        silent = [f"{name} did not say: {why}" for name, why in heard.silent.items()]
+        asked = [name for name in nodes if name in heard.said] or ["any node"]
+        raise PlanError([f"{launch_id} is not known here, nor kept on {few(asked)}.", *silent])
+    readers = {name: answer.get("reader") for name, answer in kept.items() if answer.get("reader") is not None}
+    as_root = any(uid != heard.who[name].get("uid") for name, uid in readers.items())
+    return Found(plans[0], as_root)
+
+
+def roots(cluster: Mapping[str, Any]) -> dict[str, str]:
+    return {"run_root": cluster["cluster_run_root"], "users_root": cluster["cluster_users_root"]}

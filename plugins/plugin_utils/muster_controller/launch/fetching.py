@@ -1,0 +1,190 @@
+"""Results of a launch, brought home from its working folders once it has ended: artifacts/<cluster>/<id>/fetched/NODE.
+
+What is fetched, and under which names, is decided by muster/launch/fetched.py. All times are on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from muster.launch.fetched import Fetched, Part, choose, listing_of, parts_of
+from muster_controller.artifacts.private_files import append, make_folder
+from muster_controller.nodes.program import Program
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from muster.launch.fetched import File, Listing
+    from muster_controller.artifacts.keeping import Keeping
+    from muster_controller.nodes.messages import Answer, Messages
+
+PROGRAM = Program("jobs")
+FOLDER = "fetched"
+LIST_TIMEOUT = 60.0
+SILENCE = 60.0  # seconds without an answer after which a node's files are left where they are
+PART_BYTES = 12 * 1024 * 1024
+MOST_WANTED = 500  # files in one message
+WRITING = 60.0  # seconds that the file system here has for one part
+SAID_EVERY = 10.0
+GIVEN_UP = "fetching was interrupted"
+
+
+class Rest:
+    """What is still to come from one node."""
+
+    def __init__(self, todo: list[File]) -> None:
+        self.todo = todo
+        self.offset = 0  # of the first one
+        self.heard = time.monotonic()
+
+    def wanted(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        size = 0
+        for number, file in enumerate(self.todo[:MOST_WANTED]):
+            found[file.path] = 0 if number else self.offset
+            size += file.size - found[file.path]
+            if size >= PART_BYTES:
+                break
+        return found
+
+    def next(self) -> None:
+        self.todo, self.offset = self.todo[1:], 0
+
+
+class Fetching:
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        messages: Messages,
+        folder: Path,
+        keeping: Keeping,
+        give_up: Callable[[], bool],
+    ) -> None:
+        """folder: of the run. give_up: whether somebody has asked to leave off."""
+        self.plan = plan
+        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.messages = messages
+        self.folder = folder / FOLDER
+        self.keeping = keeping
+        self.give_up = give_up
+        self.fetched = Fetched(str(self.folder))
+        self.rest: dict[str, Rest] = {}
+        self.told = time.monotonic()
+
+    def fetch(self, nodes: Collection[str]) -> Fetched:
+        """Fetch what the plan's patterns name from these nodes; what does not come is said by name."""
+        wanted = choose(self.listings(nodes), self.plan["fetch"]["most"], self.fetched)
+        self.rest = {name: Rest(found) for name, found in wanted.items()}
+        for name in self.rest:
+            self.ask(name)
+        while self.rest:
+            if self.give_up():
+                self.leave_all(list(self.rest), GIVEN_UP)
+                break
+            answer = self.messages.next(0.2)
+            if answer is not None and answer.verb == "fetched" and answer.node in self.rest:
+                self.take(answer)
+            late = [name for name, rest in self.rest.items() if time.monotonic() > rest.heard + SILENCE]
+            self.leave_all(late, "the node did not answer any more")
+            self.say_how_far()
+        return self.fetched
+
+    def listings(self, nodes: Collection[str]) -> dict[str, Listing]:
+        for name in nodes:
+            more = {"patterns": self.plan["fetch"]["patterns"]}
+            self.messages.ask(name, "fetchable", {**self.request(name), **more}, privileged=True, program=PROGRAM)
+        answers = self.messages.gather("fetchable", nodes, LIST_TIMEOUT, lambda _: None, self.give_up)
+        found: dict[str, Listing] = {}
+        for name in nodes:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                self.fetched.leave(name, "", answer.error if answer else "the node did not answer")
+            else:
+                found[name] = listing_of(answer.data)
+        return found
+
+    def request(self, name: str) -> dict[str, Any]:
+        entry = self.entries[name]
+        return {
+            "launch_id": self.plan["launch_id"],
+            "run_dir": entry["run_dir"],
+            "folder": self.plan["fetch"]["folder"] or entry["work_dir"],
+        }
+
+    def ask(self, name: str) -> None:
+        wanted = [{"path": path, "offset": offset} for path, offset in self.rest[name].wanted().items()]
+        request = {**self.request(name), "wanted": wanted, "limit": PART_BYTES}
+        self.messages.ask(name, "fetched", request, privileged=True, program=PROGRAM)
+
+    def take(self, answer: Answer) -> None:
+        rest = self.rest[answer.node]
+        rest.heard = time.monotonic()
+        wanted = rest.wanted()
+        parts = {part.path: part for part in parts_of(answer.data or {}, wanted)}
+        if not parts:
+            why = answer.error or str((answer.data or {}).get("why") or "its answer is of no use")
+            self.leave_all([answer.node], why)
+            return
+        # A file whose part is missing has none: the same is not asked for again and again.
+        for path in wanted:
+            if not self.took(answer.node, rest, parts.pop(path, Part(path, why="its bytes did not come"))) or not parts:
+                break
+        if rest.todo:
+            self.ask(answer.node)
+        else:
+            del self.rest[answer.node]
+
+    def took(self, node: str, rest: Rest, part: Part) -> bool:
+        """Write a part; whether this file is dealt with, and the next one may follow."""
+        file, path = rest.todo[0], self.folder / node / part.path
+        end = part.offset + len(part.data)
+        why = part.why
+        if not why and ((part.size, part.changed) != (file.size, file.changed) or end > file.size):
+            why = "it changed while it was fetched"
+        elif not why and not part.data and end < file.size:
+            why = "its bytes did not come"
+        why = why or self.keeping.surely(path, partial(write, path, part), WRITING)
+        if why:
+            self.fetched.leave(node, part.path, why)
+            self.keeping.surely(path, partial(files.remove, str(path)))
+        elif end < file.size:
+            rest.offset = end
+            return False
+        else:
+            self.fetched.came.setdefault(node, []).append((part.path, file.size))
+        rest.next()
+        return True
+
+    def leave_all(self, nodes: list[str], why: str) -> None:
+        for name in nodes:
+            rest = self.rest.pop(name)
+            for number, file in enumerate(rest.todo):
+                self.fetched.leave(name, file.path, why)
+                if not number and rest.offset:
+                    path = self.folder / name / file.path
+                    self.keeping.surely(path, partial(files.remove, str(path)))
+
+    def say_how_far(self) -> None:
+        if self.rest and time.monotonic() > self.told + SAID_EVERY:
+            self.told = time.monotonic()
+            left = sum(sum(file.size for file in rest.todo) - rest.offset for rest in self.rest.values())
+            self.keeping.say(
+                f"fetching results: {left / 1e6:.0f} MB are still to come; Ctrl-C leaves them where they are"
+            )
+
+
+def write(path: Path, part: Part) -> None:
+    """Raises OSError. What an earlier fetch of the same launch left there is replaced."""
+    make_folder(path.parent)
+    if not part.offset:
+        files.remove(str(path))
+    rest = part.data
+    while True:
+        written = append(path, rest)
+        rest = rest[written:]
+        if not rest:
+            return

@@ -1,0 +1,243 @@
+"""The container image of a launch: read where it is an archive, and brought to every node before the start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import image as judging
+from muster.launch import launchers
+from muster.launch.plan import PlanError
+from muster_controller.nodes.distribution import Distribution, Place, digest_of, why
+from muster_controller.nodes.program import Program
+from muster_node.distribution.manifest import File
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.launch.messages import ImageRequest
+    from muster_controller.nodes.messages import Messages
+    from muster_controller.playbook.interruption import Interruption
+
+    from .preparation import Prepared
+    from .settings import Settings
+
+PROGRAM = Program("image")
+STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
+MOST_JSON = 4_000_000
+LOOK_TIMEOUT = 120.0
+TRY_TIMEOUT = 150.0
+LOAD_SECONDS = 1800.0  # for as much as an image has; podman writes all of its layers anew
+SLACK = 60.0
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Content for Distribution: one file. id: of the image in it."""
+
+    path: str
+    id: str
+
+    @cached_property
+    def files(self) -> tuple[File, ...]:
+        digest = hashlib.sha256()
+        with Path(self.path).open("rb") as archive:
+            while chunk := archive.read(files.CHUNK):
+                digest.update(chunk)
+            return (File("image.tar", executable=False, size=archive.tell(), sha256=digest.hexdigest()),)
+
+    def read(self, _file: File, begin: int, most: int) -> bytes:
+        return files.part(self.path, begin, most)
+
+
+@dataclass(frozen=True)
+class Image:
+    """source: as it was given. archive: None where the nodes fetch it by its digest. folders: of the nodes, which the
+    container shows at the same paths."""
+
+    source: str
+    archive: Archive | None
+    folders: tuple[str, ...]
+
+    @property
+    def wanted(self) -> str:
+        """What a node is asked for."""
+        return self.archive.id if self.archive else self.source
+
+    @property
+    def in_plan(self) -> dict[str, object]:
+        return {"source": self.source, "id": self.archive.id if self.archive else "", "folders": list(self.folders)}
+
+
+def read_image(options: dict[str, Any]) -> Image | None:
+    """What the options of a launch say of it. Raises PlanError."""
+    source, folders = options["image"], options["image_folders"]
+    script = "" if options["script_src"] or options["project"] else options["script"]
+    problems = judging.problems_of(source, folders, environment=options["environment"], script=script)
+    if problems:
+        raise PlanError(problems)
+    if not source:
+        return None
+    shown = judging.shown(options["chdir"], options["data"], folders)
+    problems = [
+        f"A launch in an image cannot show {each}: it {why}." for each in shown if (why := judging.unusable(each))
+    ]
+    if problems:
+        raise PlanError(problems)
+    archive = read_archive(source) if judging.is_archive(source) else None
+    return Image(source, archive, tuple(shown))
+
+
+def read_archive(given: str) -> Archive:
+    """Raises PlanError."""
+    path = str(Path(given).expanduser().resolve())
+    try:
+        with tarfile.open(path, "r:") as tar:
+            members = {member.name: member for member in tar if member.isfile()}
+
+            def content(name: str) -> bytes:
+                found = tar.extractfile(members[name])
+                return found.read(MOST_JSON) if found else b""
+
+            config = _config_of(content, members)
+    except tarfile.TarError as problem:
+        raise PlanError([f"launch_image {given} is no archive that podman save writes: {problem}."]) from None
+    except OSError as problem:
+        raise PlanError([f"launch_image {given}: {problem.strerror}."]) from None
+    except (KeyError, ValueError, TypeError, IndexError) as problem:
+        raise PlanError([f"launch_image {given} is no archive of one image: {problem}."]) from None
+    return Archive(path, hashlib.sha256(config).hexdigest())
+
+
+def _config_of(content: Callable[[str], bytes], members: Iterable[str]) -> bytes:
+    """The configuration of the one image in an archive, whose sha256 is the image's id."""
+    if "manifest.json" in members:  # docker-archive, as both programs write it
+        (image,) = json.loads(content("manifest.json"))
+        return content(image["Config"])
+    (image,) = json.loads(content("index.json"))["manifests"]  # oci-archive
+    listed = json.loads(content(_blob(image["digest"])))
+    return content(_blob(listed["config"]["digest"]))
+
+
+def _blob(digest: str) -> str:
+    kind, _, name = digest.partition(":")
+    return f"blobs/{kind}/{name}"
+
+
+class Imaging:
+    """Bring the image to every node, and see that it is the same and of use there."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        messages: Messages,
+        say: Callable[[str], None],
+        interruption: Interruption,
+    ) -> None:
+        self.image = settings.image
+        self.messages = messages
+        self.say = say
+        self.interruption = interruption
+
+    def after(self, prepared: Prepared) -> Prepared:
+        """As soon as nothing stands against the launch any more, also nothing that it waits for."""
+        if self.image is None:
+            return prepared
+        names = [entry["node"] for entry in prepared.plan["nodes"]]
+        if prepared.whose and prepared.whose.own:
+            prepared.findings += judging.own(names, prepared.whose.user)
+            return prepared
+        ids: dict[str, str] = {}
+        for step in (self.engines, self.bring, self.same, self.tried):
+            if prepared.refused or self.interruption.came:
+                return prepared
+            step(self.image, prepared, ids)
+        return prepared
+
+    def request(self, plan: dict[str, Any], chdir: str) -> ImageRequest | None:
+        """For the start."""
+        if self.image is None:
+            return None
+        gpus = plan["backend"] == "nccl"
+        return {"id": plan["image"]["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
+
+    def engines(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+        """ids: of the image, by node; "" where it is not there."""
+        plan = prepared.plan
+        request = {"image": image.wanted, "user": plan["user"], "folders": list(image.folders)}
+        answers = self.ask("engine", dict.fromkeys(self.names(prepared), request), LOOK_TIMEOUT, prepared)
+        for name, seen in answers.items():
+            prepared.findings += judging.judge(name, seen, gpus=plan["backend"] == "nccl")
+        ids.update({name: seen["id"] for name, seen in answers.items()})
+
+    def bring(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+        lacking = [name for name, found in ids.items() if not found]
+        if not lacking:
+            return
+        if image.archive:
+            request = self.distributed(image.archive, prepared, lacking)
+            verb = "load"
+        else:
+            request, verb = {"image": image.source, "seconds": LOAD_SECONDS}, "pull"
+        if prepared.refused or self.interruption.came:
+            return
+        answers = self.ask(verb, dict.fromkeys(lacking, request), LOAD_SECONDS + SLACK, prepared)
+        failures = {name: one["error"] or "it is not there behind it" for name, one in answers.items() if not one["id"]}
+        prepared.findings += judging.missing(failures)
+        ids.update({name: one["id"] for name, one in answers.items()})
+
+    def distributed(self, archive: Archive, prepared: Prepared, lacking: list[str]) -> dict[str, Any]:
+        """Have the archive on every node that needs it."""
+        plan = prepared.plan
+        store = str(Path(plan["nodes"][0]["run_dir"]).parents[1] / STORE)
+        places = {entry["node"]: Place(entry["address"], store) for entry in plan["nodes"] if entry["node"] in lacking}
+        distribution = Distribution(
+            places,
+            plan["master_port"],
+            self.messages,
+            self.say,
+            lambda: self.interruption.came,
+            privileged=True,
+            what="image",
+        )
+        try:
+            prepared.findings += judging.missing(distribution.bring(archive))
+        except OSError as problem:
+            prepared.findings += judging.missing(dict.fromkeys(lacking, f"{archive.path}: {problem.strerror}"))
+        return {"store": store, "digest": digest_of(archive), "id": archive.id, "seconds": LOAD_SECONDS}
+
+    def same(self, _image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+        prepared.findings += judging.differing(ids)
+        found = next(iter(ids.values()))
+        prepared.plan = {**prepared.plan, "image": {**prepared.plan["image"], "id": found}}
+
+    def tried(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
+        plan = prepared.plan
+        needs_torch = plan["launcher"] == launchers.TORCHRUN.name
+        name = f"muster-look-{plan['launch_id']}-{os.urandom(4).hex()}"
+        requests = {node: {"id": each, "user": plan["user"], "name": name} for node, each in ids.items()}
+        answers = self.ask("versions", requests, TRY_TIMEOUT, prepared)
+        for node, seen in answers.items():
+            prepared.findings += judging.judge_versions(node, seen, torch=needs_torch)
+        if answers and not prepared.refused:
+            self.say(judging.sentence(image.source, plan["image"]["id"], next(iter(answers.values()))))
+
+    def names(self, prepared: Prepared) -> list[str]:
+        return [entry["node"] for entry in prepared.plan["nodes"]]
+
+    def ask(self, verb: str, requests: dict[str, dict[str, Any]], timeout: float, prepared: Prepared) -> dict[str, Any]:
+        """What the nodes answer; those that do not are found."""
+        for name, request in requests.items():
+            self.messages.ask(name, verb, request, privileged=True, program=PROGRAM)
+        answers = self.messages.gather(verb, requests, timeout, lambda _: None, lambda: self.interruption.came)
+        silent = [name for name in requests if name not in answers or answers[name].data is None]
+        if not self.interruption.came:
+            prepared.findings += judging.missing({name: why(answers.get(name), timeout) for name in silent})
+        return {name: answer.data for name, answer in answers.items() if answer.data is not None}

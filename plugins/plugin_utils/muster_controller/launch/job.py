@@ -1,0 +1,91 @@
+"""What was given to this run of ansible-playbook with -e, on the command line or in job files, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.parsing.vault import EncryptedString
+from ansible.utils.vars import load_extra_vars
+
+from muster.launch.plan import PlanError
+from muster.verdict.masking import SECRET_NAME
+from muster_controller.inventory.origin import written_at
+
+from .environment_file import read_environment
+from .sent_script import unsendable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ansible.parsing.dataloader import DataLoader
+
+# Where Ansible puts the words behind -e that are no NAME=value.
+UNASSIGNED = "_raw_params"
+COMMAND_LINE = "-e"
+RUNNING = ("launch_attach", "launch_stop")
+
+
+def read_run(loader: DataLoader) -> Mapping[str, Any]:
+    """The variables as they were given, with Ansible's own record of where."""
+    given: Mapping[str, Any] = load_extra_vars(loader)
+    return given
+
+
+def places_of(run: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): _place(name, value) for name, value in run.items() if name != UNASSIGNED}
+
+
+def _place(name: str, value: Any) -> str:
+    """Where the value is; the line of its name, unless the name was given elsewhere before."""
+    of_name, of_value = written_at(name), written_at(value)
+    if value is None or isinstance(value, bool) or same_file(of_name, of_value):
+        return of_name or COMMAND_LINE  # Ansible knows of these values not where they were
+    return of_value or COMMAND_LINE
+
+
+def same_file(one: str, other: str) -> bool:
+    return one.rpartition(" line ")[0] == other.rpartition(" line ")[0]
+
+
+def unassigned(run: Mapping[str, Any], sentence: str = "") -> tuple[str, ...]:
+    """sentence: what is the value of one option, though it has blanks in it."""
+    of_it = sentence.split()[1:]
+    return tuple(word for word in str(run.get(UNASSIGNED, "")).split() if word not in of_it)
+
+
+def open_secrets(run: Mapping[str, Any]) -> list[str]:
+    """Sentences about secrets that stand in a job file for everybody who reads it."""
+    env = run.get("launch_env")
+    names = env.items() if isinstance(env, dict) else ()
+    return [
+        f"{where}: launch_env has {name} in clear text, and a job file is kept and passed on. Put it into"
+        " launch_env_file."
+        for name, value in names
+        if SECRET_NAME.search(str(name)) and not isinstance(value, EncryptedString) and (where := written_at(name))
+    ]
+
+
+def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Options that name a file of the controller which a launch cannot use, and why; a launch that runs needs none."""
+    if any(values.get(name) for name in RUNNING):
+        return
+    script, env_file = values.get("launch_script_src"), values.get("launch_env_file")
+    if script and (why := _unsendable(str(script))):
+        yield "launch_script_src", why
+    project = values.get("launch_project")
+    if project and not Path(str(project)).is_dir():
+        yield "launch_project", f"{project} is no folder on the controller"
+    if env_file:
+        try:
+            read_environment(str(env_file))
+        except PlanError as problem:
+            for sentence in problem.problems:
+                yield "launch_env_file", sentence
+
+
+def _unsendable(name: str) -> str:
+    try:
+        return unsendable(Path(name))
+    except OSError as problem:
+        return f"{name} cannot be read: {problem.strerror or problem}"

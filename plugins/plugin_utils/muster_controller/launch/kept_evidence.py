@@ -1,0 +1,68 @@
+"""Where the controller keeps a launch's evidence: evidence/{start,snapshot,end}/<node>.json in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from muster.diagnosis import reading
+from muster.diagnosis.evidence import Record, Snapshot
+from muster_controller.artifacts.private_files import FILE, make_folder
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+START, SNAPSHOT, END = "start", "snapshot", "end"
+SHAPES: dict[str, type] = {START: Record, SNAPSHOT: Snapshot, END: Record}
+MOST_FILE = 4_000_000  # bytes
+# Beside the folders of all launches: whoever is given the folder of one gets no key with it.
+KEY_FILE = "evidence.key"
+SECRET_BYTES = 64  # hexadecimal digits
+
+
+def path_of(folder: Path, moment: str, node: str) -> Path:
+    return folder / "evidence" / moment / f"{node}.json"
+
+
+def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    """Moment, node, and what was kept of it in the folder of a launch."""
+    for moment, shape in SHAPES.items():
+        for node in nodes:
+            try:
+                text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
+                yield moment, node, reading.read(shape, json.loads(text))[0]
+            except (OSError, ValueError, RecursionError):
+                continue  # there is none, or none that is whole
+
+
+def key_of(secret: bytes, launch_id: str) -> str:
+    return hmac.new(secret, launch_id.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_key(folder: Path) -> str:
+    """The key of a launch by its folder; "" where the secret is not there any more."""
+    try:
+        secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
+    except OSError:
+        return ""
+    return key_of(secret, folder.name)
+
+
+def shared_secret(folder: Path, new: bytes) -> bytes:
+    """One secret for all launches whose folders lie beside this one, by which the same launch has the same key; the new
+    one where there is none yet. Raises OSError."""
+    path = folder.parent / KEY_FILE
+    make_folder(path.parent)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
+    except FileExistsError:
+        known = files.read(str(path), most=SECRET_BYTES)
+        return known if len(known) == SECRET_BYTES else new
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(new)
+    return new

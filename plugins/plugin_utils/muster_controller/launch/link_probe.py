@@ -1,0 +1,121 @@
+"""Has the participants of a launch call each other right before it starts; see muster/net_probe/before_launch.py."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from muster.net_probe import before_launch
+from muster_controller.nodes.program import Program
+from muster_controller.nodes.streams import CALLER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from muster.verdict.finding import Finding
+    from muster_controller.nodes.messages import Messages
+
+LISTENER = Program("probe_listener")
+SERVE_TIMEOUT = 15.0
+# A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
+CALL_TIMEOUT = 20.0
+CALL_TIMEOUT_PER_NODE = 0.5
+END_TIMEOUT = 5.0
+
+
+def probe_links(
+    plan: Mapping[str, Any], messages: Messages, give_up: Callable[[], bool], beats: int | None = None
+) -> list[Finding]:
+    """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards. beats: the
+    port of a detached launch besides."""
+    if len(plan["nodes"]) < 2:
+        return []
+    with probed(plan, messages, give_up, beats) as probe:
+        return [] if give_up() else before_launch.judge(plan, probe.served, probe.called, probe.why, beats)
+
+
+@contextmanager
+def probed(
+    plan: Mapping[str, Any],
+    messages: Messages,
+    give_up: Callable[[], bool],
+    beats: int | None = None,
+    patience: float = SERVE_TIMEOUT,
+) -> Iterator[LinkProbe]:
+    """The probe, when all have called each other or it was given up; its listeners are ended behind it. patience:
+    seconds until nodes that do not listen by then are left out."""
+    probe = LinkProbe(plan, messages, give_up, beats, patience)
+    try:
+        probe.serve()
+        probe.call()
+        yield probe
+    finally:
+        probe.end()
+
+
+class LinkProbe:
+    """One probe. why: of each node that could not be asked."""
+
+    def __init__(
+        self,
+        plan: Mapping[str, Any],
+        messages: Messages,
+        give_up: Callable[[], bool],
+        beats: int | None,
+        patience: float = SERVE_TIMEOUT,
+    ) -> None:
+        self.plan = plan
+        self.patience = patience
+        self.beats = beats
+        self.messages = messages
+        self.give_up = give_up
+        self.token = secrets.token_hex(16)
+        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.served: dict[str, dict[str, Any]] = {}
+        self.called: dict[str, dict[str, Any]] = {}
+        self.why: dict[str, str] = {}
+
+    def serve(self) -> None:
+        for name, entry in self.entries.items():
+            request = before_launch.serve_request(self.plan, entry, self.token, self.beats)
+            self.messages.ask(name, "serve", request, program=LISTENER)
+        readers = dict.fromkeys(self.entries, before_launch.read_served)
+        self.served = self.gather("serve", readers, self.patience)
+
+    def call(self) -> None:
+        """Those that listen call each other: the others have said why they do not."""
+        readers: dict[str, Callable[[Any], dict[str, Any]]] = {}
+        for name in self.served:
+            request = before_launch.call_request(self.plan, self.entries[name], self.token, self.served)
+            ports = {peer["node"]: peer["ports"] for peer in request["peers"]}
+            readers[name] = reader_of(ports)
+            self.messages.ask(name, "links", request, program=CALLER)
+        self.called = self.gather("links", readers, CALL_TIMEOUT + CALL_TIMEOUT_PER_NODE * len(self.entries))
+
+    def gather(
+        self, verb: str, readers: Mapping[str, Callable[[Any], dict[str, Any]]], timeout: float
+    ) -> dict[str, dict[str, Any]]:
+        """What could be read of the answers to one verb; of the others, why not."""
+        answers = self.messages.gather(verb, list(readers), timeout, lambda _: None, self.give_up)
+        found = {}
+        for name, read in readers.items():
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                self.why[name] = answer.error if answer else f"no answer within {timeout:.0f} s"
+                continue
+            try:
+                found[name] = read(answer.data)
+            except ValueError as exc:
+                self.why[name] = f"what it reports is of no use: {exc}"
+        return found
+
+    def end(self) -> None:
+        """End the listeners. One whose answer was lost ends by itself: nobody calls it."""
+        for name, served in self.served.items():
+            self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]}, program=LISTENER)
+        self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)
+
+
+def reader_of(ports: dict[str, list[int]]) -> Callable[[Any], dict[str, Any]]:
+    return lambda data: before_launch.read_called(data, ports)

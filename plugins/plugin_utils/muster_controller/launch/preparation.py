@@ -1,0 +1,152 @@
+"""Before a launch starts: a look at every node, and whether all of them may take part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import caches, data, launchers, manager, preflight
+from muster.launch import plan as planning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from muster.launch.manager import Whose
+    from muster.launch.messages import Facts, Identity, PrepareRequest
+    from muster.verdict.finding import Finding
+    from muster_controller.nodes.messages import Answer
+
+    from .launch_messages import LaunchMessages
+    from .settings import Settings
+
+PREPARE_TIMEOUT = 30.0
+
+
+@dataclass
+class Prepared:
+    """plan: with what only the nodes know filled in, once nothing is refused. readers: who looks on each node.
+
+    whose: whose launch it is, once that is known. notes: sentences on what a node cannot hold it to.
+    """
+
+    plan: dict[str, Any]
+    readers: dict[str, Identity] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    whose: Whose | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        return any(finding.status in ("fail", "unknown") for finding in self.findings)
+
+
+def prepare(
+    plan: dict[str, Any],
+    settings: Settings,
+    messages: LaunchMessages,
+    give_up: Callable[[], bool],
+    own_plan: Callable[[str], dict[str, Any]] | None = None,
+) -> Prepared:
+    """Look at every node and judge it; give_up: whether to wait no longer for answers.
+
+    own_plan: the plan of the same launch as this user's own.
+    """
+    known = identities(plan, messages, give_up)
+    readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
+    whose, against = manager.whose(settings.run_as, readers)
+    messages.own = whose.own
+    plan = own_plan(whose.user) if whose.own and own_plan and not against else plan
+    prepared = Prepared(plan, readers, findings=list(against), whose=whose)
+    if against:
+        prepared.reached = set(readers)
+        prepared.findings += [unanswered(name, known.get(name)) for name in nodes_of(plan) if name not in readers]
+        return prepared
+    entries = {entry["node"]: entry for entry in plan["nodes"]}
+    for name in prepared.readers:
+        messages.ask(name, "prepare", {**request_of(plan, entries[name], settings)}, privileged=True)
+    answers = messages.gather("prepare", prepared.readers, PREPARE_TIMEOUT, too_late, give_up)
+    seen: dict[str, Facts] = {}
+    requested = preflight.Requested(
+        plan["user"],
+        plan["backend"],
+        settings.min_free_bytes,
+        bool(settings.script_name),
+        settings.shared,
+        settings.begun_here,
+        str(Path(plan["nodes"][0]["run_dir"]).parents[1]) if whose.own else "",
+        plan.get("launcher", launchers.TORCHRUN.name),
+        in_image=bool(plan.get("image")),
+    )
+    for name, entry in entries.items():
+        answer = (answers if name in prepared.readers else known).get(name)
+        if answer is None or answer.data is None:
+            prepared.findings.append(unanswered(name, answer, readers.get(name)))
+            continue
+        try:
+            prepared.findings += preflight.judge(entry, answer.data, requested)
+            prepared.reached.add(name)
+            seen[name] = answer.data
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
+            prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
+    requested_data = plan.get("data", [])
+    if requested_data:
+        reports = {name: facts.get("data") for name, facts in seen.items()}
+        prepared.findings += data.judge(requested_data, reports, plan["user"])
+    if not prepared.refused:
+        image = plan["image"]["source"] if plan.get("image") else ""
+        completed = [planning.complete(entry, seen[entry["node"]], plan["backend"], image) for entry in plan["nodes"]]
+        prepared.plan = {**plan, "nodes": completed}
+        prepared.notes = manager.notes(seen)
+    return prepared
+
+
+def nodes_of(plan: dict[str, Any]) -> list[str]:
+    return [entry["node"] for entry in plan["nodes"]]
+
+
+def identities(plan: dict[str, Any], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, Answer]:
+    """Ask every node who logs in there."""
+    for name in nodes_of(plan):
+        messages.ask(name, "identity", {})
+    return messages.gather("identity", nodes_of(plan), PREPARE_TIMEOUT, too_late, give_up)
+
+
+def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, str]:
+    """Why root cannot become the user of somebody's own launch, by node; "" where it can."""
+    for name in nodes:
+        messages.ask(name, "identity", {})
+    known = messages.gather("identity", nodes, PREPARE_TIMEOUT, too_late, give_up)
+    return {name: known[name].error if name in known else "no answer" for name in nodes}
+
+
+def request_of(plan: dict[str, Any], entry: dict[str, Any], settings: Settings) -> PrepareRequest:
+    return {
+        "user": plan["user"],
+        "executable": entry["argv"][0],
+        "script": None if settings.script_name or plan.get("image") or planning.in_project(entry) else entry["script"],
+        "chdir": settings.chdir or None,
+        "run_root": str(Path(entry["run_dir"]).parent),
+        "work_root": None if settings.chdir else str(Path(entry["work_dir"]).parent),
+        "address": entry["address"],
+        "port": plan["master_port"] if entry["node_rank"] == 0 else None,
+        "gpus": plan["backend"] == "nccl",
+        "beat_port": planning.beat_port(plan["master_port"]) if settings.detached and entry["node_rank"] == 0 else None,
+        "path": entry["env"].get("PATH", ""),
+        "environment": entry["environment"],
+        "caches": caches.to_look_at(entry),
+        "data": plan.get("data", []),
+    }
+
+
+def unanswered(name: str, answer: Answer | None, reader: Identity | None = None) -> Finding:
+    """reader: who logs in there, where that is known."""
+    why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
+    user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
+    return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
+
+
+def too_late(_answer: Answer) -> None:
+    """Nothing else is asked before the start, so what comes late is of no use any more."""

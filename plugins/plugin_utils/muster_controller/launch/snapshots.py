@@ -1,0 +1,72 @@
+"""The state of all ranks at the moment at which a launch is seen to fail, before any of it is stopped.
+
+Nodes are asked over connections of their own: a look that is under way holds up no snapshot, and a node that takes
+long over its snapshot is stopped as soon as any other.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.launch.endings import Ending
+
+from .kept_evidence import SNAPSHOT
+from .launch_messages import LaunchMessages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muster.launch.watch import Decision
+    from muster_controller.playbook.node_error import Way
+
+    from .evidence import Evidence
+
+SECONDS = 3.0  # from the question until it is given up
+ASKED_AT = (Ending.FAILED, Ending.NODE, Ending.STALLED)
+
+
+class Snapshots:
+    def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: Evidence) -> None:
+        """messages: by which the launch is looked at; whose it is, is known there."""
+        self.connections = connections
+        self.usual = messages
+        self.messages: LaunchMessages | None = None
+        self.evidence = evidence
+        self.asked: dict[str, float] = {}
+
+    def ask(self, plan: dict[str, Any], decision: Decision) -> None:
+        """Ask every node, but one that is given up because it does not answer; once."""
+        if self.asked or decision.ending not in ASKED_AT:
+            return
+        gone = decision.node if decision.ending is Ending.NODE else ""
+        messages = self.messages = self.messages or self.opened()
+        for entry in plan["nodes"]:
+            if entry["node"] != gone:
+                request = self.evidence.snapshot_request(plan, entry)
+                messages.ask(entry["node"], "snapshot", {**request}, privileged=True)
+                self.asked[entry["node"]] = time.monotonic()
+
+    def opened(self) -> LaunchMessages:
+        messages = LaunchMessages(
+            {name: connection.beside() for name, connection in self.connections.items()}, self.usual.program
+        )
+        messages.own, messages.as_root = self.usual.own, self.usual.as_root
+        messages.open()
+        return messages
+
+    def gather(self, give_up: Callable[[], bool]) -> None:
+        """Take what came, and what comes before it is given up."""
+        if self.messages is None or not self.asked:
+            return
+        left = min(self.asked.values()) + SECONDS - time.monotonic()
+        answers = self.messages.gather("snapshot", self.asked, max(left, 0.1), lambda _: None, give_up)
+        for name in self.asked:
+            answer = answers.get(name)
+            if answer is None or answer.data is None:
+                why = answer.error if answer else f"no answer within {SECONDS:.0f} s"
+                self.evidence.silent[name] = why
+                self.evidence.note(f"{name}: how its ranks were before the end is not known: {why}")
+            else:
+                self.evidence.take(SNAPSHOT, name, answer.data)
+        self.messages.close()

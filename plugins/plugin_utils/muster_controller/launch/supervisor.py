@@ -1,0 +1,345 @@
+"""The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
+
+All times are on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.launch import grants, launchers, standing
+from muster.launch.answers import reader
+from muster.launch.endings import Ending
+from muster.launch.fetched import sentence
+from muster.launch.manager import is_own, not_theirs, others
+from muster.launch.outcome import Record
+from muster.launch.pace import pace
+from muster.launch.plan import beat_port, masked
+from muster.launch.standstill import standing_still
+from muster.launch.text import pruned, whose
+from muster.launch.unit import unit_properties
+from muster.launch.watch import FOREVER, Decision, Limits
+from muster.verdict.words import few
+from muster_controller.nodes import own_limits
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.interruption import Interruption
+
+from .elsewhere import packed
+from .evidence import Evidence
+from .fetching import Fetching
+from .image import Imaging
+from .kept_evidence import START
+from .launch_messages import LaunchMessages
+from .link_probe import probe_links
+from .node_reports import NodeReports
+from .preparation import Prepared, identities, in_their_name, prepare
+from .reserving import RESERVE_LEASE, Reserving
+from .sending import COPY_TIMEOUT, Sending
+from .snapshots import Snapshots
+from .stopping import Stopping
+from .watching import Watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from muster.launch.fetched import Fetched
+    from muster.launch.messages import PeersRequest, StartRequest
+    from muster_controller.artifacts.keeping import Keeping
+    from muster_controller.playbook.node_error import Way
+
+    from .settings import Settings
+    from .tails import Tails
+
+PROGRAM = Program("launch")
+START_TIMEOUT = 20.0
+BRING_TIMEOUT = 600.0  # for the logs of one attempt
+
+
+class Supervisor:
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        connections: Mapping[str, Way],
+        settings: Settings,
+        logs: Tails,
+        say: Callable[[str], None],
+        own_plan: Callable[[str], dict[str, Any]] | None = None,
+        interruption: Interruption | None = None,
+    ) -> None:
+        """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
+        attempts, where this is one of several."""
+        self.own_plan = own_plan
+        self.plan = plan
+        self.settings = settings
+        self.logs = logs
+        self.say = say
+        self.pace = pace(len(plan["nodes"]), settings.silence_timeout)
+        self.messages = LaunchMessages(connections, PROGRAM, reader(plan))
+        self.messages.own = is_own(plan)
+        self.reports = NodeReports(plan, logs, say)
+        self.evidence = Evidence(plan, logs, self.reports.note)
+        self.snapshots = Snapshots(connections, self.messages, self.evidence)
+        self.interruption = interruption or Interruption()
+        self.on_running: Callable[[], None] = lambda: None
+        self.prepared = Prepared(plan)
+        self.reserving = Reserving(plan["launch_id"], settings, self.messages, say, self.interruption)
+        self.sending = Sending(settings, self.messages, say, self.interruption)
+        self.imaging = Imaging(settings, self.messages, say, self.interruption)
+        self.started = False  # a detached launch that goes on without this supervisor
+        self.watching: Watching | None = None
+        self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
+
+    # ------------------------------------------------------------ the whole
+
+    def launch(self) -> Record:
+        """Start the launch and see it through; detached, until all of its ranks run."""
+        nodes = len(self.plan["nodes"])
+        if missing := grants.judge(own_limits.raise_for(nodes), nodes):
+            return Record(self.plan, None, missing)
+        return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
+
+    def attach(self) -> Record:
+        """See a detached launch through. An interruption leaves it as it is."""
+        self.started = True
+        self.evidence.recall(list(self.reports.by_node))
+        return self.guarded(lambda: self.refused() or self.see_through(self.watch))
+
+    def end(self) -> Record:
+        """End a launch that runs detached."""
+        by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
+        return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
+
+    def refused(self) -> Record | None:
+        """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
+        if not self.messages.own:
+            return None
+        known = identities(self.plan, self.messages, lambda: self.interruption.came)
+        seen = {name: answer.data for name, answer in known.items() if answer.data is not None}
+        found = not_theirs(self.plan, seen)
+        if not found:
+            self.messages.user = self.plan["user"]
+            if by_others := others(self.plan, seen):
+                silent = set(self.reports.by_node) - set(seen)
+                self.messages.by_root = frozenset(by_others | silent)
+                tried = in_their_name(by_others, self.messages, lambda: self.interruption.came)
+                found = not_theirs(self.plan, seen, tried)
+        return Record(self.plan, None, found, self.reports.all()) if found else None
+
+    def guarded(self, errand: Callable[[], Record]) -> Record:
+        """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
+        own_limits.raise_for(len(self.plan["nodes"]))
+        with self.interruption:
+            self.messages.open()
+            record = errand()
+            self.evidence.settle()
+            return record
+
+    def prepare(self) -> Record | None:
+        """Look at every node; None when all may start, else the record with all reasons."""
+        prepared = self.reserving.prepared(
+            lambda: self.imaging.after(
+                self.sending.after(
+                    prepare(self.plan, self.settings, self.messages, lambda: self.interruption.came, self.own_plan)
+                )
+            )
+        )
+        self.reports.reached(prepared.reached)
+        if self.settings.probe and not self.interruption.came and not prepared.refused:
+            beats = beat_port(prepared.plan["master_port"]) if self.settings.detached else None
+            prepared.findings += probe_links(prepared.plan, self.messages, lambda: self.interruption.came, beats)
+        if self.interruption.came or prepared.refused:
+            decision = self.interruption.decision() if self.interruption.came else None
+            return Record(self.plan, decision, prepared.findings, self.reports.all())
+        self.prepared = prepared
+        self.plan = prepared.plan
+        self.logs.keep_plan(self.plan)
+        for said in (whose(self.plan), *prepared.notes) if not self.settings.earlier else ():
+            self.say(said)  # of a further attempt it is the same
+        return None
+
+    def see_through(self, work: Callable[[], Decision]) -> Record:
+        """Do the work, then end the launch on every node and gather what it left; unless it is to go on detached.
+
+        Never raises for what happens on a node.
+        """
+        self.reports.reached(set(self.reports.by_node))
+        record = Record(self.plan, None, [], self.reports.all(), began=time.monotonic())
+        record.decision = decision = self.decided(work)
+        record.preflight = [*self.prepared.findings, *self.reserving.findings]
+        if decision.ending is Ending.DETACHED:
+            return record
+        record.stop_began = time.monotonic()
+        record.noticed = (self.watching and self.watching.noticed) or record.stop_began
+        record.notices = self.watching.notices if self.watching else []
+        stalled = decision.ending is Ending.STALLED
+        self.interruption.answered = self.interruption.signals
+        with self.reports.contained("snapshots"):
+            self.snapshots.gather(lambda: self.interruption.again)
+        with self.reports.contained("the end"):
+            if stalled:
+                record.stuck = standing_still({report.node: report.ranks for report in record.reports})
+            stopping = Stopping(
+                self.plan,
+                self.messages,
+                self.reports,
+                self.say,
+                self.settings.failure_timeout,
+                lambda: self.interruption.again,
+                self.settings.stop_timeout if decision.by_hand else 0,
+                self.evidence,
+            )
+            record.leftovers = stopping.stop(dump=stalled, why=f"{decision.ending.name.lower()}: {decision.text}")
+        record.unseen = [report.node for report in record.reports if report.lost]
+        record.cleaned = time.monotonic()
+        return record
+
+    def fetch(self, record: Record, folder: Path, keeping: Keeping) -> Fetched | None:
+        """Bring home what the plan names, also after a failure, once it is over."""
+        found = None
+        if self.plan.get("fetch") and record.cleaned:
+            with self.interruption, self.reports.contained("what is fetched"):
+                self.interruption.answered = self.interruption.signals
+                fetching = Fetching(self.plan, self.messages, folder, keeping, lambda: self.interruption.again)
+                found = fetching.fetch([one.node for one in record.reports if one.reached and not one.lost])
+                self.say(sentence(found))
+        return found
+
+    def bring_logs(self) -> Record:
+        """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
+        self.reports.reached(set(self.reports.by_node))
+        self.messages.user = self.plan["user"]
+        with self.interruption:
+            self.messages.open()
+            stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
+            stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
+            if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
+                self.say(f"{few(without)}: no log of {self.plan['launch_id']} came from there")
+            self.logs.finish()
+        return Record(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
+
+    def decided(self, work: Callable[[], Decision]) -> Decision:
+        try:
+            return work()
+        except BaseException as exc:  # whatever went wrong here, no node may go on unwatched but a detached launch
+            why = f"the supervisor failed: {type(exc).__name__}: {exc}"
+            self.say(why)
+            return Decision(Ending.DETACHED if self.started else Ending.INTERRUPTED, why)
+
+    # ------------------------------------------------------------ the launch
+
+    def start(self) -> Decision | None:
+        kept = packed(masked(self.plan, self.logs.redaction))
+        for entry in self.plan["nodes"]:
+            request = {**self.start_request(entry), "plan": kept}
+            self.messages.ask(entry["node"], "start", request, privileged=True)
+        nodes = list(self.reports.by_node)
+        timeout = START_TIMEOUT + (COPY_TIMEOUT if self.settings.project else 0.0)
+        answers = self.messages.gather("start", nodes, timeout, self.reports.late)
+        if self.interruption.came:
+            return self.interruption.decision()
+        for name in nodes:
+            answer = answers.get(name)
+            with self.reports.contained(name):
+                self.evidence.take(START, name, answer.data.get("record") if answer and answer.data else None)
+            if answer is None or answer.data is None:
+                error = answer.error if answer else "no answer"
+            elif not answer.data["started"]:
+                error = answer.data["error"]
+            elif changed := self.sending.changed(answer.data):
+                error = changed
+            else:
+                continue
+            return Decision(Ending.FAILED, f"could not be started on {name}: {error}", name)
+        removed = pruned({name: answer.data for name, answer in answers.items()})
+        if removed:
+            self.say(removed)
+        return self.reserving.reserve({name: answer.data["reserved"] for name, answer in answers.items()})
+
+    def start_request(self, entry: dict[str, Any]) -> StartRequest:
+        settings = self.settings
+        return {
+            "launch_id": self.plan["launch_id"],
+            "user": self.plan["user"],
+            "reader": self.prepared.readers[entry["node"]],
+            "argv": entry["argv"],
+            "env": entry["env"],
+            "run_dir": entry["run_dir"],
+            "work_dir": "" if settings.chdir else entry["work_dir"],
+            "earlier": list(settings.earlier),
+            "lease": RESERVE_LEASE,
+            "seats": entry["seats"],
+            "shared": settings.shared,
+            "waits": settings.wait,
+            "time_limit": settings.time_limit,
+            "properties": unit_properties(
+                self.plan["user"],
+                settings.chdir or entry["work_dir"],
+                settings.failure_timeout,
+                own=self.messages.own,
+                in_image=settings.image is not None,
+            ),
+            "keep": settings.keep,
+            "keep_bytes": settings.keep_bytes,
+            "log_max": settings.log_max,
+            "script_name": settings.script_name,
+            "script_body": base64.b64encode(settings.script_body).decode(),
+            "stop_timeout": settings.stop_timeout,
+            "plan": "",
+            "cache_root": entry["cache_root"],
+            "peers": self.peers(entry) if settings.detached else None,
+            "project": self.sending.request,
+            "observe": standing.interval(settings.notice_timeout) if settings.observe else 0.0,
+            "record": self.evidence.request(self.plan, entry),
+            "image": self.imaging.request(self.plan, settings.chdir),
+        }
+
+    def peers(self, entry: dict[str, Any]) -> PeersRequest:
+        """What the nodes of a detached launch need in order to end it everywhere by themselves."""
+        return {
+            "token": self.token,
+            "address": self.plan["master_addr"],
+            "port": beat_port(self.plan["master_port"]),
+            "own": entry["address"],
+            "nodes": [one["node"] for one in self.plan["nodes"]],
+            "rank": entry["node_rank"],
+        }
+
+    def watch(self) -> Decision:
+        """Look at all nodes until the launch is over or must be ended."""
+        self.watching = Watching(
+            self.plan,
+            self.pace,
+            self.limits(),
+            self.lease,
+            self.messages,
+            self.reports,
+            self.interruption,
+            self.say,
+            lambda decision: self.snapshots.ask(self.plan, decision),
+            self.settings.notice_timeout,
+            self.on_running,
+        )
+        return self.watching.until_over()
+
+    @property
+    def lease(self) -> float:
+        """Detached, a launch is ended by its time limit instead."""
+        return FOREVER if self.settings.detached else self.pace.lease
+
+    def limits(self) -> Limits:
+        stall = self.settings.stall_timeout
+        any_ranks = self.plan.get("launcher") == launchers.OTHERS
+        if self.started:
+            return Limits(stall=stall, notice=self.pace.notice, patience=FOREVER, any_ranks=any_ranks)
+        return Limits(
+            stall=stall,
+            start=self.settings.rendezvous_timeout,
+            notice=self.pace.notice,
+            patience=self.pace.patience,
+            until_running=self.settings.detached,
+            any_ranks=any_ranks,
+        )

@@ -1,0 +1,134 @@
+"""The watching of a launch that runs: looks at all of its nodes, in turns, until it is over or must be ended.
+
+When it is, and why, is decided by module_utils/muster/launch/watch.py, in the one thread that calls it. All times are
+on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.launch.endings import Ending
+from muster.launch.standing import Standing
+from muster.launch.watch import Decision, Watch
+
+from .stopping import RANKS_HAVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.launch.messages import LookRequest, RanksEnd
+    from muster.launch.pace import Pace
+    from muster.launch.watch import Limits
+    from muster_controller.nodes.messages import Answer, Messages
+    from muster_controller.playbook.interruption import Interruption
+
+    from .node_reports import NodeReports
+
+GRACE = 1.5  # after the first failure, for the other ranks to write their last words
+
+
+class Watching:
+    """One watching of one launch; noticed and notices are when its end was noticed, and silent nodes spoken of."""
+
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        pace: Pace,
+        limits: Limits,
+        lease: float,
+        messages: Messages,
+        reports: NodeReports,
+        interruption: Interruption,
+        say: Callable[[str], None],
+        on_failure: Callable[[Decision], None] = lambda _: None,
+        notice: float = 0.0,
+        on_running: Callable[[], None] = lambda: None,
+    ) -> None:
+        """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there. notice:
+        seconds that the launch stands still until that is said; 0 for never. on_running: called once, when all ranks
+        run."""
+        self.on_running = on_running
+        self.launch_id = plan["launch_id"]
+        self.entries = {entry["node"]: entry for entry in plan["nodes"]}
+        self.pace = pace
+        self.lease = lease
+        self.messages = messages
+        self.reports = reports
+        self.interruption = interruption
+        self.say = say
+        self.limits = limits
+        self.on_failure = on_failure
+        self.watch = Watch({name: entry["nproc"] for name, entry in self.entries.items()}, time.monotonic(), limits)
+        ranks = {name: entry["ranks"] for name, entry in self.entries.items()}
+        self.standing = Standing(ranks, notice, time.monotonic(), self.launch_id)
+        self.noticed = 0.0
+        self.notices: list[float] = []
+
+    def until_over(self) -> Decision:
+        """Look at all nodes until the launch is over or must be ended."""
+        for entry in self.entries.values():
+            self.look(entry, wait=0.0)
+        decision: Decision | None = None
+        give_up_at = 0.0
+        running = False
+        while True:
+            self.take(self.messages.next(0.2))
+            now = time.monotonic()
+            if not running and self.watch.all_run(now):
+                running = True
+                self.on_running()
+            for sentence in self.watch.notices(now):
+                self.notices.append(now)
+                self.say(sentence)
+            for sentence in self.standing.notices(now) if decision is None else ():
+                self.say(sentence)
+            if self.interruption.came:
+                left = Decision(Ending.DETACHED, "left running")
+                return left if self.limits.attached else self.interruption.decision()
+            if decision is None:
+                decision = self.watch.decide(now)
+                if decision is not None:
+                    self.noticed = now
+                    with self.reports.contained("snapshots"):
+                        self.on_failure(decision)
+                    if decision.ending is not Ending.FAILED:
+                        return decision
+                    # A victim is often seen before the culprit: let the others say theirs.
+                    give_up_at = now + GRACE
+            elif now > give_up_at or self.watch.over:
+                return (self.limits.attached and self.watch.decide(now)) or decision
+
+    def take(self, answer: Answer | None) -> None:
+        if answer is None or answer.verb != "look":
+            return
+        node = answer.node
+        if answer.data is None:
+            self.watch.no_answer(node, answer.error)
+        else:
+            # First what keeps the launch going, then what is kept of it.
+            self.watch.saw(node, answer.data, time.monotonic())
+            self.standing.saw(node, answer.data.get("samples"), answer.data["logs"], time.monotonic())
+            with self.reports.contained(node):
+                self.reports.keep(answer)
+                self.say_why_ranks_end(answer.data.get("ending"))
+        if not self.watch.nodes[node].over:
+            self.look(self.entries[node], wait=self.pace.wait, delay=self.pace.pause)
+
+    def say_why_ranks_end(self, told: RanksEnd | None) -> None:
+        if told:
+            why = "The time limit is reached" if told["reason"] == "limit" else "Somebody ends the launch"
+            self.reports.note(f"{why}: the ranks were told to end (SIGTERM), and {RANKS_HAVE.format(told['seconds'])}")
+
+    def look(self, entry: dict[str, Any], wait: float, delay: float = 0.0) -> None:
+        request: LookRequest = {
+            "launch_id": self.launch_id,
+            "run_dir": entry["run_dir"],
+            "lease": self.lease,
+            "wait": wait,
+            "offsets": self.reports.logs.offsets(entry["node"]),
+            "limit": self.pace.look_bytes,
+            "sampled": self.standing.numbers[entry["node"]],
+        }
+        self.messages.ask(entry["node"], "look", {**request}, delay=delay)

@@ -1,0 +1,69 @@
+"""What the playbooks that change who belongs to the cluster have in common: the nodes asked, and the inventory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible import context
+
+from muster.launch.jobs import merge, who
+from muster.members.quarantine import OPTION
+from muster.verdict.words import few
+from muster_controller.launch.elsewhere import ask, opened, roots
+from muster_controller.nodes.asking import ask_nodes
+from muster_controller.nodes.connection import connect
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.variables import node_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster_controller.launch.elsewhere import Heard
+    from muster_controller.nodes.asking import Said
+    from muster_controller.playbook.action import ControllerAction
+
+MEMBERS = Program("members")
+
+
+class Cluster:
+    """The nodes of the inventory with their variables, and how they are reached."""
+
+    def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
+        self.action = action
+        self.task_vars = task_vars
+        self.sources: tuple[str, ...] = tuple(context.CLIARGS.get("inventory") or ())
+        names = task_vars["groups"].get("gpu_nodes", [])
+        self.nodes = {name: node_variables(task_vars, action._templar, action._loader, name) for name in names}
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        return next(iter(self.nodes.values()), {})
+
+    @property
+    def chosen(self) -> list[str]:
+        return list(self.first.get("cluster_launch_nodes") or [])
+
+    def taking_part(self, without: Sequence[str] = (), again: Sequence[str] = ()) -> list[str]:
+        """Those that take part in launches once these are left out, and those take part again."""
+        return [
+            name
+            for name, own in self.nodes.items()
+            if name not in without and (name in again or not own[OPTION]) and (not self.chosen or name in self.chosen)
+        ]
+
+    def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, Said]:
+        """One verb of the program members, to all of them at once."""
+        return ask_nodes(self.action, MEMBERS, verb, requests)
+
+    def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
+        """Sentences on launches that run with one of `names`, by id, as these nodes say; and what was heard."""
+        messages = opened({name: connect(self.action, name, self.task_vars) for name in asked})
+        heard = ask(messages, list(asked), "jobs", {**roots(self.first), "ended": 0, "lines": 0})
+        messages.close()
+        found = {}
+        for job in merge(heard.said):
+            told = job.first("nodes", list) or []
+            of_ours = [name for name in names if name in told or name in job.here]
+            if of_ours and not job.over:
+                found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
+        return found, heard

@@ -1,0 +1,85 @@
+"""Nodes that are asked for with -e and are not in the inventory yet, as if they were, and how far others have come."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import context
+
+from muster_controller.playbook.variables import load_roles, read_node
+
+from . import quarantine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.template import Templar
+
+GROUP = "gpu_nodes"
+MOST = 4_000_000  # characters of a list of nodes
+NOWHERE = "muster-says-nothing-of-this-host"  # of which no ssh config says anything
+PLACES = ("inventory_dir", "inventory_file")
+
+
+def sources() -> list[str]:
+    """Each -i of the run."""
+    return [str(source) for source in context.CLIARGS.get("inventory") or ()]
+
+
+def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """task_vars as they would be with these nodes ({name, variables}) in the inventory, in this process alone: an
+    action runs in one that Ansible has forked for it."""
+    inventory = task_vars["hostvars"]._inventory
+    for node in nodes:
+        told = {"host_name": node["name"], "groups": [GROUP], "host_vars": dict(node["variables"])}
+        inventory.add_dynamic_host(told, {})
+    groups = inventory.get_groups_dict()
+    names = [node["name"] for node in nodes]
+    return {**task_vars, "groups": groups, "ansible_play_hosts_all": names, "ansible_play_hosts": names}
+
+
+def place(task_vars: Mapping[str, Any]) -> dict[str, str]:
+    """Where the inventory is, which Ansible knows only of nodes that it has read there; paths are written with it."""
+    for name in task_vars["groups"].get(GROUP, []):
+        own = task_vars["hostvars"].raw_get(name)
+        if own.get("inventory_dir"):
+            return {key: str(own[key]) for key in PLACES if own.get(key)}
+    first = next((Path(source).absolute() for source in sources() if "," not in source), Path("inventory").absolute())
+    return {"inventory_dir": str(first if first.is_dir() else first.parent)}
+
+
+def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) -> dict[str, dict[str, Any]]:
+    """What the inventory says now of each node of gpu_nodes: {quarantined, reason, address}."""
+    roles = load_roles(loader, "cluster")
+    found = {}
+    for name in task_vars["groups"].get(GROUP, []):
+        values = read_node(task_vars, templar, roles, name, (quarantine.OPTION, "ansible_host")).values
+        quarantined, reason = quarantine.said(values.get(quarantine.OPTION))
+        address = str(values.get("ansible_host") or "")
+        found[name] = {"quarantined": quarantined, "reason": reason, "address": address}
+    return found
+
+
+def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
+    """The addresses of each of these names, those of IPv4 first; an empty list where it is not known."""
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(places):
+        try:
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            answers = []
+        addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
+        found[name] = sorted(addresses, key=lambda address: ":" in address)
+    return found
+
+
+def text_of(path: str) -> str | None:
+    """What is in a file that somebody named; None where it cannot be read."""
+    try:
+        with Path(path).expanduser().open(encoding="utf-8", errors="replace") as handle:
+            return handle.read(MOST)
+    except (OSError, ValueError, RuntimeError):
+        return None

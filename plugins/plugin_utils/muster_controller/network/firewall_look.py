@@ -1,0 +1,73 @@
+"""A look at a node's firewall, and what the inventory has to say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.firewall import judge, model, table
+from muster.firewall import plan as firewall_plan
+from muster.firewall.look import read_look
+from muster.firewall.model import RequestError
+from muster.verdict.finding import as_lines
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.variables import node_variables
+
+from .guard import GUARD_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.firewall.look import Look
+    from muster.firewall.model import Request
+    from muster.verdict.finding import Finding
+    from muster_controller.nodes.connection import NodeConnection
+
+PROGRAM = Program("firewall")
+WHAT = "firewall"
+# What a node cannot be left with; nothing is changed then.
+BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
+# Where the role keeps its own things on a node.
+PLACES = {
+    "guard": f"{GUARD_ROOT}/{WHAT}",
+    "table": table.TABLE,
+    "rules": table.RULES_FILE,
+    "unit": table.UNIT,
+    "sysctl": firewall_plan.SYSCTL_FILE,
+}
+
+
+def look_at(node: NodeConnection) -> Look:
+    return read_look(PROGRAM.call(node, "look", PLACES, privileged=True))
+
+
+def request_of(
+    task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str, addresses: Mapping[str, str], options: Any
+) -> Request:
+    own = node_variables(task_vars, templar, loader, node)
+    return model.make_request(node, own, addresses, options)
+
+
+def findings_now(request: Request, look: Look) -> list[Finding]:
+    """What verify judges: the rules in force, and those of the next boot."""
+    return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
+
+
+def blocked_by(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.status == "fail" and finding.id in BLOCKING]
+
+
+def to_do(request: Request, look: Look, mode: str) -> tuple[list[str], list[str]]:
+    """Why the role has to come to this node, and what it would say where it has not."""
+    if mode == "verify":
+        findings = findings_now(request, look)
+        why = as_lines(finding for finding in findings if finding.status == "fail")
+        return why, as_lines(finding for finding in findings if finding.status in ("warn", "unknown"))
+    plan = firewall_plan.make_plan(request, look)
+    findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
+    why = as_lines(blocked_by(findings))
+    why += [f"it lacks {name}" for name in plan.packages] + (["its rules differ"] if plan.steps else [])
+    why += ["a change of its firewall was never confirmed"] if look.guarded else []
+    return why, as_lines(finding for finding in findings if finding.status != "pass")
+
+
+__all__ = ["PLACES", "PROGRAM", "WHAT", "RequestError", "blocked_by", "findings_now", "look_at", "read_look", "to_do"]

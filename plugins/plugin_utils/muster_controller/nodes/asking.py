@@ -1,0 +1,44 @@
+"""One question to many nodes at once: a thread for each, so that one that hangs delays nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .connection import connect
+from .messages import Messages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster_controller.playbook.action import ControllerAction
+
+    from .program import Program
+
+SECONDS = 60.0  # that a node has to answer
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a node answered. error: why there is nothing."""
+
+    data: Any = None
+    error: str = ""
+
+
+def ask_nodes(
+    action: ControllerAction,
+    program: Program,
+    verb: str,
+    payloads: Mapping[str, dict[str, Any]],
+    seconds: float = SECONDS,
+) -> dict[str, Said]:
+    """payloads: what each node is asked with. They are asked as root."""
+    messages = Messages({name: connect(action, name, action.task_vars) for name in payloads}, program)
+    messages.open()
+    for name, payload in payloads.items():
+        messages.ask(name, verb, payload, privileged=True)
+    answers = messages.gather(verb, payloads, seconds, lambda _: None)
+    messages.close()
+    late = Said(error=f"it did not answer within {seconds:.0f} s")
+    return {name: Said(one.data, one.error) if (one := answers.get(name)) else late for name in payloads}

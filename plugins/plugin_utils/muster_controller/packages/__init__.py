@@ -1,0 +1,1 @@
+"""Where nodes take their packages from."""

@@ -1,0 +1,1 @@
+"""This run of ansible-playbook: what every action plugin and callback needs of its variables, options and terminal."""

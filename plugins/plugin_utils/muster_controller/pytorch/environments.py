@@ -1,0 +1,91 @@
+"""What cluster_environments asks for, with what is in its files on the controller."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.common.yaml import yaml_load
+from yaml import YAMLError
+
+from muster.inventory.model import Problem
+from muster.pytorch import conda, environments
+from muster.pytorch.conda import CondaError
+from muster.pytorch.requirements import Asked, RequirementsError, asked, of_pyproject, parts_of
+from muster_controller.playbook.trusted import who_else_writes
+from muster_node.tools import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST = 400_000  # bytes of a file
+MOST_FILES = 20  # that include each other
+OPTION = "cluster_environments"
+# The controller's Python has it, and that of nodes, 3.10, does not.
+tomllib: Any = importlib.import_module("tomllib")
+
+
+def read(entry: Mapping[str, Any], folder: str) -> Asked:
+    """folder: where relative paths begin. Raises RequirementsError, whose text begins with the name of the file."""
+    option = next(option for option in environments.SOURCES if entry.get(option))
+    path = Path(folder, Path(entry[option]).expanduser())
+    torch, variant = entry.get("torch", ""), entry.get("variant", "")
+    try:
+        lines = _pyproject(path, entry.get("extras", [])) if option == "pyproject" else _lines(path, [])
+        return asked(lines, torch, variant)
+    except RequirementsError as problem:
+        text = str(problem)
+        raise RequirementsError(text if text.startswith("/") else f"{path}: {text}") from None
+
+
+def read_conda(entry: Mapping[str, Any], folder: str) -> conda.Asked:
+    """The same of an environment.yml. Raises CondaError."""
+    path = Path(folder, Path(entry["conda"]).expanduser())
+    try:
+        return conda.asked_of(yaml_load(_text(path)), str(entry.get("cuda", "")))
+    except (RequirementsError, CondaError) as problem:
+        raise CondaError(f"{path}: {problem}") from None
+    except YAMLError as problem:
+        raise CondaError(f"{path}: it is no YAML ({' '.join(str(problem).split())[:200]})") from None
+
+
+def _pyproject(path: Path, extras: list[str]) -> list[str]:
+    try:
+        return of_pyproject(tomllib.loads(_text(path)), extras)
+    except tomllib.TOMLDecodeError as problem:
+        raise RequirementsError(f"it is no TOML ({problem})") from None
+
+
+def _lines(path: Path, including: list[Path]) -> list[str]:
+    if path in including or len(including) > MOST_FILES:
+        raise RequirementsError(f"{path} includes itself")
+    try:
+        lines, included = parts_of(_text(path))
+    except RequirementsError as problem:
+        raise RequirementsError(f"{path}: {problem}") from None
+    for name in included:
+        lines += _lines(Path(os.path.normpath(path.parent / name)), [*including, path])
+    return lines
+
+
+def _text(path: Path) -> str:
+    if found := who_else_writes(path):
+        raise RequirementsError(": ".join(found))
+    try:
+        return files.read(os.path.realpath(path), most=MOST).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        raise RequirementsError(f"it cannot be read ({why})") from None
+
+
+def problems(declared: Any, folder: str) -> Iterator[Problem]:
+    """What is wrong with them, and with their files."""
+    wrong = environments.problems(declared)
+    yield from (Problem("the cluster", what, fix) for what, fix in wrong)
+    for name in environments.built(declared) if not wrong else ():
+        try:
+            (read_conda if declared[name].get("conda") else read)(declared[name], folder)
+        except (RequirementsError, CondaError) as problem:
+            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or take {name} out")

@@ -1,0 +1,91 @@
+"""The wheels of one environment, from nodes that have them to all that need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.distribution import answers
+from muster_controller.nodes.distribution import Distribution, Place, why
+from muster_node.distribution import manifest
+from muster_node.distribution.manifest import File
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muster.pytorch.lock import Section
+    from muster_controller.nodes.messages import Messages
+
+LOOK_TIMEOUT = 120.0  # seconds: 4 GB are read where they are
+
+
+@dataclass(frozen=True)
+class Wheels:
+    """Content for Distribution: it lies on nodes alone."""
+
+    files: Sequence[File]
+
+    def read(self, file: File, begin: int, most: int) -> bytes:
+        raise LookupError(f"the controller has no {file.path}, nor bytes {begin} to {begin + most} of it")
+
+
+class WheelSharing:
+    """folder: with the wheels of this section, on every node. addresses: of nodes, on the training network."""
+
+    def __init__(
+        self,
+        section: Section,
+        folder: str,
+        addresses: Mapping[str, str],
+        port: int,
+        messages: Messages,
+        say: Callable[[str], None],
+    ) -> None:
+        self.files = [(wheel.file, wheel.sha256) for wheel in section.wheels]
+        self.messages = messages
+        places = {name: Place(address, folder, plain=True) for name, address in addresses.items()}
+        self.distribution = Distribution(
+            places, port, messages, say, lambda: False, privileged=True, what=f"wheels of {section.title}"
+        )
+        self.sizes: dict[str, int] = {}
+        self.room: dict[str, int] = {}
+
+    def look(self, takers: Sequence[str]) -> None:
+        """Learn what each node has. One that does not answer takes no part; nor does one that lacks anything, and needs
+        none."""
+        task = self.distribution
+        known = dict(self.files)
+        request = {"files": self.files, "port": task.port}
+        asked = {name: {"folder": place.store, **request} for name, place in task.places.items()}
+        for name, answer in task.ask("kept", asked, LOOK_TIMEOUT).items():
+            found = answers.kept(answer.data, set(known)) if answer and answer.data is not None else None
+            if found is None or found["error"]:
+                task.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
+                continue
+            lacks = {sha256 for wheel, sha256 in known.items() if wheel not in found["sizes"]}
+            if lacks and name not in takers:
+                continue
+            task.lacks[name] = lacks
+            self.room[name] = found["room"]
+            if found["port_free"]:
+                task.port_free.add(name)
+            if not lacks:
+                self.sizes = found["sizes"]
+
+    @property
+    def holders(self) -> list[str]:
+        return [name for name, lacks in self.distribution.lacks.items() if not lacks]
+
+    def spread(self) -> dict[str, str]:
+        """Have them on all nodes that were looked at and lack any; return why not, by node."""
+        task = self.distribution
+        if not self.sizes:
+            return {}
+        listed = [File(name, executable=False, size=self.sizes[name], sha256=sha256) for name, sha256 in self.files]
+        content = Wheels(manifest.parse(manifest.render(listed)))
+        for name, lacks in list(task.lacks.items()):
+            needed = 2 * task.bytes_of(content, lacks)
+            if needed > self.room[name]:
+                task.failures[name] = f"{task.places[name].store} has no room for what comes: {needed} bytes"
+                del task.lacks[name]
+        return task.spread(content)

@@ -1,0 +1,1 @@
+"""One look at each node for all roles of a run."""

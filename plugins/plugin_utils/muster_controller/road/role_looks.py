@@ -1,0 +1,242 @@
+"""One look at each node for all roles that a run brings: asked in one round trip, judged here.
+
+A role is excused from a node where nothing differs. Wherever the look does not say so, for whatever reason, the role
+comes and looks by itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from muster.network import ssh_mesh
+from muster.road import looks as road
+from muster_controller.drift import installed
+from muster_controller.network import firewall_look
+from muster_controller.network.mesh_members import member_of
+from muster_controller.nodes.asking import ask_nodes
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.node_error import one_line
+from muster_controller.playbook.variables import load_roles, read_node, value_of_nodes
+from muster_controller.pytorch import pytorch_look
+from muster_controller.pytorch.lock_file import LockFile
+
+from .role_tasks import RoleTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from muster.road.looks import RoleLook
+    from muster_controller.playbook.action import ControllerAction
+
+Json = dict[str, Any]
+
+PROGRAM = Program("role_looks", "road")
+SECONDS = 300.0  # for a node to answer: a cold disk with a PyTorch environment takes minutes
+USER = "_ssh_mesh_user"
+NO_ANSWER = "it did not answer the look at all roles"
+
+
+@dataclass
+class Judged:
+    """Of each role, why it comes to which node; what else is to be said; what was remembered wrongly."""
+
+    why: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def comes(self, role: str, node: str, reasons: Iterable[str]) -> None:
+        if found := [one_line(reason) for reason in reasons]:
+            self.why.setdefault(role, {}).setdefault(node, []).extend(found)
+
+
+class RoleLooks:
+    """names: of the nodes of the play."""
+
+    def __init__(self, task_vars: Mapping[str, Any], templar: Any, loader: Any, names: Sequence[str]) -> None:
+        self.task_vars, self.templar, self.loader = task_vars, templar, loader
+        self.names = names
+        self.tasks = RoleTasks(loader, templar, task_vars)
+        self.addresses = value_of_nodes(task_vars, templar, loader, "cluster_address")
+        roles = load_roles(loader)
+        self.values = {name: read_node(task_vars, templar, roles, name, road.OPTIONS).values for name in self.addresses}
+
+    def shift(self, *, check: bool) -> int:
+        """How far behind itself each node logs in this time; 0 for not at all. A check tries no login, as the role."""
+        return 0 if check or len(self.names) < 2 else 1 + secrets.randbelow(len(self.names) - 1)
+
+    # ------------------------------------------------------------ asking
+
+    def steps_of(self, now: str, steps: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Of each node, which of these steps are looked for now, in the step `now`."""
+        return {
+            name: tuple(step for step in steps if step == now or not road.waits(step, self.values[name]))
+            for name in self.names
+        }
+
+    def ask(
+        self,
+        action: ControllerAction,
+        names: Sequence[str],
+        steps: Mapping[str, Sequence[str]],
+        request: Json,
+        shift: int,
+        inspects: Mapping[str, Json] | None = None,
+    ) -> Json:
+        """Return what each of these nodes answered to all of its steps at once; nothing where it did not.
+
+        shift: how far behind itself a node logs in. inspects: of each node, the options of node_inspect.
+        """
+        own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
+        asked = {
+            name: {**request, "looks": {**own.get(name, {}), **self._requests(name, steps[name], shift)}}
+            for name in names
+        }
+        said = ask_nodes(action, PROGRAM, "look", asked, SECONDS)
+        return {name: dict(one.data["seen"]) if one.data and "seen" in one.data else {} for name, one in said.items()}
+
+    def _requests(self, name: str, steps: Sequence[str], shift: int) -> Json:
+        found = {}
+        for step in steps:
+            for look in road.looks_of(step):
+                # What stands against it here, such as a lock that cannot be read, the role says when it comes.
+                with suppress(Exception):
+                    if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
+                        found.update(self._of_role(look, name, shift))
+        return found
+
+    def is_off(self, look: RoleLook, name: str) -> bool:
+        return look != road.RECORD and str(self.tasks.value(look, name, f"{look.role}_mode")) == "off"
+
+    def _of_role(self, look: RoleLook, name: str, shift: int) -> Json:
+        if look.role == "ssh_mesh":
+            ring = self.names[(self.names.index(name) + shift) % len(self.names)]
+            sample = [ring] if shift and ring != name else []
+            return {
+                f"ssh_mesh {user}": self._asked(
+                    look,
+                    name,
+                    {USER: user},
+                    sample=sample,
+                    memory=self.tasks.value(look, name, "_ssh_mesh_memory", **{USER: user}),
+                )
+                for user in self.users(look, name)
+            }
+        if look == road.RECORD:
+            (options,) = installed.requests(self.task_vars, self.templar, self.loader, [name]).values()
+            return {look.role: {"module": look.module, "options": options}}
+        more: Json = {}
+        if look.role == "cluster_hosts":
+            more = {"nodes": self.addresses, "own": name}
+        if look.role == "firewall":
+            return {look.role: {"module": look.module, "options": {"places": firewall_look.PLACES}}}
+        if look.role == "pytorch":
+            given = self.tasks.arguments(look, name)
+            lock = LockFile(given["lock"]) if given.get("lock") else None
+            more = pytorch_look.places(self.task_vars, self.templar, self.loader, name)
+            more |= pytorch_look.sections(given, lock)
+        return {look.role: self._asked(look, name, {}, filled=more)}
+
+    def _asked(self, look: RoleLook, name: str, own: Json, filled: Json | None = None, **more: Any) -> Json:
+        given = {**(filled or {}), **self.tasks.arguments(look, name, **own)}
+        return {"module": look.module, "options": {**self.tasks.judged(look, given), **more}}
+
+    def users(self, look: RoleLook, name: str) -> list[str]:
+        return [str(user) for user in self.tasks.value(look, name, "_ssh_mesh_everybody")]
+
+    # ------------------------------------------------------------ judging
+
+    def judge(self, step: str, seen: Mapping[str, Json]) -> Judged:
+        """seen: what each node of the play has answered; nothing where it has not."""
+        judged = Judged()
+        for look in road.looks_of(step):
+            for name in self.names:
+                try:
+                    if reason := road.comes_anyhow(step, self.values[name]):
+                        judged.comes(look.role, name, [reason])
+                    elif not self.is_off(look, name):
+                        self._judge(judged, look, name, seen.get(name, {}))
+                except Exception as problem:  # a template or an answer can be wrong in any way: the role comes
+                    judged.comes(look.role, name, [f"{type(problem).__name__}: {problem}"])
+            if look.role in road.OF_ALL:
+                self._judge_mesh(judged, look, seen)
+        return judged
+
+    def _judge(self, judged: Judged, look: RoleLook, name: str, seen: Json) -> None:
+        keys = [look.role]
+        if look.role == "ssh_mesh":
+            keys = [f"ssh_mesh {user}" for user in self.users(look, name)]
+        for key in keys:
+            if key not in seen:
+                judged.comes(look.role, name, [NO_ANSWER])
+                continue
+            judged.comes(look.role, name, seen[key]["why"])
+            warnings = [*seen[key]["warnings"], *filter(None, [seen[key].get("wrong", "")])]
+            if look.role == "firewall" and not seen[key]["why"]:
+                options = self.tasks.judged(look, self.tasks.arguments(look, name))
+                why, warnings = self._firewall(name, options, seen[key]["look"])
+                judged.comes(look.role, name, why)
+            if name not in judged.why.get(look.role, {}):
+                judged.warnings += [one_line(warning) for warning in warnings]
+
+    def _firewall(self, name: str, options: Json, seen: Json) -> tuple[list[str], list[str]]:
+        try:
+            request = firewall_look.request_of(self.task_vars, self.templar, self.loader, name, self.addresses, options)
+            return firewall_look.to_do(request, firewall_look.read_look(seen), options["mode"])
+        except firewall_look.RequestError as problem:
+            return [str(problem)], []
+
+    def _judge_mesh(self, judged: Judged, look: RoleLook, seen: Mapping[str, Json]) -> None:
+        """What only the looks at several nodes show. Where one has to know of something new, all take part."""
+        if not judged.why.get(look.role):
+            there = [name for name in self.names if not self.is_off(look, name)]
+            try:
+                for user in dict.fromkeys(user for name in there for user in self.users(look, name)):
+                    self._judge_user(judged, look, user, {name: seen[name][f"ssh_mesh {user}"] for name in there})
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of another shape
+                judged.comes(look.role, self.names[0], [f"{type(problem).__name__}: {problem}"])
+        if judged.why.get(look.role):
+            for name in self.names:
+                judged.why[look.role].setdefault(name, ["something differs on a peer"])
+
+    def _judge_user(self, judged: Judged, look: RoleLook, user: str, seen: Mapping[str, Json]) -> None:
+        members = [self._member(name, seen.get(name, {}).get("look", {})) for name in self.addresses]
+        known = [member for member in members if member.seen]
+        for name, reason in ssh_mesh.clashes(known).items():
+            judged.comes(look.role, name, [reason])
+        judged.warnings += ssh_mesh.same_host_keys(known)
+        for name, one in seen.items():
+            given = self.tasks.arguments(look, name, **{USER: user})
+            cluster = str(self.values[name]["cluster_name"])
+            texts = list(one["texts"].values())
+            try:
+                wanted = ssh_mesh.wanted(cluster, user, members, given["identity"], *texts)
+            except ssh_mesh.BlockError as problem:
+                judged.comes(look.role, name, [str(problem)])
+                continue
+            after = [wanted.authorized_keys, wanted.config, wanted.known_hosts]
+            differ = [file for file, text, is_so in zip(one["texts"], after, texts, strict=True) if text != is_so]
+            judged.comes(look.role, name, [f"{file} of {user} differs" for file in differ])
+            judged.comes(look.role, name, [f"it does not know {stranger}" for stranger in wanted.strangers])
+            judged.comes(look.role, name, self._logins(name, user, known, seen))
+
+    def _logins(
+        self, name: str, user: str, known: Sequence[ssh_mesh.Member], seen: Mapping[str, Json]
+    ) -> Iterable[str]:
+        """Which logins from this node are to be tried, because their way has changed or a sample failed."""
+        own = seen[name]
+        for peer in ssh_mesh.sample([member.name for member in known], name):
+            if own["proved"].get(peer) != ssh_mesh.way(own["ways"]["out"], seen[peer]["ways"]["in"]):
+                yield f"what logins of {user} on {peer} go by is another than when it was proved"
+        by_name = {member.name: member for member in known}
+        attempts = [
+            ssh_mesh.Attempt(by_name[peer], tried["code"], tried["said"], tried["hostname"])
+            for peer, tried in own["tried"].items()
+            if peer in by_name
+        ]
+        yield from ssh_mesh.refusals(user, attempts)
+
+    def _member(self, name: str, look: Mapping[str, Any]) -> ssh_mesh.Member:
+        values = self.values[name]
+        return member_of(name, str(values["cluster_address"]), str(values.get("ansible_host", "")), look)

@@ -1,0 +1,1 @@
+"""Machines of the sandbox, from nothing."""

@@ -1,0 +1,1 @@
+"""A folder of data to all nodes, without a file server."""

@@ -1,0 +1,98 @@
+"""Looks at all nodes side by side for the one screen: one round trip to each, and none waits for another for long."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.status.seen import needs_root
+from muster.verdict.access import explain
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muster_controller.nodes.messages import Answer
+    from muster_controller.playbook.node_error import Way
+
+PROGRAM = Program("status")
+NOBODY_YET = 10.0  # seconds until the first answer: ssh itself gives up then
+OF_A_LOOK = 0.75  # of the patience: what a node's own program waits for nvidia-smi
+
+
+class Round(NamedTuple):
+    """By node: what it answered, why there is no answer, and why root was not asked for what it alone sees."""
+
+    answers: dict[str, dict[str, Any]]
+    silent: dict[str, str]
+    not_root: dict[str, str]
+
+
+class Looks:
+    """Rounds of looks. A node that is still being asked is not asked once more."""
+
+    def __init__(self, ways: Mapping[str, Way], requests: Mapping[str, dict[str, Any]], patience: float) -> None:
+        """requests: of each node. patience: seconds that a silent node is waited for once another has answered."""
+        self.requests = requests
+        self.patience = patience
+        self.messages = Messages(ways, PROGRAM)
+        self.messages.open()
+        self.asked: set[str] = set()
+        self.half: dict[str, dict[str, Any]] = {}  # what is looked at once more, as root
+
+    def round(self, give_up: Callable[[], bool] = lambda: False) -> Round:
+        found = Round({}, {}, {})
+        for name, request in self.requests.items():
+            if name not in self.asked:
+                self.messages.ask(name, "look", {**request, "seconds": OF_A_LOOK * self.patience})
+                self.asked.add(name)
+        began = time.monotonic()
+        until = began + max(NOBODY_YET, self.patience)
+        while self.missing(found) and time.monotonic() < until and not give_up():
+            answer = self.messages.next(min(0.1, max(0.0, until - time.monotonic())))
+            if answer is not None:
+                self.take(answer, found)
+                if found.answers:
+                    until = time.monotonic() + self.patience
+        for name in self.missing(found):
+            if name in self.half:
+                found.answers[name] = self.half[name]
+                found.not_root[name] = "it did not answer in time"
+            else:
+                found.silent[name] = f"no answer within {max(1.0, time.monotonic() - began):.0f} s"
+        return found
+
+    def missing(self, found: Round) -> list[str]:
+        return [name for name in self.requests if name not in found.answers and name not in found.silent]
+
+    def take(self, answer: Answer, found: Round) -> None:
+        name = answer.node
+        if answer.verb == "seats":
+            known = self.half.pop(name, None)
+            if known is not None:
+                found.answers[name] = {**known, **(answer.data or {})}
+                if answer.data is None:
+                    found.not_root[name] = explain(answer.error)[0] or answer.error
+        elif answer.data is None:
+            found.silent[name] = answer.error
+        else:
+            said = {**answer.data, "clock_off": clock_off(answer)}
+            if needs_root(said):
+                self.half[name] = said
+                self.messages.ask(name, "seats", {}, privileged=True)
+                return
+            found.answers[name] = said
+        self.asked.discard(name)
+
+    def close(self) -> None:
+        self.messages.close()
+
+
+def clock_off(answer: Answer) -> float | None:
+    """Seconds that a node's clock is ahead of this machine's, beyond the time that the question was under way."""
+    clock = answer.data.get("clock") if isinstance(answer.data, dict) else None
+    if not isinstance(clock, (int, float)):
+        return None
+    wall = time.time() - time.monotonic()
+    return min(0.0, clock - (wall + answer.sent)) + max(0.0, clock - (wall + answer.received))

@@ -1,0 +1,1 @@
+"""An upgrade of nodes that are in use: who changes when."""

@@ -1,0 +1,88 @@
+"""The kernels of all nodes, as the controller finds out which fixes each is to have, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.inspect.facts import machine_digest
+from muster.nvidia_driver.apt import Answer, parse
+from muster.upgrade import kernel
+from muster.upgrade.kernel_seen import Kernels, UselessError, read, read_stack
+from muster.verdict.printable import printable
+from muster_controller.nodes.asking import Said, ask_nodes
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.own_machine import is_own_machine
+from muster_controller.playbook.variables import registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster_controller.playbook.action import ControllerAction
+
+PROGRAM = Program("kernel")
+SECONDS = 180.0  # apt reckons on a slow machine, and nvidia-smi is waited for
+LISTS = "apt could not read its lists"
+MOST_TEXT = 400_000  # characters that are read of what apt says
+USELESS = "what it says of its kernels is of no use"
+
+
+def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[dict[str, Kernels], dict[str, str]]:
+    """What is known of each node, and of each other one why nothing is. looks: where M(node_inspect) is registered."""
+    found, silent = {}, {}
+    looked = {
+        name: of["facts"]["stack"] for name in names if "facts" in (of := registered(action.task_vars, name, looks))
+    }
+    answers = ask_nodes(action, PROGRAM, "look", {name: {} for name in looked}, SECONDS)
+    for name in names:
+        said = answers.get(name, Said(error="it could not be looked at"))
+        try:
+            if said.error:
+                silent[name] = said.error
+            else:
+                found[name] = read(looked[name], said.data)
+        except UselessError:
+            silent[name] = USELESS
+    return found, silent
+
+
+def as_it_is(action: ControllerAction, name: str, looks: str) -> Kernels:
+    """What one node is like now. Raises UselessError."""
+    return read_stack(registered(action.task_vars, name, looks)["facts"]["stack"])
+
+
+def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, kernel.Fix]:
+    """Which fixes each node gets, as its own apt says."""
+    fixes, asked = {}, {}
+    for name, of in seen.items():
+        why = tuple(f"{name}: {one}" for one in kernel.unfit(of))
+        if why:
+            fixes[name] = kernel.Fix(refusals=why)
+        else:
+            asked[name] = kernel.wanted(of)
+    answers = _simulate(action, asked)
+    more = {name: words for name in asked if (words := kernel.missing(seen[name], answers[name]))}
+    asked.update({name: [*asked[name], *words] for name, words in more.items()})
+    answers.update(_simulate(action, {name: asked[name] for name in more}))
+    return {**fixes, **{name: kernel.decide(name, seen[name], asked[name], answers[name]) for name in asked}}
+
+
+def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.Fix]) -> dict[str, str]:
+    """The nodes that are the machine on which this runs, and what is typed there: no run starts it anew."""
+    own = [name for name, of in seen.items() if of.machine and is_own_machine(machine_digest(of.machine))]
+    return {name: kernel.by_hand(fixes[name]) for name in own}
+
+
+def _simulate(action: ControllerAction, asked: Mapping[str, Sequence[str]]) -> dict[str, Answer]:
+    payloads = {name: {"words": list(words)} for name, words in asked.items() if words}
+    found = {name: Answer() for name in asked}
+    for name, said in ask_nodes(action, PROGRAM, "simulate", payloads, SECONDS).items():
+        found[name] = Answer(errors=(said.error,)) if said.error else _answer(said.data)
+    return found
+
+
+def _answer(data: Any) -> Answer:
+    shaped = isinstance(data, dict) and isinstance(data.get("code"), int)
+    if not shaped or not all(isinstance(data.get(one), str) for one in ("out", "err")):
+        return Answer(errors=(USELESS,))
+    out, err = (printable(data[one][:MOST_TEXT]) for one in ("out", "err"))
+    return parse(out, err, data["code"])

@@ -1,0 +1,111 @@
+"""A run's folder is the same for all of its steps, and its verdict adds theirs up.
+
+Every file in cases/joined is what was known before, what a step says, and what must be known then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cases import cases
+from muster.report.run_verdict import ended_with, joined
+from muster.verdict.finding import Finding, add_up
+from muster_controller.artifacts import runs
+from muster_node.tools.process import LAUNCH_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.verdict.finding import Verdict
+
+
+@pytest.fixture(autouse=True)
+def run(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run has begun."""
+    monkeypatch.setenv(runs.VARIABLE, "20260101-120000-abcd")
+    return "20260101-120000-abcd"
+
+
+def verdict_of(case: Mapping[str, Any]) -> Verdict:
+    findings = [Finding(**{"node": "node1", "summary": "x", **given}) for given in case["findings"]]
+    return add_up(findings, case.get("summary", ""), case.get("skipped", ()))
+
+
+WARNED = {"findings": [{"id": "eth.speed", "status": "warn"}]}
+WELL = {"summary": "4 ranks trained together", "findings": [{"id": "launch.ended", "status": "pass"}]}
+BAD = {"summary": "rank 3 failed", "findings": [{"id": "launch.exception", "status": "fail"}]}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "step", "status"),
+    [(WARNED, WELL, "degraded"), (WELL, WELL, "healthy"), (WARNED, BAD, "failed"), (BAD, WELL, "healthy")],
+)
+def test_a_run_ends_with_its_last_step_and_with_what_was_warned_of_before(
+    earlier: Mapping[str, Any], step: Mapping[str, Any], status: str
+) -> None:
+    said = verdict_of(step)
+    last = ended_with(said, joined(verdict_of(earlier), said))
+    assert (last["status"], last["summary"]) == (status, step["summary"])
+
+
+@cases(__file__, "joined")
+def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
+    earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
+    result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
+    wanted = case["result"]
+    assert result["status"] == wanted["status"]
+    assert result["summary"] == wanted["summary"]
+    assert [f"{finding['id']} {finding['status']} {finding['node']}" for finding in result["findings"]] == wanted[
+        "findings"
+    ]
+    assert result["coverage"]["skipped"] == wanted.get("skipped", [])
+
+
+def test_every_step_finds_the_same_folder(tmp_path: Path, run: str) -> None:
+    assert runs.run_folder(tmp_path / "rack") == runs.run_folder(tmp_path / "rack") == tmp_path / "rack" / run
+    assert (tmp_path / "rack/latest").readlink() == Path(run)
+
+
+def test_without_the_callback_a_process_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(runs.VARIABLE)
+    assert LAUNCH_ID.match(runs.run_id())
+    assert runs.run_id() == runs.run_id()
+
+
+def test_a_name_that_is_no_run_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(runs.VARIABLE, "../elsewhere")
+    assert runs.run_folder(tmp_path).parent == tmp_path
+
+
+def test_the_first_launch_is_called_as_its_run(tmp_path: Path, run: str) -> None:
+    assert runs.launch_id(tmp_path) == run
+    runs.run_folder(tmp_path).joinpath("plan.json").write_text("{}")
+    second = runs.launch_id(tmp_path)
+    assert second != run
+    assert LAUNCH_ID.match(second)
+
+
+def test_a_verdict_is_kept_and_added_to(tmp_path: Path) -> None:
+    folder = runs.run_folder(tmp_path)
+    runs.add_verdict(folder, add_up([Finding("gpu.count", "warn", "node1", "7 of 8")]))
+    whole = runs.add_verdict(folder, add_up([Finding("launch.ended", "pass", "node1", "ended")]))
+    assert whole == runs.read_json(folder / "verdict.json")
+    assert [finding["id"] for finding in whole["findings"]] == ["gpu.count", "launch.ended"]
+
+
+def test_a_verdict_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text('{"schema": 1, "find')
+    verdict = add_up([Finding("launch.ended", "pass", "node1", "ended")])
+    assert runs.add_verdict(tmp_path, verdict)["findings"] == verdict["findings"]
+
+
+def test_history_lists_runs_alone_and_the_newest_first(tmp_path: Path) -> None:
+    for name in ("20260101-120000-abcd", "20260103-120000-0000", "20260102-120000-ffff", "kept", ".x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "20260104-120000-0000").write_text("")
+    found = [path.name for path in runs.history(tmp_path)]
+    assert found == ["20260103-120000-0000", "20260102-120000-ffff", "20260101-120000-abcd"]
+    assert list(runs.history(tmp_path / "none")) == []

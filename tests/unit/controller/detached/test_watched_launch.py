@@ -1,0 +1,85 @@
+"""What whoever attaches to a watched launch makes of its watcher's word: foreign input, as any node's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
+from muster.launch.watched import Word
+from muster.verdict.finding import add_up
+from muster_controller.detached.watched_launch import WatchedLaunch
+from muster_controller.launch.elsewhere import packed
+
+FIRST, SECOND = "20261123-085513-709e", "20261123-085600-11aa"
+NODES = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun") for number in (1, 2)]
+HEALTHY = add_up([], "ok", [], [])
+
+
+def plan_of(launch_id: str, **changes: Any) -> dict[str, Any]:
+    return {**plan_on(NODES, launch_id), **changes}
+
+
+def plan_on(nodes: list[NodeSpec], launch_id: str) -> dict[str, Any]:
+    request = LaunchRequest(
+        cluster="lab",
+        launch_id=launch_id,
+        user="anna",
+        script="/srv/train.py",
+        port=29500,
+        run_root="/var/lib/muster/users/anna/launches",
+        work_root="/var/lib/muster/users/anna/work",
+        rendezvous_timeout=120,
+        manager="user",
+        more={"watched": {"node": "node1", "launch_id": FIRST}},
+    )
+    return build_plan(request, nodes)
+
+
+def outcome(*attempts: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """(the attempts whose plans are followed, what is said)."""
+    said: list[str] = []
+
+    def connect(_name: str) -> Any:
+        raise AssertionError("nobody is asked")
+
+    settings: Any = None  # nothing is begun
+    launch = WatchedLaunch(Path("/nowhere"), connect, said.append, settings, [node.name for node in NODES])
+    word = Word(
+        alive=False,
+        known=True,
+        attempts=[
+            {"number": number, "launch_id": one["launch_id"], "plan": packed(one)}
+            for number, one in enumerate(attempts, 1)
+        ],
+        verdict=HEALTHY,
+    )
+    return [one["launch_id"] for one in launch.outcome(plan_of(FIRST), word).plans], said
+
+
+def test_what_all_attempts_of_an_own_launch_left_is_brought_home() -> None:
+    assert outcome(plan_of(FIRST), plan_of(SECOND)) == ([FIRST, SECOND], [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"user": "ben"}, "another's folder"),
+        ({"manager": "system"}, "another's folder"),
+        ({"nodes": []}, "it is no plan"),
+        ({"fetch": {"patterns": ["../x"], "most": 1, "folder": ""}}, "makes no sense"),
+    ],
+)
+def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes: dict[str, Any], why: str) -> None:
+    plans, said = outcome(plan_of(FIRST), plan_of(SECOND, **changes))
+    assert plans == [FIRST]
+    assert len(said) == 1
+    assert said[0].startswith(f"nothing of attempt 2 ({SECOND}) is brought here: ")
+    assert why in said[0]
+
+
+def test_nodes_of_the_inventory_alone_are_followed() -> None:
+    more = [*NODES, NodeSpec("node9", "10.0.0.9", NODES[0].torchrun)]
+    assert outcome(plan_on(more, FIRST))[0] == []

@@ -1,0 +1,107 @@
+"""A launch that is diagnosed by hand: from its folder, or from nodes that answer from a table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster.launch.plan import PlanError
+from muster_controller.diagnosis.known_launch import KnownLaunch, kept_case, newest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID = "20260101-120000-abcd"
+RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no such sample\n'
+CLUSTER = {"cluster_run_root": "/var/lib/muster/launches", "cluster_users_root": "/var/lib/muster/users"}
+
+
+def plan() -> dict[str, Any]:
+    node = {
+        "node": "node1",
+        "node_rank": 0,
+        "nproc": 1,
+        "ranks": [0],
+        "address": "10.0.0.1",
+        "interface": "eth0",
+        "run_dir": f"/var/lib/muster/launches/{ID}",
+    }
+    return {
+        "launch_id": ID,
+        "backend": "gloo",
+        "launcher": "torchrun",
+        "world_size": 1,
+        "master_addr": "10.0.0.1",
+        "master_port": 29500,
+        "nodes": [node],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / ID
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps(plan()))
+    return folder
+
+
+def log(text: str) -> dict[str, Any]:
+    return {"begin": 0, "gap": 0, "offset": len(text), "text": text, "more": False}
+
+
+def known(folder: Path, messages: AnsweringNodes) -> KnownLaunch:
+    return KnownLaunch(ID, folder, messages, ["node1"], CLUSTER, lambda: False)
+
+
+def followed(*, over: bool) -> dict[tuple[str, str], list[Any]]:
+    identity = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
+    said = {"logs": {"0/stderr": log(RAISED), "agent": log("(exitcode: 1) local_rank: 0 (pid: 7)")}, "over": over}
+    return {("node1", "identity"): [identity], ("node1", "follow"): [said]}
+
+
+def test_one_that_is_over_is_read_from_its_nodes(folder: Path) -> None:
+    case = known(folder, AnsweringNodes(followed(over=True))).case()
+    assert not case.launch["live"]
+    first, _ = case.failures
+    assert first is not None
+    assert (first.node, first.rank, first.summary) == ("node1", 0, "ValueError: no such sample")
+
+
+def test_one_that_runs_is_looked_at_as_it_is_and_no_lease_is_renewed(folder: Path) -> None:
+    shot = {"at": 1.0, "ranks": [], "left": [], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
+    messages = AnsweringNodes({**followed(over=False), ("node1", "snapshot"): [shot]})
+    case = known(folder, messages).case()
+    assert case.launch["live"]
+    assert list(case.seen["snapshots"]) == ["node1"]
+    assert {verb for _, verb, _ in messages.asked} == {"identity", "follow", "snapshot"}
+
+
+def test_of_a_node_that_does_not_answer_the_controllers_copy_is_read(folder: Path) -> None:
+    (folder / "logs/node1").mkdir(parents=True)
+    (folder / "logs/node1/rank0.stderr.log").write_text(RAISED)
+    (folder / "verdict.json").write_text(json.dumps({"summary": "it failed"}))
+    case = known(folder, AnsweringNodes({})).case()
+    assert case.seen["not_looked"]["node1"] == "it does not answer"
+    assert case.rank_ends[0]["stderr"] == RAISED
+    assert case.launch["ending_text"] == "it failed"
+
+
+def test_one_that_is_not_known_anywhere(tmp_path: Path) -> None:
+    with pytest.raises(PlanError) as problem:
+        known(tmp_path / "nothing", AnsweringNodes({("node1", "identity"): ["no route to host"]}))
+    assert f"{ID} is not known here" in problem.value.problems[0]
+
+
+def test_what_was_gathered_when_it_failed_goes_first(folder: Path) -> None:
+    assert newest(folder.parent) == ID
+    assert kept_case(folder) is None
+    for live, found in ((True, False), (False, True)):
+        kept = {"schema": 1, "launch": {"launch_id": ID, "live": live}}
+        (folder / "evidence.json").write_text(json.dumps(kept))
+        assert (kept_case(folder) is not None) is found
+    case = kept_case(folder)
+    assert case is not None
+    assert case.launch["launch_id"] == ID

@@ -1,0 +1,81 @@
+"""A site's files of rules: all that is wrong with them is said at once, with the file and the line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.inventory.model import CONTROLLER_FILES
+from muster_controller.diagnosis.rule_files import read_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULES = """\
+# of this site
+texts:
+  - id: site.gone
+    pattern: 'lost (?P<name>\\S+)'
+    means: it is gone
+    example: lost storage3
+questions:
+  - {id: site.absent, asks: "is it absent on {node}?", command: [findmnt, /storage], code: 1}
+causes:
+  - id: site.storage
+    group: resources
+    scope: node
+    says: the storage is gone on {node}
+    fix: Mount it
+    symptoms: [site.gone]
+    confirm: [site.absent]
+"""
+
+
+def problems(folder: Path, *names: str, commands: bool = False) -> list[str]:
+    _, found = read_rules(names, commands=commands, folder=folder)
+    return [str(one) for one in found]
+
+
+def test_what_is_right_is_read(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(RULES)
+    rules, found = read_rules(["rules.yml", "rules.yml"], commands=True, folder=tmp_path)
+    assert found == []
+    assert [one.id for one in rules.causes] == ["site.storage"]
+    assert [one.argv for one in rules.commands] == [("findmnt", "/storage")]
+    assert read_rules([], commands=True) == (type(rules)(), [])
+
+
+def test_each_problem_is_said_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(RULES.replace("scope: node", "scope: nod").replace("lost s", "gone s"))
+    (tmp_path / "other.yml").write_text("texts:\n  - id: site.a\n    id: site.b\n    patern: x\ntexts: []\n")
+    (tmp_path / "no.yml").write_text("texts: [\n  - }\n")
+    (tmp_path / "empty.yml").write_text("")
+    scopes = "process, node, link, pair, config, code, unknown"
+    assert problems(tmp_path, "rules.yml", "other.yml", "no.yml", "nowhere.yml", "empty.yml") == [
+        "other.yml line 3: id is there since line 2. Put both into one, or take one out.",
+        "other.yml line 5: texts is there since line 1. Put both into one, or take one out.",
+        "no.yml line 2: it is no YAML: expected the node content, but found '-'. Correct it.",
+        f"nowhere.yml: the rules of the site cannot be read (No such file or directory). {CONTROLLER_FILES}.",
+        "rules.yml line 4, texts 1 (site.gone): its pattern does not find its example. Correct one of them.",
+        f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Give it one of {scopes}.",
+        "empty.yml: it holds no mapping. Begin it with one of texts, questions, causes.",
+    ]
+
+
+def test_who_may_change_a_command_chooses_what_runs(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(RULES)
+    (tmp_path / "rules.yml").chmod(0o666)
+    assert problems(tmp_path, "rules.yml") == []
+    [found] = problems(tmp_path, "rules.yml", commands=True)
+    assert found == (
+        f"rules.yml: everybody may write to {tmp_path}/rules.yml, and so choose what runs on the nodes. chmod o-w it."
+    )
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"a: &a [*a]", b"texts: !!python/object:os.system {}", b"[" * 5000])
+def test_whatever_a_file_holds_is_a_problem_of_it(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "rules.yml").write_bytes(text)
+    found = problems(tmp_path, "rules.yml")
+    assert found
+    assert all(one.startswith("rules.yml") for one in found)

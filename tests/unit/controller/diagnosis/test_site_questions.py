@@ -1,0 +1,63 @@
+"""Commands of a site's own rules: whom they are asked of, and what is made of whatever a node answers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster.diagnosis.site_rules import Answers, Asked, Command
+from muster_controller.diagnosis.site_questions import MOST_COMMANDS, MOST_NODES, SiteQuestions
+
+MOUNTED = Command("site.absent", ("findmnt", "/storage"), 5.0, 1, "")
+NODES = [f"node{number}" for number in range(1, 65)]
+
+
+def answers(table: dict[tuple[str, str], list[Any]], *asked: Asked, lost: dict[str, str] | None = None) -> Answers:
+    messages = AnsweringNodes(table)
+    questions = SiteQuestions(messages, NODES, "muster", lost or {})
+    questions.ask(asked)
+    assert {verb for _, verb, _ in messages.asked} <= {"commands"}
+    assert len(messages.asked) <= MOST_NODES
+    return questions.gather(time.monotonic() + 1, lambda: False)
+
+
+def test_an_answer_is_a_finding_and_was_looked_for() -> None:
+    said = {"answers": {"site.absent": {"code": 1, "output": "\n\x1b[31mnot there\n", "why": ""}}}
+    found = answers({("node1", "commands"): [said]}, Asked("node1", MOUNTED))
+    assert found.ran == {"node1": ["site.absent"]}
+    assert [one["summary"] for one in found.findings] == ["findmnt ended with the code 1: not there"]
+    assert found.unanswered == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("no route to host", "node1: no route to host"),
+        ({"answers": None}, "node1: it did not answer in time"),
+        ({"answers": {"site.other": {}}}, "node1: it did not answer in time"),
+        ({"answers": {"site.absent": [1]}}, "node1: it did not answer in time"),
+        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: what it says of the command is of no use"),
+        (
+            {"answers": {"site.absent": {"code": None, "output": "", "why": "findmnt did not answer within 5 s"}}},
+            "node1: findmnt did not answer within 5 s",
+        ),
+        ({"answers": {"site.absent": {"code": 127, "output": "", "why": ""}}}, "node1: findmnt did not run"),
+    ],
+)
+def test_what_is_no_answer_is_not_looked(said: Any, why: str) -> None:
+    found = answers({("node1", "commands"): [said]}, Asked("node1", MOUNTED))
+    assert (found.findings, found.ran) == ([], {})
+    assert found.unanswered == {"node1": {"site.absent": why}}
+
+
+def test_nodes_and_commands_have_limits_and_what_is_left_out_is_said() -> None:
+    many = [MOUNTED._replace(question=f"site.q{number}") for number in range(MOST_COMMANDS + 1)]
+    asked = [Asked(node, MOUNTED) for node in NODES]
+    found = answers({}, *(Asked("node1", one) for one in many), *asked, lost={"node2": "it is down"})
+    assert found.unanswered["node2"] == {"site.absent": "node2: it was not asked: it is down"}
+    assert "no more than 16 nodes" in found.unanswered["node64"]["site.absent"]
+    assert "no more than 16 nodes" in found.unanswered["node1"][many[-1].question]
+    assert set(found.unanswered) == set(NODES)

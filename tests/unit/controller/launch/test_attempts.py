@@ -1,0 +1,173 @@
+"""The layer of attempts, with nodes that answer from a table and attempts that end as a test says."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from answering_nodes import AnsweringNodes
+from muster.launch.attempts import Policy
+from muster.launch.endings import Ending
+from muster.launch.failure import NodeReport
+from muster.launch.outcome import Record, judge
+from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
+from muster.launch.watch import Decision
+from muster_controller.launch import attempts
+from muster_controller.launch.attempts import Attempts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+FIRST = "20260101-120000-abcd"
+INVENTORY = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/bin/torchrun") for number in (1, 2, 3)]
+REQUEST = LaunchRequest(
+    cluster="rack",
+    launch_id=FIRST,
+    user="muster",
+    script="/srv/train.py",
+    port=29500,
+    run_root="/var/lib/muster/launches",
+    work_root="/var/lib/muster/work",
+    rendezvous_timeout=120,
+    spares=["node3"],
+)
+FIT: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
+MANY = 20
+
+
+def plan_of(request: LaunchRequest, nodes: Sequence[NodeSpec]) -> dict[str, Any]:
+    return build_plan(request, list(nodes))
+
+
+def fit(**given: Any) -> list[Any]:
+    return [{**FIT, **given}] * MANY
+
+
+def record_of(plan: dict[str, Any], ending: Any, node: str = "", **more: Any) -> Record:
+    reports = [NodeReport(entry["node"], last_answer=time.monotonic()) for entry in plan["nodes"]]
+    return Record(plan, Decision(ending, "it was cut off", node), [], reports, stop_began=time.monotonic(), **more)
+
+
+class Trial:
+    """ends: how each attempt ends. answers: of the nodes to looks, by node."""
+
+    def __init__(
+        self, policy: Policy, ends: list[Callable[[dict[str, Any]], Record]], answers: dict[str, list[Any]], **more: Any
+    ) -> None:
+        self.ends = ends
+        self.plans: list[dict[str, Any]] = []
+        self.earlier: list[tuple[str, ...]] = []
+        self.said: list[str] = []
+        request = replace(REQUEST, **more)
+        self.whole = Attempts(policy, request, INVENTORY, plan_of, self.run, self.connect, self.said.append, 5.0)
+        self.nodes = AnsweringNodes({(node, "fit"): list(given) for node, given in answers.items()})
+        self.whole.asked = self.nodes
+        self.result = self.whole.see_through(build_plan(request, INVENTORY))
+
+    def run(self, plan: dict[str, Any], earlier: tuple[str, ...], _left: int) -> tuple[dict[str, Any], Record]:
+        self.plans.append(plan)
+        self.earlier.append(earlier)
+        record = self.ends.pop(0)(plan)
+        return {"failed": False, "verdict": judge(record, "logs")}, record
+
+    def connect(self, name: str) -> Any:
+        raise AssertionError(name)
+
+    @property
+    def members(self) -> list[list[str]]:
+        return [[entry["node"] for entry in plan["nodes"]] for plan in self.plans]
+
+
+def lost(node: str) -> Callable[[dict[str, Any]], Record]:
+    return lambda plan: record_of(plan, Ending.NODE, node)
+
+
+def well(plan: dict[str, Any]) -> Record:
+    return record_of(plan, Ending.FINISHED)
+
+
+def test_a_launch_that_ends_well_is_one_attempt() -> None:
+    trial = Trial(Policy(3, ("node3",)), [well], {})
+    assert trial.members == [["node1", "node2"]]
+    assert trial.result["verdict"]["status"] == "healthy"
+    assert trial.nodes.asked == []
+
+
+def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_another_port() -> None:
+    checkpoint = {"path": "/data/step-5", "time": 5.0}
+    answers = {"node1": fit(checkpoint=checkpoint), "node2": ["no route"] * MANY, "node3": fit()}
+    trial = Trial(Policy(3, ("node3",), checkpoints="step-*"), [lost("node2"), well], answers)
+    assert trial.members == [["node1", "node2"], ["node1", "node3"]]
+    first, second = trial.plans
+    assert second["launch_id"] != first["launch_id"]
+    assert (second["master_port"], second["attempt"]) == (29501, 2)
+    assert {entry["work_dir"] for entry in second["nodes"]} == {f"/var/lib/muster/work/{FIRST}"}
+    assert second["nodes"][1]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5"
+    assert trial.earlier == [(), (FIRST,)]
+    verdict = trial.result["verdict"]
+    assert verdict["status"] == "degraded"
+    assert verdict["findings"][0]["id"] == "launch.restarted"
+    assert [one["number"] for one in trial.result["attempts"]] == [1, 2]
+
+
+def test_the_one_that_has_the_checkpoint_leads() -> None:
+    answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/data/a", "time": 5.0})}
+    trial = Trial(
+        Policy(3, (), 2, "step-*"), [lost("node1"), well], answers, spares=[], nodes=["node1", "node2", "node3"]
+    )
+    assert trial.members[1] == ["node3", "node2"]
+    assert trial.plans[1]["master_addr"] == "10.0.0.3"
+
+
+def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
+    trial = Trial(Policy(3), [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY}, spares=["node3"])
+    verdict = trial.result["verdict"]
+    assert verdict["status"] == "failed"
+    assert verdict["findings"][-1]["id"] == "launch.given_up"
+    assert "no spare is left" in verdict["summary"]
+
+
+def test_no_more_attempts_than_are_allowed() -> None:
+    trial = Trial(Policy(2), [lost("node2")] * 3, {"node1": fit(), "node2": fit()}, spares=["node3"])
+    assert len(trial.plans) == 3
+    assert trial.result["verdict"]["summary"].endswith("given up after 3 attempts: launch_restarts allows 2")
+
+
+def test_three_attempts_without_a_newer_checkpoint_are_enough() -> None:
+    same = fit(checkpoint={"path": "/data/step-5", "time": 5.0})
+    answers = {"node1": same, "node2": same}
+    trial = Trial(Policy(9, (), 0, "/data/step-*"), [lost("node2")] * 9, answers, spares=["node3"])
+    assert len(trial.plans) == 3
+    assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
+    assert trial.plans[0]["nodes"][0]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
+
+
+def test_an_interruption_ends_all_of_it() -> None:
+    trial = Trial(Policy(3), [lambda plan: record_of(plan, Ending.INTERRUPTED)], {})
+    assert len(trial.plans) == 1
+    assert trial.result["verdict"]["status"] == "unknown"
+
+
+def test_what_nobody_saw_to_end_is_waited_for_until_it_has_certainly_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.launch.attempts.LEASES", 0)
+    monkeypatch.setattr("muster.launch.attempts.SLACK", -4.0)
+    answers = {"node1": fit(), "node2": ["no route"] * MANY, "node3": fit()}
+    begun = time.monotonic()
+    trial = Trial(
+        Policy(1, ("node3",)), [lambda plan: record_of(plan, Ending.NODE, "node2", unseen=["node2"]), well], answers
+    )
+    assert time.monotonic() - begun > 0.9
+    assert any("until what ran on node2 has certainly ended (its lease)" in one for one in trial.said)
+    assert trial.members[1] == ["node1", "node3"]
+
+
+def test_memory_that_is_being_freed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "PAUSE", 0.01)
+    busy = {**FIT, "running": [FIRST]}
+    answers = {"node1": [busy, busy, *fit()], "node2": fit()}
+    trial = Trial(Policy(1), [lost("node2"), well], answers, spares=["node3"])
+    assert len(trial.plans) == 2
+    assert len([one for one in trial.nodes.asked if one[0] == "node1"]) == 3

@@ -1,0 +1,102 @@
+"""A launch that was begun from another controller: found by what its nodes have kept, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster.launch.plan import PlanError
+from muster_controller.launch.elsewhere import ask, find, packed, unpacked
+from muster_node.launch import kept
+
+NODES = ["node1", "node2"]
+LAUNCH_ID = "20260101-120000-abcd"
+RUN_DIR = f"/var/lib/muster/launches/{LAUNCH_ID}"
+CLUSTER = {"cluster_run_root": "/var/lib/muster/launches", "cluster_users_root": "/var/lib/muster/users"}
+PLAN: dict[str, Any] = {
+    "launch_id": LAUNCH_ID,
+    "cluster": "lab",
+    "user": "muster",
+    "backend": "gloo",
+    "master_addr": "10.0.0.1",
+    "master_port": 29500,
+    "world_size": 2,
+    "given": {},
+    "nodes": [
+        {
+            "node": name,
+            "ranks": [number],
+            "nproc": 1,
+            "run_dir": RUN_DIR,
+            "work_dir": "/var/lib/muster/work/x",
+            "unit": f"muster-launch-{LAUNCH_ID}.service",
+            "argv": ["torchrun"],
+            "env": {},
+        }
+        for number, name in enumerate(NODES)
+    ],
+}
+WHO = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
+
+
+def has(plan: Any = PLAN, reader: int | None = 1000, run_dir: str = RUN_DIR) -> dict[str, Any]:
+    return {"plan": packed(plan) if plan else "", "run_dir": run_dir, "reader": reader}
+
+
+def nodes(*plans: Any, who: dict[str, Any] = WHO) -> AnsweringNodes:
+    said = zip(NODES, plans, strict=True)
+    return AnsweringNodes({(name, "identity"): [who] for name in NODES} | {(name, "plan"): [one] for name, one in said})
+
+
+def test_found_on_its_nodes() -> None:
+    there = nodes(has(), has(None))
+    assert find(there, NODES, LAUNCH_ID, CLUSTER) == (PLAN, False)
+    asked = [payload for _, verb, payload in there.asked if verb == "plan"]
+    assert [(one["node"], one["own"], one["run_root"]) for one in asked] == [
+        ("node1", False, "/var/lib/muster/launches"),
+        ("node2", False, "/var/lib/muster/launches"),
+    ]
+
+
+def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
+    assert find(nodes(has(reader=1001), has(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
+    assert not find(nodes(has(reader=None), has(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
+
+
+@pytest.mark.parametrize(
+    ("plans", "problem"),
+    [
+        ((has(None), has(None)), "20260101-120000-abcd is not known here, nor kept on node1, node2."),
+        ((has(None), "no route to host"), "node2 did not say: no route to host"),
+        ((has(), has({**PLAN, "master_port": 7})), "node1, node2 keep different plans of"),
+        (
+            (has(), has({**PLAN, "launch_id": "x"})),
+            "node2: the plan of 20260101-120000-abcd that it keeps cannot be followed",
+        ),
+        ((has(run_dir="/srv/other"), has()), "what it says of a node has no such shape"),
+        (({**has(), "plan": "?"}, has(None)), "it is no plan"),
+    ],
+)
+def test_refused_by_name(plans: tuple[Any, Any], problem: str) -> None:
+    with pytest.raises(PlanError, match=problem.replace("(", r"\(")):
+        find(nodes(*plans), NODES, LAUNCH_ID, CLUSTER)
+
+
+def test_who_launches_for_themselves_asks_without_root() -> None:
+    there = nodes(has(), has(), who={**WHO, "launch_user": True})
+    heard = ask(there, NODES, "plan", {"launch_id": LAUNCH_ID})
+    assert [payload["own"] for _, verb, payload in there.asked if verb == "plan"] == [True, True]
+    assert set(heard.said) == set(NODES)
+
+
+def test_a_plan_travels_packed() -> None:
+    assert unpacked(packed(PLAN)) == PLAN
+    assert json.loads(kept.unpacked(packed(PLAN))) == PLAN
+    assert unpacked(kept.packed(json.dumps(PLAN).encode())) == PLAN
+    for text in (None, 7, "x", "eA=="):
+        assert unpacked(text) is None
+    with pytest.raises(OSError, match="cannot be kept"):
+        kept.unpacked("eA==")

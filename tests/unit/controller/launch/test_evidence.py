@@ -1,0 +1,231 @@
+"""What a controller asks of nodes for a diagnosis, and when; and what it keeps of it. None of it holds anything up."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster.diagnosis import reading
+from muster.launch.endings import Ending
+from muster.launch.watch import Decision
+from muster.verdict.redaction import Redaction
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.launch import snapshots as asking
+from muster_controller.launch.evidence import Evidence
+from muster_controller.launch.kept_evidence import END, SNAPSHOT, START, path_of
+from muster_controller.launch.logs import LogBook
+from muster_controller.launch.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NODES = ("node1", "node2", "node3")
+PLAN: dict[str, Any] = {
+    "launch_id": "20260101-120000-abcd",
+    "backend": "gloo",
+    "master_port": 29400,
+    "nodes": [
+        {
+            "node": name,
+            "node_rank": place,
+            "ranks": [2 * place, 2 * place + 1],
+            "address": f"192.0.2.{place + 1}",
+            "run_dir": "/run/x",
+            "script": None,
+            "environment": "/opt/env",
+        }
+        for place, name in enumerate(NODES)
+    ],
+}
+RECORD: dict[str, Any] = {
+    "at": 5.0,
+    "boot_id": "b",
+    "hostname": "node1",
+    "interfaces": {},
+    "routes": {},
+    "names": {},
+    "program": {
+        "argv": ["torchrun", "--api-key=open-sesame", "see-the-vault"],
+        "executable": "",
+        "interpreter": "",
+        "script": "",
+        "cwd": "",
+        "digests": {},
+        "versions": {},
+        "environment": {"TOKEN": "00"},
+    },
+    "limits": {},
+    "counters": {},
+    "unit": None,
+    "pressure": {},
+    "memory": {},
+    "disks": [],
+    "kernel": None,
+    "gpus": None,
+    "fabric": None,
+    "left": [],
+    "unseen": {},
+}
+
+
+def shot(rank: int, local_rank: int) -> dict[str, Any]:
+    numbers = {"rank": rank, "local_rank": local_rank, "pid": 7, "memory": 0, "files": 0, "threads": 1, "cpu": 0.0}
+    texts = dict.fromkeys(("wchan", "stack_why", "flight_why"), "")
+    return {**numbers, **texts, "state": "T", "stack": [], "flight": None, "sockets": [], "said": None}
+
+
+def snapshot(*ranks: dict[str, Any]) -> dict[str, Any]:
+    return {"at": 5.0, "ranks": list(ranks), "left": [], "listeners": [], "half_open": [], "frozen": None, "unseen": {}}
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, said: list[str]) -> Callable[..., Evidence]:
+    def one(launch_id: str = PLAN["launch_id"]) -> Evidence:
+        folder = tmp_path / "lab" / launch_id
+        logs = LogBook(folder, PLAN, lambda *_: None, Redaction(["see-the-vault"]), Keeping(said.append))
+        return Evidence({**PLAN, "launch_id": launch_id}, logs, said.append)
+
+    return one
+
+
+def book(evidence: Evidence) -> LogBook:
+    assert isinstance(evidence.logs, LogBook)
+    return evidence.logs
+
+
+def kept(evidence: Evidence, moment: str, node: str) -> Any:
+    evidence.settle()
+    book(evidence).keeping.finish()
+    return json.loads(path_of(book(evidence).folder, moment, node).read_text())
+
+
+def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., Evidence]) -> None:
+    evidence = make()
+    evidence.take(START, "node1", RECORD)
+    program = kept(evidence, START, "node1")["program"]
+    assert program["argv"] == ["torchrun", "--api-key=********", "********"]
+    assert evidence.start["node1"]["program"] == program
+    assert path_of(book(evidence).folder, START, "node1").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_of_no_use_is_said(make: Callable[..., Evidence], said: list[str]) -> None:
+    evidence = make()
+    evidence.take(START, "node1", None)
+    evidence.take(END, "node1", {**RECORD, "routes": 7})
+    evidence.take(END, "node2", "\x1b[2J")
+    evidence.take(END, "node3", {"failed": "KeyError: 'x'\x1b[2J"})
+    evidence.settle()
+    assert (evidence.start, list(evidence.end)) == ({}, ["node1"])
+    assert evidence.end["node1"]["unseen"] == {"routes": reading.NO_USE}
+    assert said == [
+        "node1: of its part of the evidence (end) this is of no use: routes",
+        "node2: its part of the evidence (end) is of no use: it is no object",
+        "node3: its part of the evidence (end) could not be made: KeyError: 'x'",
+    ]
+
+
+def test_ranks_that_the_plan_does_not_have_there_are_left_out(make: Callable[..., Evidence], said: list[str]) -> None:
+    evidence = make()
+    evidence.take(SNAPSHOT, "node2", snapshot(shot(2, 0), shot(2, 0), shot(3, 0), shot(0, 0), shot(3, 1)))
+    evidence.settle()
+    assert [one["rank"] for one in evidence.snapshots["node2"]["ranks"]] == [2, 3]
+    assert said == ["node2: of its part of the evidence (snapshot) this is of no use: ranks that are not of the plan"]
+
+
+def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
+    make: Callable[..., Evidence], tmp_path: Path
+) -> None:
+    first, again, other = make(), make(), make("20260101-120000-abce")
+    assert first.key == again.key != other.key
+    secret = tmp_path / "lab/evidence.key"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert first.key not in secret.read_text()
+    assert not [
+        path for path in (tmp_path / "lab").rglob("*") if path.is_file() and first.key in path.read_text("latin1")
+    ]
+
+
+def test_without_a_place_for_its_secret_a_launch_has_a_key_of_its_own(
+    make: Callable[..., Evidence], tmp_path: Path
+) -> None:
+    (tmp_path / "lab/evidence.key").mkdir(parents=True)
+    assert make().key != make().key
+
+
+def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., Evidence]) -> None:
+    evidence = make()
+    evidence.take(START, "node1", RECORD)
+    evidence.take(START, "node2", RECORD)
+    expected = {"node1": kept(evidence, START, "node1")}
+    path_of(book(evidence).folder, START, "node2").write_text('{"at": ')
+    book(evidence).close()
+    again = make()
+    again.recall(list(NODES))
+    assert (again.start, again.end, again.snapshots) == (expected, {}, {})
+
+
+def test_every_node_looks_up_the_head_and_those_behind_it_first(
+    make: Callable[..., Evidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster_controller.launch.evidence.MOST_PEERS", 2)
+    evidence = make()
+    nodes = [*PLAN["nodes"], {**PLAN["nodes"][0], "node": "node4", "node_rank": 3}]
+    plan = {**PLAN, "nodes": nodes}
+    found = [list(evidence.request(plan, entry)["peers"]) for entry in nodes]
+    assert found == [["node2", "node3"], ["node1", "node3"], ["node1", "node4"], ["node1", "node2"]]
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+def asked(evidence: Evidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
+    """Whom a decision has asked; and what came is taken."""
+    nodes = AnsweringNodes(table)
+    snapshots = Snapshots({}, nodes, evidence)
+    snapshots.messages = nodes
+    snapshots.ask(PLAN, decision)
+    snapshots.ask(PLAN, decision)
+    snapshots.gather(lambda: False)
+    evidence.settle()
+    return [name for name, verb, _ in nodes.asked if verb == "snapshot"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "whom"),
+    [
+        (Decision(Ending.FAILED, "a rank failed on node2", "node2"), list(NODES)),
+        (Decision(Ending.STALLED, "no rank wrote a line"), list(NODES)),
+        # It does not answer anyway.
+        (Decision(Ending.NODE, "no answer", "node2"), ["node1", "node3"]),
+        (Decision(Ending.FINISHED, "every node's part ended well"), []),
+        (Decision(Ending.INTERRUPTED, "Ctrl-C"), []),
+        (Decision(Ending.DETACHED, "all ranks run"), []),
+    ],
+)
+def test_whom_a_decision_asks(make: Callable[..., Evidence], decision: Decision, whom: list[str]) -> None:
+    evidence = make()
+    table: dict[tuple[str, str], list[Any]] = {(name, "snapshot"): [snapshot()] for name in NODES}
+    assert asked(evidence, table, decision) == whom
+    assert list(evidence.snapshots) == whom
+    assert evidence.silent == {}
+
+
+def test_who_does_not_answer_is_named(make: Callable[..., Evidence], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "SECONDS", 0.2)
+    evidence = make()
+    table: dict[tuple[str, str], list[Any]] = {
+        ("node1", "snapshot"): [snapshot(shot(0, 0))],
+        ("node2", "snapshot"): ["no route to host"],
+    }
+    asked(evidence, table, Decision(Ending.FAILED, "a rank failed on node1", "node1"))
+    assert list(evidence.snapshots) == ["node1"]
+    assert evidence.silent == {"node2": "no route to host", "node3": "no answer within 0 s"}

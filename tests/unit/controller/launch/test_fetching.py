@@ -1,0 +1,151 @@
+"""Results on their way home: the program of the nodes answers, from folders of this machine."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.launch import fetching
+from muster_controller.launch.fetching import Fetching
+from muster_controller.nodes.messages import Answer, Messages
+from muster_node.launch import fetching as on_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NODES = ("node1", "node2")
+VERBS: dict[str, Callable[[dict[str, Any]], Any]] = {"fetchable": on_node.fetchable, "fetched": on_node.fetched}
+
+
+class Nodes(Messages):
+    """twist: changes an answer before it comes, or drops it."""
+
+    def __init__(self, twist: Callable[[str, str, Any], Any] = lambda _node, _verb, data: data) -> None:
+        self.answers = queue.Queue()
+        self.threads = {}
+        self.twist = twist
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, node: str, verb: str, payload: dict[str, Any], **_how: Any) -> None:
+        self.asked.append((node, verb))
+        data = self.twist(node, verb, VERBS[verb](payload))
+        if isinstance(data, str):
+            self.answers.put(Answer(node, verb, 0.0, 1.0, None, data))
+        elif data is not None:
+            self.answers.put(Answer(node, verb, 0.0, 1.0, data))
+
+
+class Home:
+    def __init__(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "kept"
+        self.said: list[str] = []
+        self.work = {name: tmp_path / name / "work" for name in NODES}
+        entries = []
+        for name, work in self.work.items():
+            (tmp_path / name / "logs").mkdir(parents=True)
+            work.mkdir()
+            entries.append({"node": name, "run_dir": str(tmp_path / name), "work_dir": str(work)})
+        fetch = {"patterns": ["**/*.bin", "log"], "most": 100_000_000, "folder": ""}
+        self.plan: dict[str, Any] = {"launch_id": "20260101-120000-abcd", "nodes": entries, "fetch": fetch}
+
+    def fetch(self, nodes: Nodes, give_up: Callable[[], bool] = lambda: False) -> Any:
+        keeping = Keeping(self.said.append)
+        return Fetching(self.plan, nodes, self.folder, keeping, give_up).fetch(NODES)
+
+    def kept(self) -> dict[str, bytes]:
+        top = self.folder / "fetched"
+        return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_files_come_whole_however_many_parts_they_have(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "PART_BYTES", 1000)
+    content = bytes(range(256)) * 13
+    (home.work["node1"] / "a").mkdir()
+    (home.work["node1"] / "a/large.bin").write_bytes(content)
+    (home.work["node1"] / "empty.bin").touch()
+    (home.work["node2"] / "log").write_text("hello")
+    (home.work["node2"] / "other").write_text("not asked for")
+    fetched = home.fetch(Nodes())
+    assert home.kept() == {"node1/a/large.bin": content, "node1/empty.bin": b"", "node2/log": b"hello"}
+    assert fetched.came == {"node1": [("a/large.bin", 3328), ("empty.bin", 0)], "node2": [("log", 5)]}
+    assert fetched.left == {}
+    for path in home.folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    again = home.fetch(Nodes())
+    assert home.kept()["node1/a/large.bin"] == content, "it is replaced, not appended to"
+    assert again.came == fetched.came
+
+
+def test_names_of_nodes_lead_nowhere_else(home: Home) -> None:
+    def twist(_node: str, verb: str, data: Any) -> Any:
+        if verb == "fetchable":
+            data["files"] = [
+                {"path": path, "size": 1, "changed": 1} for path in ("../../x.bin", "/tmp/x.bin", "a/../b.bin")
+            ]
+        return data
+
+    fetched = home.fetch(Nodes(twist))
+    assert home.kept() == {}
+    assert fetched.came == {}
+    assert set(fetched.left["node1"]) == {"../../x.bin", "/tmp/x.bin", "a/../b.bin"}
+
+
+@pytest.mark.parametrize("change", ["size", "changed", "data", "offset", "missing"])
+def test_a_file_that_is_not_as_it_was_listed_is_left(home: Home, change: str) -> None:
+    (home.work["node1"] / "a.bin").write_bytes(b"first")
+    (home.work["node1"] / "b.bin").write_bytes(b"second")
+
+    def twist(_node: str, verb: str, data: Any) -> Any:
+        for part in data.get("parts", []) if verb == "fetched" else []:
+            if part["path"] == "a.bin":
+                part.update({"size": {"size": 77}, "changed": {"changed": 7}, "data": {"data": ""}}.get(change, {}))
+                part["offset"] = 3 if change == "offset" else 0
+        if verb == "fetched" and change == "missing":
+            data["parts"] = [part for part in data["parts"] if part["path"] != "a.bin"]
+        return data
+
+    fetched = home.fetch(Nodes(twist))
+    assert "a.bin" in fetched.left["node1"]
+    assert "node1/a.bin" not in home.kept()
+    if change not in ("offset", "missing"):
+        assert home.kept() == {"node1/b.bin": b"second"}
+
+
+def test_nodes_that_do_not_answer_hold_nobody_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "SILENCE", 0.1)
+    for name in NODES:
+        (home.work[name] / "a.bin").write_text(name)
+    silent = home.fetch(Nodes(lambda node, verb, data: None if (node, verb) == ("node1", "fetched") else data))
+    assert silent.left == {"node1": {"a.bin": "the node did not answer any more"}}
+    assert home.kept() == {"node2/a.bin": b"node2"}
+    failed = home.fetch(Nodes(lambda node, _verb, data: "no route to host" if node == "node2" else data))
+    assert failed.left == {"node2": {"": "no route to host"}}
+    assert failed.came == {"node1": [("a.bin", 5)]}
+
+
+def test_whoever_interrupts_leaves_the_rest_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "PART_BYTES", 10)
+    (home.work["node1"] / "a.bin").write_bytes(bytes(100))
+    asked = [False, False, False, True]
+    fetched = home.fetch(Nodes(), lambda: asked.pop(0))
+    assert fetched.left == {"node1": {"a.bin": "fetching was interrupted"}}
+    assert home.kept() == {}, "half a file is none"
+
+
+def test_what_cannot_be_written_here_is_left(home: Home) -> None:
+    (home.work["node1"] / "a.bin").write_text("x")
+    (home.work["node1"] / "b.bin").write_text("y")
+    (home.folder / "fetched/node1/a.bin").mkdir(parents=True)
+    fetched = home.fetch(Nodes())
+    assert fetched.left == {"node1": {"a.bin": "Is a directory"}}
+    assert home.kept() == {"node1/b.bin": b"y"}
+    assert home.said[0].endswith("the same is not said again")

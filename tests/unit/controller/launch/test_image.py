@@ -1,0 +1,176 @@
+"""The image of a launch on the controller: which one is in an archive, and how it comes to the nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.launch.manager import Whose
+from muster.launch.plan import PlanError
+from muster_controller.launch.image import Image, Imaging, read_archive, read_image
+from muster_controller.launch.preparation import Prepared
+from muster_controller.nodes.messages import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = json.dumps({"architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
+ID = hashlib.sha256(CONFIG).hexdigest()
+OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(("image", "environment", "script_src", "project", "script", "chdir"), ""),
+    "image_folders": [],
+    "data": [],
+}
+
+
+def archive(path: Path, files: dict[str, Any]) -> str:
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return str(path)
+
+
+def test_one_that_podman_and_docker_write(tmp_path: Path) -> None:
+    named = {f"{ID}.json": CONFIG, "manifest.json": [{"Config": f"{ID}.json", "Layers": []}]}
+    found = read_archive(archive(tmp_path / "docker.tar", named))
+    assert found.id == ID
+    (file,) = found.files
+    assert file.size == (tmp_path / "docker.tar").stat().st_size
+    assert file.sha256 == hashlib.sha256((tmp_path / "docker.tar").read_bytes()).hexdigest()
+    assert found.read(file, 3, 40) == (tmp_path / "docker.tar").read_bytes()[3:43]
+
+
+def test_one_of_the_oci(tmp_path: Path) -> None:
+    manifest = json.dumps({"config": {"digest": f"sha256:{ID}"}, "layers": []}).encode()
+    digest = hashlib.sha256(manifest).hexdigest()
+    files = {
+        "index.json": {"manifests": [{"digest": f"sha256:{digest}"}]},
+        f"blobs/sha256/{digest}": manifest,
+        f"blobs/sha256/{ID}": CONFIG,
+    }
+    assert read_archive(archive(tmp_path / "oci.tar", files)).id == ID
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.py": b""},
+        {"manifest.json": []},
+        {"manifest.json": [{"Config": "a"}, {"Config": "b"}], "a": b"", "b": b""},
+        {"manifest.json": [{"Config": "gone"}]},
+        {"manifest.json": b"no JSON"},
+        {"index.json": {"manifests": [{"digest": "sha256:gone"}]}},
+    ],
+)
+def test_what_is_none_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.tar", files)
+    with pytest.raises(PlanError, match=rf"launch_image {path} is no archive of one image"):
+        read_archive(path)
+
+
+def test_what_is_no_archive_at_all_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(b"\x1f\x8b" + bytes(1000))
+    with pytest.raises(PlanError, match="is no archive that podman save writes"):
+        read_archive(str(tmp_path / "x.tar"))
+    with pytest.raises(PlanError, match=r"gone\.tar: No such file or directory\."):
+        read_archive(str(tmp_path / "gone.tar"))
+
+
+def test_what_the_options_say(tmp_path: Path) -> None:
+    assert read_image(OPTIONS) is None
+    name = f"registry.lab/train@sha256:{'1' * 64}"
+    found = read_image({**OPTIONS, "image": name, "image_folders": ["/data"], "chdir": "/data/run", "data": ["/sets"]})
+    assert found is not None
+    assert found.wanted == name
+    assert found.in_plan == {"source": name, "id": "", "folders": ["/data", "/sets"]}
+    with pytest.raises(PlanError, match="has no digest"):
+        read_image({**OPTIONS, "image": "train:1"})
+    with pytest.raises(PlanError, match="cannot show /a,b: it is no absolute path"):
+        read_image({**OPTIONS, "image": name, "chdir": "/a,b"})
+
+
+class Nodes:
+    """Stands in for the nodes: what each says to a verb, and what it was asked."""
+
+    def __init__(self, says: dict[str, dict[str, Any]]) -> None:
+        self.says = says
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, node: str, verb: str, _payload: dict[str, Any], *, privileged: bool, program: Any) -> None:
+        assert privileged
+        assert program.name == "image"
+        self.asked.append((node, verb))
+
+    def gather(self, verb: str, nodes: Any, _timeout: float, *_more: Any) -> dict[str, Answer]:
+        found = {node: self.says[verb].get(node) for node in nodes}
+        return {node: Answer(node, verb, 0.0, 0.0, data) for node, data in found.items() if data is not None}
+
+
+IMAGE = Image(f"registry.lab/train@sha256:{'1' * 64}", None, ())
+ENGINE = {"podman": "4.9.3", "why": "", "crun": True, "gpus": False, "folders": {}, "removed": []}
+VERSIONS = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "", "error": ""}
+
+
+def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
+    """What comes of an image that two nodes are asked for: findings, what was asked, and what was said."""
+    names = ("node1", "node2")
+    plan = {
+        "launch_id": "20260101-120000-abcd",
+        "user": "muster",
+        "backend": "gloo",
+        "launcher": "torchrun",
+        "image": IMAGE.in_plan,
+        "nodes": [{"node": name} for name in names],
+    }
+    messages: Any = Nodes({"versions": dict.fromkeys(names, VERSIONS), **says})
+    settings: Any = SimpleNamespace(image=IMAGE)
+    interruption: Any = SimpleNamespace(came=False)
+    said: list[str] = []
+    prepared = Prepared(plan, whose=Whose("user", own) if own else Whose())
+    return Imaging(settings, messages, said.append, interruption).after(prepared), messages.asked, said
+
+
+def engines(**ids: str) -> dict[str, Any]:
+    return {name: {**ENGINE, "id": found} for name, found in ids.items()}
+
+
+def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
+    pulled = {"node2": {"id": "a" * 64, "error": ""}}
+    prepared, asked, said = brought({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
+    assert not prepared.refused
+    assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
+    assert prepared.plan["image"]["id"] == "a" * 64
+    assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, the same everywhere"]
+
+
+def test_a_node_that_has_another_image_behind_the_same_name_is_named_and_nothing_more_is_asked() -> None:
+    prepared, asked, _ = brought({"engine": engines(node1="a" * 64, node2="b" * 64)})
+    assert [(one.node, one.summary) for one in prepared.findings] == [
+        ("node2", "its image is bbbbbbbbbbbb, and node1 has aaaaaaaaaaaa")
+    ]
+    assert {verb for _, verb in asked} == {"engine"}
+
+
+def test_why_a_node_does_not_get_it_is_said_of_that_node() -> None:
+    failed = {"node1": {"id": "", "error": "podman pull ended with code 125"}}
+    prepared, _, _ = brought({"engine": engines(node1="", node2=""), "pull": failed})
+    assert [(one.node, one.summary) for one in prepared.findings] == [
+        ("node2", "it does not have the image: no answer within 1860 s"),
+        ("node1", "it does not have the image: podman pull ended with code 125"),
+    ]
+
+
+def test_somebodys_own_launch_asks_no_node() -> None:
+    prepared, asked, _ = brought({}, own="ada")
+    assert prepared.refused
+    assert asked == []
+    assert "this one is ada's own, without root" in prepared.findings[0].summary

@@ -1,0 +1,65 @@
+"""What each message of a launch says of whose it is, and which of them root carries out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from answering_nodes import AnsweringNodes
+from muster_controller.launch.launch_messages import LaunchMessages
+from muster_controller.launch.preparation import in_their_name
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+
+Sent = list[tuple[str, str, dict[str, Any], bool]]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    found: Sent = []
+
+    def ask(_self: Messages, node: str, verb: str, payload: dict[str, Any], *, privileged: bool) -> None:
+        found.append((node, verb, payload, privileged))
+
+    monkeypatch.setattr(Messages, "ask", ask)
+    return found
+
+
+def messages() -> LaunchMessages:
+    return LaunchMessages({}, Program("launch"))
+
+
+def test_an_administrators_launch(sent: Sent) -> None:
+    mine = messages()
+    mine.ask("node1", "stop", {"x": 1}, privileged=True)
+    mine.ask("node1", "look", {})
+    mine.as_root = True  # begun by another administrator
+    mine.ask("node1", "look", {})
+    assert sent == [
+        ("node1", "stop", {"x": 1, "own": False, "as": ""}, True),
+        ("node1", "look", {"own": False, "as": ""}, False),
+        ("node1", "look", {"own": False, "as": ""}, True),
+    ]
+
+
+def test_somebodys_own_launch_is_dealt_with_as_that_user_alone(sent: Sent) -> None:
+    theirs = messages()
+    theirs.own, theirs.user, theirs.by_root = True, "ada", frozenset({"node2"})
+    for node in ("node1", "node2"):
+        theirs.ask(node, "stop", {}, privileged=True)
+        theirs.ask(node, "look", {})
+    assert [(node, verb, privileged) for node, verb, _, privileged in sent] == [
+        ("node1", "stop", False),
+        ("node1", "look", False),
+        ("node2", "stop", True),
+        ("node2", "look", True),
+    ]
+    assert all(payload == {"own": True, "as": "ada"} for _, _, payload, _ in sent)
+
+
+def test_where_root_cannot_become_the_user_is_said() -> None:
+    ada = {"uid": 1000, "gid": 1000, "name": "ada", "launch_user": True}
+    there = AnsweringNodes({("node1", "identity"): [ada], ("node2", "identity"): ["sudo: a password is required"]})
+    tried = in_their_name(["node1", "node2", "node3"], there, lambda: False)
+    assert tried == {"node1": "", "node2": "sudo: a password is required", "node3": "no answer"}

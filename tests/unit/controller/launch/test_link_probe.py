@@ -1,0 +1,80 @@
+"""The messages of the probe before a launch: whoever listens is ended, whatever comes of the calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from answering_nodes import AnsweringNodes
+from muster_controller.launch.link_probe import probe_links
+
+PLAN: dict[str, Any] = {
+    "master_port": 29500,
+    "nodes": [
+        {"node": f"node{number}", "node_rank": number - 1, "address": f"10.0.0.{number}", "interface": None}
+        for number in (1, 2)
+    ],
+}
+PORTS = {"node1": [29500, 40000], "node2": [40000]}
+
+
+def served(name: str) -> dict[str, Any]:
+    return {"pid": 7, "started": 9, "port": PORTS[name][0], "holder": "", "ephemeral": [40000], "interfaces": {}}
+
+
+def links(peer: str, error: str = "") -> dict[str, Any]:
+    calls = {str(port): {"error": error, "seconds": 2.2 if error else 0.0, "greeting": peer} for port in PORTS[peer]}
+    return {"links": {peer: {"ports": calls, "source": "10.0.0.9", "way": "eth0", "full_size": True, "pmtu": 1500}}}
+
+
+def nodes(**of_node2: list[Any]) -> AnsweringNodes:
+    """Two nodes that answer well, but for some verbs of the second."""
+    answers: dict[tuple[str, str], list[Any]] = {}
+    for name, peer in (("node1", "node2"), ("node2", "node1")):
+        answers |= {(name, "serve"): [served(name)], (name, "links"): [links(peer)], (name, "end"): [{"ended": True}]}
+    return AnsweringNodes({**answers, **{("node2", verb): given for verb, given in of_node2.items()}})
+
+
+def never() -> bool:
+    return False
+
+
+def ended(asked: AnsweringNodes) -> list[str]:
+    return [name for name, verb, payload in asked.asked if verb == "end" and payload == {"pid": 7, "started": 9}]
+
+
+def test_good_links() -> None:
+    asked = nodes()
+    assert probe_links(PLAN, asked, never) == []
+    assert [verb for _, verb, _ in asked.asked] == ["serve", "serve", "links", "links", "end", "end"]
+    assert ended(asked) == ["node1", "node2"]
+
+
+def test_one_node_has_no_links() -> None:
+    asked = nodes()
+    assert probe_links({**PLAN, "nodes": PLAN["nodes"][:1]}, asked, never) == []
+    assert asked.asked == []
+
+
+def test_a_closed_port_is_found() -> None:
+    asked = nodes(links=[links("node1", "ETIMEDOUT")])
+    assert [(one.status, one.node) for one in probe_links(PLAN, asked, never)] == [("fail", "node1")]
+    assert ended(asked) == ["node1", "node2"]
+
+
+def test_who_does_not_answer_or_makes_no_sense_is_named() -> None:
+    for given, listening, why in (
+        ({"serve": []}, ["node1"], "no answer within 15 s"),
+        ({"serve": ["python3: not found"]}, ["node1"], "python3: not found"),
+        ({"serve": [{"pid": "seven"}]}, ["node1"], "what it reports is of no use: it does not say what listens"),
+        ({"links": [{}]}, ["node1", "node2"], "what it reports is of no use: it does not say what became of its calls"),
+    ):
+        asked = nodes(**given)
+        [found] = probe_links(PLAN, asked, never)
+        assert (found.status, found.id, found.node) == ("warn", "launch.links", "node2")
+        assert found.summary == f"its links were not tried: {why}"
+        assert ended(asked) == listening
+
+
+def test_an_interruption_ends_it_and_says_nothing() -> None:
+    asked = nodes(serve=[])
+    assert probe_links(PLAN, asked, lambda: True) == []

@@ -1,0 +1,222 @@
+"""The controller's copy of the logs of a launch, and the lines that it hands on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.verdict.masking import MASK
+from muster.verdict.redaction import Redaction
+from muster_controller.artifacts.keeping import Keeping
+from muster_controller.launch.logs import ANY_SIZE, LogBook
+from muster_controller.launch.tails import TAIL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muster.launch.messages import LogPart
+
+GIVEN = "hf-314159"
+PLAN = {
+    "given": {"HF_TOKEN": "launch_env"},
+    "nodes": [
+        {"node": "node1", "ranks": [0], "argv": [], "env": {"HF_TOKEN": "hf_abc"}},
+        {"node": "node2", "ranks": [1, 2], "argv": ["train.py", "--api-key", "abc"], "env": {}},
+    ],
+}
+
+
+class Books:
+    """A log book, and the lines that it hands on."""
+
+    def __init__(self, folder: Path, most: int = ANY_SIZE, **of_the_plan: Any) -> None:
+        self.lines: list[tuple[int, str, str]] = []
+        self.said: list[str] = []
+        keeping = Keeping(self.said.append)
+        plan = {**PLAN, **of_the_plan}
+        self.book = LogBook(folder, plan, lambda *line: self.lines.append(line), Redaction([GIVEN]), keeping, most)
+        self.sent: dict[tuple[str, str], int] = {}
+
+    def send(self, node: str, key: str, text: str) -> None:
+        begin = self.sent.get((node, key), 0)
+        self.sent[node, key] = begin + len(text.encode())
+        self.book.take(
+            node, {key: {"begin": begin, "gap": 0, "offset": self.sent[node, key], "text": text, "more": False}}
+        )
+
+    def kept(self) -> Path:
+        """The folder of the logs, with all that is written."""
+        self.book.finish()
+        self.book.close()
+        return self.book.folder / "logs"
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Books:
+    return Books(tmp_path / "launch")
+
+
+def test_what_a_command_writes_is_shown_and_kept_under_its_name(tmp_path: Path) -> None:
+    books = Books(tmp_path / "launch", launcher="command")
+    books.send("node2", "agent", 'hello\n@muster {"event": "step", "step": 3}\n')
+    assert (books.kept() / "node2/command.log").read_text().startswith("hello\n")
+    assert books.lines[0] == (1, "stdout", "hello")
+    assert json.loads(books.lines[1][2])["step"] == 3
+    known = Books(tmp_path / "known", launcher="accelerate")
+    known.send("node1", "agent", "it is said that defaults are used\n")
+    assert (known.kept() / "node1/accelerate.log").read_text() == "it is said that defaults are used\n"
+    assert known.lines == []
+
+
+def test_each_log_lies_under_its_rank(books: Books) -> None:
+    books.send("node1", "agent", "agent\n")
+    books.send("node2", "1/stderr", "oh\n")
+    logs = books.kept()
+    assert (logs / "node1/torchrun.log").read_text() == "agent\n"
+    assert (logs / "node2/rank2.stderr.log").read_text() == "oh\n"
+    assert books.lines == [(2, "stderr", "oh")]
+    assert books.book.stderr_tails("node2") == {"1": "oh\n"}
+    assert books.book.offsets("node2") == {"1/stderr": 3}
+
+
+def test_lines_are_handed_on_whole(books: Books) -> None:
+    for part in ("one\ntw", "o\n", "thr"):
+        books.send("node1", "0/stdout", part)
+    assert [line for _, _, line in books.lines] == ["one", "two"]
+
+
+def test_answers_that_overlap_are_kept_once(books: Books) -> None:
+    look: LogPart = {"begin": 0, "gap": 0, "offset": 11, "text": "step 1 \N{SNOWMAN}\n", "more": False}
+    stop: LogPart = {"begin": 0, "gap": 0, "offset": 18, "text": "step 1 \N{SNOWMAN}\nstep 2\n", "more": False}
+    for part in (look, stop, look):
+        books.book.take("node1", {"0/stdout": part})
+    assert [line for _, _, line in books.lines] == ["step 1 \N{SNOWMAN}", "step 2"]
+    path = books.kept() / "node1/rank0.stdout.log"
+    assert path.read_text(encoding="utf-8") == "step 1 \N{SNOWMAN}\nstep 2\n"
+
+
+def test_events_carry_whose_log_they_stand_in(books: Books) -> None:
+    books.send(
+        "node2", "0/stdout", '@muster {"event": "hello", "rank": 7, "from_rank": 7}\n@muster {"ev\n@muster [1]\n'
+    )
+    assert books.book.events.kept == [{"event": "hello", "rank": 7, "from_rank": 1, "from_node": "node2"}]
+    assert [(rank, stream) for rank, stream, _ in books.lines] == [(1, "event")]
+
+
+def test_events_come_from_stdout_alone(books: Books) -> None:
+    books.send("node2", "0/stderr", '@muster {"event": "hello"}\n')
+    assert books.book.events.kept == []
+
+
+def test_tails_are_bounded(books: Books) -> None:
+    books.send("node1", "0/stderr", "x" * TAIL)
+    books.send("node1", "0/stderr", "the end")
+    assert len(books.book.tail("node1", "0/stderr")) == TAIL
+    assert books.book.tail("node1", "0/stderr").endswith("xthe end")
+
+
+def test_the_kept_plan_holds_no_secret(books: Books) -> None:
+    books.book.keep_plan(PLAN)
+    text = (books.book.folder / "plan.json").read_text()
+    assert "abc" not in text
+    assert [entry["node"] for entry in json.loads(text)["nodes"]] == ["node1", "node2"]
+
+
+def test_a_new_book_of_the_same_launch_begins_anew(books: Books) -> None:
+    books.send("node1", "agent", "agent\n")
+    books.kept()
+    again = Books(books.book.folder)
+    again.send("node1", "agent", "agent\n")
+    assert (again.kept() / "node1/torchrun.log").read_text() == "agent\n"
+
+
+def test_a_log_that_does_not_come_again_stays_as_it_was_kept(books: Books) -> None:
+    """Who attaches to, or ends, what is over finds nothing on its nodes: the logs there may have been pruned."""
+    books.send("node1", "agent", "agent\n")
+    books.send("node1", "0/stderr", "Traceback\n")
+    books.kept()
+    again = Books(books.book.folder)
+    again.send("node1", "agent", "agent\nend\n")
+    logs = again.kept()
+    assert (logs / "node1/torchrun.log").read_text() == "agent\nend\n"
+    assert (logs / "node1/rank0.stderr.log").read_text() == "Traceback\n"
+
+
+# ---------------------------------------------------------------- whatever comes
+
+
+def test_endless_progress_bars_cost_no_memory(tmp_path: Path) -> None:
+    books = Books(tmp_path / "launch", most=100_000)
+    piece = "".join(f"\r{percent:3d}%|\N{FULL BLOCK}| loss \x1b[31m1.0\x1b[0m\0" for percent in range(100)) * 100
+    for _ in range(30):
+        books.send("node1", "0/stderr", piece)
+        books.lines.clear()
+    book = books.book
+    assert len(book.tails["node1", "0/stderr"]) == TAIL
+    assert len(book.lines["node1", "0/stderr"].begun) < 100
+    kept = books.kept() / "node1/rank0.stderr.log"
+    assert kept.stat().st_size <= 101_000
+    assert b" left out here ..." in kept.read_bytes()
+
+
+def test_what_could_not_be_written_meanwhile_is_a_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    books.send("node1", "agent", "one\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(books.book.keeping, "keep", lambda *_: False)
+        books.send("node1", "agent", "x" * 500)
+    books.send("node1", "agent", "two\n")
+    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 500 bytes left out here ...\ntwo\n"
+    assert books.book.tail("node1", "agent").endswith("xtwo\n")
+
+
+def test_a_gap_of_the_nodes_own_limit_is_kept(books: Books) -> None:
+    books.send("node1", "agent", "one\n")
+    books.book.take("node1", {"agent": {"begin": 4, "gap": 90, "offset": 98, "text": "two\n", "more": False}})
+    assert books.book.offsets("node1") == {"agent": 98}
+    assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 90 bytes left out here ...\ntwo\n"
+
+
+def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "launch").write_text("in the way")
+    books = Books(tmp_path / "launch")
+    books.send("node1", "0/stderr", "oh\n")
+    books.kept()
+    assert books.lines == [(0, "stderr", "oh")]
+    assert books.book.stderr_tails("node1") == {"0": "oh\n"}
+    assert books.said
+    assert all("could not be kept" in sentence for sentence in books.said)
+
+
+def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books: Books) -> None:
+    books.send("node1", "agent", "one\n")
+    second = Books(books.book.folder)
+    second.send("node1", "agent", "one\ntwo\n")
+    books.send("node1", "agent", "two\n")
+    second.kept()
+    assert second.said == [
+        f"Another supervisor of this launch keeps its logs in {books.book.folder}; this one only watches"
+    ]
+    assert second.book.tail("node1", "agent") == "one\ntwo\n"
+    assert (books.kept() / "node1/torchrun.log").read_text() == "one\ntwo\n"
+
+
+def test_a_secret_is_covered_before_it_is_kept_or_handed_on(books: Books) -> None:
+    for part in ("begin ", GIVEN[:5], f'{GIVEN[5:]}\n@muster {{"event": "{GIVEN}"}}\nend {GIVEN[:7]}'):
+        books.send("node2", "0/stdout", part)
+    books.send("node2", "0/stderr", f"no access: {GIVEN}\n")
+    logs = books.kept() / "node2"
+    kept = (logs / "rank1.stdout.log").read_text()
+    assert kept == f'begin {MASK}\n@muster {{"event": "{MASK}"}}\nend {MASK}'
+    assert books.book.stderr_tails("node2") == {"0": f"no access: {MASK}\n"}
+    assert [event["event"] for event in books.book.events.kept] == [MASK]
+    assert books.lines[0] == (1, "stdout", f"begin {MASK}")
+
+
+def test_what_a_gap_leaves_of_a_secret_is_covered(books: Books) -> None:
+    books.send("node1", "agent", f"begin {GIVEN[:6]}")
+    rest = f"{GIVEN[4:]} end\n"
+    part: LogPart = {"begin": 12, "gap": 9, "offset": 21 + len(rest), "text": rest, "more": False}
+    books.book.take("node1", {"agent": part})
+    assert books.book.tail("node1", "agent") == f"begin {MASK}{MASK} end\n"

@@ -1,0 +1,81 @@
+"""When a project is sent, and what is said where it did not come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from answering_nodes import SETTINGS, AnsweringNodes
+from muster.launch.occupied import TAKEN
+from muster.launch.preflight import DISK
+from muster_controller.launch.preparation import Prepared
+from muster_controller.launch.project import Project
+from muster_controller.launch.sending import Sending
+from muster_controller.playbook.interruption import Interruption
+from muster_node.distribution import manifest
+from muster_node.distribution.manifest import File
+
+if TYPE_CHECKING:
+    from muster.verdict.finding import Finding
+
+FILES = (File("train.py", False, 1, "a" * 64),)
+PROJECT = Project("/home/ada/p", manifest.render(FILES), FILES)
+RUN_DIR = "/var/lib/muster/users/ada/launches/20260101-120000-abcd"
+NODES = [{"node": f"node{number}", "address": f"10.0.0.{number}", "run_dir": RUN_DIR} for number in (1, 2)]
+PLAN: dict[str, Any] = {"master_port": 29500, "nodes": NODES}
+HAS_IT = {"missing": [], "room": 10**9, "port_free": True, "error": ""}
+
+
+def sending(second: Any = HAS_IT, project: Project | None = PROJECT, times: int = 1) -> tuple[Sending, AnsweringNodes]:
+    answers = {("node1", "stored"): [HAS_IT] * times, ("node2", "stored"): [second] * times}
+    nodes = AnsweringNodes(answers)
+    settings = replace(SETTINGS, project=project)
+    return Sending(settings, nodes, lambda _text: None, Interruption()), nodes
+
+
+def prepared(*findings: Finding) -> Prepared:
+    return Prepared(PLAN, findings=list(findings))
+
+
+def test_it_is_sent_once_into_the_store_of_whoever_launches() -> None:
+    sent, nodes = sending()
+    assert sent.after(prepared()).findings == []
+    assert [(node, verb) for node, verb, _ in nodes.asked] == [("node1", "stored"), ("node2", "stored")]
+    assert {payload["store"] for _, _, payload in nodes.asked} == {"/var/lib/muster/users/ada/store"}
+    assert sent.request == {"store": "/var/lib/muster/users/ada/store", "digest": PROJECT.digest}
+    sent.after(prepared())  # a launch that waits looks again
+    assert len(nodes.asked) == 2
+
+
+@pytest.mark.parametrize(("check", "asked"), [(TAKEN, 2), (DISK, 0)])
+def test_it_is_sent_while_the_launch_waits_and_not_where_something_stands_against_it(check: Any, asked: int) -> None:
+    sent, nodes = sending()
+    sent.after(prepared(check.fail("node1", "is so")))
+    assert len(nodes.asked) == asked
+
+
+def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
+    sent, _ = sending("sudo: a password is required")
+    (finding,) = sent.after(prepared()).findings
+    assert (finding.id, finding.status, finding.node) == ("launch.project", "fail", "node2")
+    assert finding.summary == "it does not have the project: sudo: a password is required"
+    small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
+    (finding,) = small.after(prepared()).findings
+    assert "/var/lib/muster/users/ada/store has no room for 4 bytes" in finding.summary
+
+
+def test_a_copy_that_is_another_is_not_what_was_sent() -> None:
+    sent, _ = sending()
+    assert sent.changed({"project": PROJECT.digest}) == ""
+    for told in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
+        assert "is not what was sent" in sent.changed(told)
+
+
+def test_a_launch_without_a_project_asks_nothing() -> None:
+    sent, nodes = sending(project=None)
+    sent.after(prepared())
+    assert nodes.asked == []
+    assert sent.request is None
+    assert sent.changed({}) == ""

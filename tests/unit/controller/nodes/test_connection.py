@@ -1,0 +1,119 @@
+"""What a node answers over a connection, and what an error of it becomes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster_controller.nodes.connection import NodeConnection
+from muster_controller.nodes.messages import Messages
+from muster_controller.nodes.program import Program
+from muster_controller.playbook.node_error import NodeError, one_line
+from muster_node.tools.program import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        ("\n\n", ""),
+        ("Permission denied (publickey).", "Permission denied (publickey)."),
+        (
+            "Failed: Make sure this host can be reached over ssh: ssh: connect to host 10.0.0.9 port 22: No route\r\n",
+            "ssh: connect to host 10.0.0.9 port 22: No route",
+        ),
+        ("1\n2\n  3  \n4\t5\n6", "3 4 5 6"),
+        ("x" * 1000, "x" * 400),
+    ],
+)
+def test_one_line(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+class Ssh:
+    """Stands in for a connection plugin: answers every command with this."""
+
+    become = None
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.answer = (code, out.encode(), err.encode())
+        self.command, self.sent = "", b""
+
+    def exec_command(self, command: str, in_data: bytes, **_how: Any) -> tuple[int, bytes, bytes]:
+        self.command, self.sent = command, in_data
+        return self.answer
+
+
+def asked(code: int, out: str, err: str = "") -> dict[str, Any]:
+    connection: Any = Ssh(code, out, err)
+    node = NodeConnection("node1", connection, "/usr/bin/python3")
+    answer = Program("sshd").call(node, "look", {"key": "the secret"}, privileged=True)
+    assert connection.command == f"/usr/bin/python3 -I -S -c {shlex.quote(BOOTSTRAP)} look"
+    assert connection.sent.endswith(b'{"key": "the secret"}')
+    return answer
+
+
+def test_the_answer_is_the_last_line_that_is_one() -> None:
+    assert asked(0, 'Welcome!\n{"a": 1}\n{broken\n') == {"a": 1}
+    assert asked(1, '{"a": 2}\n', "Connection closed") == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "said"),
+    [
+        ("", "sudo: a password is required\n", "sudo: a password is required"),
+        ("only noise\n", "", "only noise"),
+        ("", "", "nothing"),
+        ("", "Traceback\n  File\nKeyError: 'user'\n", "Traceback File KeyError: 'user'"),
+    ],
+)
+def test_no_answer_is_an_error_that_quotes_what_was_said(out: str, err: str, said: str) -> None:
+    with pytest.raises(NodeError) as error:
+        asked(1, out, err)
+    assert str(error.value) == f"look ended with code 1 and said: {said}"
+    assert error.value.reachable
+
+
+class Echo:
+    """Stands in for a connection plugin: runs what is sent on this machine, once the gate is open."""
+
+    become = None
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def exec_command(self, command: str, in_data: bytes, **_how: Any) -> tuple[int, bytes, bytes]:
+        assert self.gate.wait(30)
+        done = subprocess.run(shlex.split(command), input=in_data, capture_output=True, check=False, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+
+def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tmp_path: Path) -> None:
+    connection: Any = Echo()
+    messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, Program("sshd"))
+    messages.open()
+    messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
+    messages.ask("node1", "identity", {}, program=Program("launch"))
+    messages.ask("node1", "look", {"path": str(tmp_path / "nowhere")})
+    connection.gate.set()
+    answers = [messages.next(60.0) for _ in range(3)]
+    assert [answer and answer.data for answer in answers] == [
+        {"before": None},
+        {"uid": os.getuid(), "gid": os.getgid(), "name": pwd.getpwuid(os.getuid()).pw_name, "launch_user": False},
+        {"before": None},
+    ]
+
+
+def test_a_program_that_is_not_there_is_said_at_once() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        Program("nowhere")

@@ -1,0 +1,52 @@
+"""What the controller's own machine grants: in a process of its own, whose limits are lowered."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from muster_controller.nodes.own_limits import explained, room_for_processes
+
+ROOT = Path(__file__).parents[4]
+PROGRAM = """
+import resource, sys
+sys.path[:0] = ["plugins/module_utils", "plugins/plugin_utils"]
+from muster_controller.nodes.own_limits import raise_for
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+print(raise_for(250).files, *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def granted(soft: int, hard: int) -> list[int]:
+    argv = [sys.executable, "-c", PROGRAM, str(soft), str(hard)]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_the_soft_limit_is_raised_as_far_as_it_is_needed_and_may_be() -> None:
+    assert granted(1024, 4096) == [1378, 1378, 4096]
+    assert granted(256, 512) == [512, 512, 512]
+    assert granted(2048, 4096) == [2048, 2048, 4096]
+
+
+def test_the_controllers_own_limit_is_named() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert explained("OSError: [Errno 24] Too many open files") == (
+        f"the controller may not open more than {soft} files at once; raise that with ulimit -n {2 * soft}"
+        " (OSError: [Errno 24] Too many open files)"
+    )
+    assert explained("No route to host") == "No route to host"
+
+
+def test_room_in_the_control_group(tmp_path: Path) -> None:
+    own, group = tmp_path / "own", tmp_path / "user.slice"
+    group.mkdir()
+    own.write_text("9:name=systemd:/\n0::/user.slice\n")
+    (group / "pids.current").write_text("10\n")
+    (group / "pids.max").write_text("max\n")
+    assert room_for_processes(tmp_path, own) is None
+    (group / "pids.max").write_text("100\n")
+    assert room_for_processes(tmp_path, own) == 90
+    assert room_for_processes(tmp_path / "nowhere", own) is None

@@ -1,0 +1,33 @@
+"""The options of a module are those that it documents."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from muster_controller.playbook.documentation import documented_options
+from paths import ROOT
+
+ACTIONS = sorted(path.stem for path in (ROOT / "plugins/action").glob("*.py"))
+
+
+def test_what_validation_needs_is_read_from_the_documentation() -> None:
+    spec = documented_options("torchrun_launch")
+    assert spec["rendezvous_timeout"] == {"type": "int", "default": 120}
+    assert spec["script_args"] == {"type": "list", "elements": "str", "default": []}
+
+
+# The role's user watches rank 0; a task that says nothing of it, such as that of the smoke launch, shows none.
+@pytest.mark.parametrize(
+    ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", set())]
+)
+def test_a_module_has_the_defaults_of_its_role(module: str, role: str, differing: set[str]) -> None:
+    spec = documented_options(module)
+    defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
+    own = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
+    assert {name for name in own.keys() & spec.keys() if own[name] != spec[name]["default"]} == differing
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_option_has_its_type(action: str) -> None:
+    assert all("type" in option for option in documented_options(action).values())

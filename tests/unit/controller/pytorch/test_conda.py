@@ -1,0 +1,65 @@
+"""Conda packages on the controller, as far as no py-rattler is needed for it; the rest is tested on the sandbox."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.pytorch.conda import Asked, CondaError, Package
+from muster_controller.pytorch import conda
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTS = {"platform": "linux-64", "glibc": "2.36", "kernel": "6.1.0-49-amd64"}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    monkeypatch.setattr(conda, "CACHE", tmp_path / "cache")
+    path = tmp_path / "tool-1.0-0.conda"
+    path.write_bytes(b"content")
+    return Package(path.as_uri(), hashlib.sha256(b"content").hexdigest())
+
+
+def test_a_package_is_downloaded_once_and_compared_each_time(package: Package, tmp_path: Path) -> None:
+    path = conda.fetched(package)
+    assert path.read_bytes() == b"content"
+    (tmp_path / "tool-1.0-0.conda").unlink()
+    assert conda.fetched(package) == path
+    path.write_bytes(b"another")
+    with pytest.raises(CondaError, match="cannot be downloaded"):
+        conda.fetched(package)
+
+
+def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: Package, tmp_path: Path) -> None:
+    (tmp_path / "tool-1.0-0.conda").write_bytes(b"another")
+    with pytest.raises(CondaError, match="is another file than the one in the lock"):
+        conda.fetched(package)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rattler", None)
+    with pytest.raises(CondaError, match="script/setup conda"):
+        conda.solve(Asked(("conda-forge",), ("python",)), "linux-64", FACTS)
+
+
+@pytest.mark.parametrize(
+    ("said", "version"), [("6.1.0-49-amd64", "6.1.0"), ("2.36", "2.36"), ("", "0"), ("--x 1", "0"), ("6.18+", "6.18")]
+)
+def test_of_what_a_node_says_of_itself_only_numbers_are_taken(said: str, version: str) -> None:
+    assert conda.version_in(said) == version
+
+
+def test_the_same_tree_is_the_same_archive(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        tree = tmp_path / name
+        (tree / "bin").mkdir(parents=True)
+        (tree / "bin/python3.12").write_text("x")
+        (tree / "bin/python").symlink_to("python3.12")
+        conda._pack(tree, tmp_path / f"{name}.tar")
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()

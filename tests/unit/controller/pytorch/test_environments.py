@@ -1,0 +1,76 @@
+"""What cluster_environments names on the controller: its files are read, and all that is wrong is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.pytorch.requirements import RequirementsError
+from muster_controller.pytorch.environments import problems, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = """
+[project]
+name = "nlp"
+dependencies = ["numpy>=2"]
+optional-dependencies = {train = ["torch==2.12.0+cu126"]}
+"""
+
+
+def test_files_that_include_others_are_read_from_where_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "vision.txt").write_text("-r more/common.txt\npillow\n")
+    (tmp_path / "more/common.txt").write_text("numpy>=2\n-r other.txt\n")
+    (tmp_path / "more/other.txt").write_text("scipy\n")
+    asked = read({"requirements": "vision.txt", "torch": "2.12.0"}, str(tmp_path))
+    assert asked.packages == ("pillow", "numpy>=2", "scipy")
+    assert (asked.torch_version, asked.variant) == ("2.12.0", "")
+
+
+def test_a_pyproject_is_read_with_its_extras(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    asked = read({"pyproject": str(tmp_path / "pyproject.toml"), "extras": ["train"]}, "/nowhere")
+    assert (asked.torch_version, asked.variant, asked.packages) == ("2.12.0", "cu126", ("numpy>=2",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-r vision.txt\n", "{path} includes itself"),
+        ("-e .\n", "{path}: line 1: '-e .' is a folder or an address"),
+        ("-r gone.txt\n", "{folder}/gone.txt: it cannot be read (No such file or directory)"),
+        ("\xff\xfe", "{path}: it cannot be read (it is no text)"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "vision.txt"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RequirementsError) as refused:
+        read({"requirements": "vision.txt"}, str(tmp_path))
+    assert str(refused.value).startswith(said.format(path=path, folder=tmp_path))
+
+
+def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vision.txt"
+    path.write_text("numpy\n")
+    path.chmod(0o666)
+    with pytest.raises(RequirementsError, match="everybody may write to"):
+        read({"requirements": "vision.txt"}, str(tmp_path))
+
+
+def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project")
+    declared: dict[str, Any] = {
+        "vision": {"requirements": "gone.txt"},
+        "nlp": {"pyproject": "pyproject.toml"},
+        "theirs": {"provided": True},
+    }
+    found = [str(problem) for problem in problems(declared, str(tmp_path))]
+    assert [one.partition(": ")[0] for one in found] == ["the cluster", "the cluster"]
+    assert f"'vision': {tmp_path}/gone.txt: it cannot be read (No such file or directory). Correct it" in found[0]
+    assert f"'nlp': {tmp_path}/pyproject.toml: it is no TOML" in found[1]
+    (name,) = problems({"Vision": {"requirements": "gone.txt"}}, str(tmp_path))
+    assert str(name).startswith("the cluster: cluster_environments: 'Vision' cannot be a name. Use small letters")

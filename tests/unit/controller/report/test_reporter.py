@@ -1,0 +1,366 @@
+"""What becomes of a run when it ends: handed to the reporter as the callback would, and as ansible-playbook does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible import context
+from ansible.module_utils.common.collections import ImmutableDict
+
+from muster.verdict.finding import Finding, add_up
+from muster.verdict.masking import MASK
+from muster_controller.artifacts import runs
+from muster_controller.artifacts.json_file import write_json
+from muster_controller.playbook.command_line import shown
+from muster_controller.report.page import rewrite_page
+from muster_controller.report.reporter import FIRST_CONTACT, Reporter, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[4]
+BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
+KEEP = "or keep it in the inventory as ansible_become_password, encrypted with: ansible-vault encrypt_string --prompt"
+SUDO = f"--ask-become-pass to the command, {KEEP}"
+WRONG = f"sudo does not take the password that was given. Try again with --ask-become-pass, {KEEP}"
+LOST = {"msg": "Task failed: no route to host", "unreachable": True}
+
+
+@pytest.fixture(autouse=True)
+def _no_run_goes_on() -> Iterator[None]:
+    """A reporter begins a run in this process's environment."""
+    before = os.environ.pop(runs.VARIABLE, None)
+    yield
+    os.environ.pop(runs.VARIABLE, None)
+    if before is not None:
+        os.environ[runs.VARIABLE] = before
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The PATH leads to the ansible-playbook of this run, which is none here."""
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+
+
+def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
+    """A run of a cluster of two nodes."""
+    reporter = Reporter()
+    reporter.begin(playbook, {"inventory": ["inventory/rack"], "tags": ["all"], **options})
+    reporter.play("Baseline", {"cluster_user": "ada", "hf_token": "hf_abc", "words": ["a b"]})
+    reporter.judged(
+        {"cluster": {"name": "rack", "folder": str(folder / "rack"), "nodes": ["node1", "node2"], "keep": 0}}
+    )
+    return reporter
+
+
+def run_of(page: Path | None) -> dict[str, Any]:
+    assert page is not None
+    assert "<h1>" in page.read_text()
+    return runs.read_json(page.parent / "run.json")
+
+
+def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
+    given = ["cluster_user=ada", f"@{Path.cwd()}/more.yml", '{"words": ["a b"]}', "hf_token=hf_abc x=1", '{"half": ']
+    reporter = begun(tmp_path, check=True, subset="node2", extra_vars=given)
+    reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
+    reporter.failed("node1", "Mended by a rescue", {"msg": "x"}, once=False, unreachable=False)
+    page = reporter.end({"node2"})
+    assert page
+    run = run_of(page)
+    assert page == reporter.end({"node2"}) == tmp_path / "rack" / run["id"] / "report.html"
+    assert (tmp_path / "rack/latest").resolve() == page.parent
+    assert run["failures"] == [
+        {"node": "node2", "task": "Look", "why": "no route to host", "unreachable": True, "before_verdict": False}
+    ]
+    assert run["options"] == {"cluster_user": "ada", "hf_token": MASK, "words": ["a b"]}
+    command = "ansible-playbook site.yml -i inventory/rack --limit node2 --check -e cluster_user=ada -e @more.yml"
+    assert run["command"] == f'{command} -e \'{{"words": ["a b"]}}\''
+    assert (run["status"], run["nodes"], run["check"]) == ("stopped", ["node1", "node2"], True)
+    assert "hf_abc" not in page.read_text()
+
+
+def test_nodes_are_told_in_the_order_of_the_inventory(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    for node in ("node2", "node1"):
+        reporter.failed(node, "Look", LOST, once=False, unreachable=True)
+    assert [failure["node"] for failure in run_of(reporter.end({"node1", "node2"}))["failures"]] == ["node1", "node2"]
+
+
+def test_two_playbooks_of_one_command_are_one_run(tmp_path: Path) -> None:
+    reporter = begun(tmp_path, "playbooks/baseline.yml")
+    assert reporter.end(set()) is None
+    reporter.begin("playbooks/health.yml", {})
+    reporter.play("Health", {})
+    folder = runs.run_folder(tmp_path / "rack")
+    runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")]))
+    run = run_of(reporter.end(set()))
+    assert run["playbook"] == "baseline.yml, health.yml"
+    assert run["command"] == "ansible-playbook playbooks/baseline.yml playbooks/health.yml -i inventory/rack"
+    assert run["id"] == folder.name
+
+
+def test_a_run_that_looked_at_nothing_leaves_none(tmp_path: Path) -> None:
+    assert begun(tmp_path).end(set()) is None
+    assert not (tmp_path / "rack").exists()
+
+
+@pytest.mark.parametrize("playbook", ["playbooks/trust.yml", "playbooks/plan.yml", "playbooks/validate.yml"])
+def test_these_leave_none_whatever_comes(tmp_path: Path, playbook: str) -> None:
+    reporter = begun(tmp_path, playbook)
+    reporter.failed("node1", "Look", LOST, once=False, unreachable=True)
+    assert reporter.end({"node1"}) is None
+    assert not (tmp_path / "rack").exists()
+
+
+def test_a_run_of_no_known_cluster_leaves_none(tmp_path: Path) -> None:
+    reporter = Reporter()
+    reporter.begin("site.yml", {})
+    reporter.failed("localhost", "Judge the inventory", {"msg": "no name"}, once=True, unreachable=False)
+    assert reporter.end({"localhost"}) is None
+
+
+def test_what_was_looked_at_is_told_though_nothing_failed(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    folder = runs.run_folder(tmp_path / "rack")
+    runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")], "all is well"))
+    run = run_of(reporter.end(set()))
+    assert (run["id"], run["status"], run["sentence"]) == (folder.name, "healthy", "all is well")
+
+
+def test_a_failure_before_the_verdict_is_told_from_one_behind_it(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    folder = runs.run_folder(tmp_path / "rack")
+    verdict = runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")], "all is well"))
+    reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
+    reporter.took({"verdict": verdict, "artifacts": str(folder)})
+    assert run_of(reporter.end({"node2"}))["status"] == "degraded"
+
+
+def test_a_task_that_failed_with_a_verdict_is_no_second_failure(tmp_path: Path) -> None:
+    reporter = begun(tmp_path)
+    folder = runs.run_folder(tmp_path / "rack")
+    verdict = runs.add_verdict(folder, add_up([Finding("launch.exit", "fail", "node2", "rank 1 failed")]))
+    result = {"verdict": verdict, "artifacts": str(folder), "msg": "node2: rank 1 failed"}
+    reporter.took(result)
+    reporter.failed("node1", "Train", result, once=True, unreachable=False)
+    run = run_of(reporter.end({"node1"}))
+    assert (run["status"], run["sentence"], run["failures"]) == ("failed", "node2: rank 1 failed", [])
+
+
+def test_who_attaches_adds_to_the_page_of_the_launch(tmp_path: Path) -> None:
+    first = begun(tmp_path)
+    folder = runs.run_folder(tmp_path / "rack")
+    detached = add_up([Finding("launch.detached", "unknown", "node1", "runs detached")])
+    first.took({"verdict": runs.add_verdict(folder, detached), "artifacts": str(folder)})
+    begin = run_of(first.end(set()))
+    second = begun(tmp_path, "playbooks/launch.yml")
+    ended = add_up([Finding("launch.ended", "pass", "node1", "ended")], "ran to their end")
+    runs.add_verdict(folder, ended, instead_of=("launch.", "smoke."))
+    second.took({"verdict": ended, "artifacts": str(folder)})
+    run = run_of(second.end(set()))
+    assert (run["id"], run["playbook"], run["began"]) == (folder.name, "site.yml", begin["began"])
+    assert run["status"] == "healthy"
+    assert [path.name for path in runs.history(tmp_path / "rack")] == [folder.name]
+
+
+def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) -> None:
+    folder = tmp_path / "rack/20260101-120000-abcd"
+    write_json(folder / "verdict.json", add_up([Finding("launch.ended", "pass", "node1", "ended")], "it is well"))
+    before = tmp_path / "rack/20251231-120000-abcd"
+    write_json(before / "verdict.json", add_up([Finding("launch.exit", "fail", "node1", "rank 0 failed")]))
+    page = rewrite_page(folder).read_text()
+    assert "Healthy: rack, 20260101-120000-abcd" in page
+    assert "rank 0 failed" in page
+    assert runs.read_json(folder / "run.json")["cluster"] == "rack"
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"msg": "no"}, "no"),
+        ({}, "failed"),
+        ({"msg": "non-zero return code", "stderr": "E: no\n"}, "non-zero return code\nE: no"),
+        ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
+        ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
+        # ansible-core 2.19.14: sudo asks, asks without a prompt, was given another password; the vault has none.
+        ({"msg": "Task failed: Missing sudo password"}, f"sudo asks for a password there. Add {SUDO}"),
+        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo asks for a password there. Add {SUDO}"),
+        ({"msg": "Task failed: Incorrect sudo password"}, WRONG),
+        (
+            {"msg": "Task failed: Attempting to decrypt but no vault secrets found."},
+            "a value of the inventory is encrypted. Add --ask-vault-pass to the command",
+        ),
+        ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
+        ({"censored": "hidden"}, "failed"),
+    ],
+)
+def test_the_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=("inventory/rack",)))
+    assert reason(result) == why
+
+
+def test_secrets_are_covered() -> None:
+    options = {
+        "launch_env": {"HF_TOKEN": "a", "EPOCHS": 3},
+        "launch_args": ["--pat", "abc", "--lr=1"],
+        "ansible_become_password": "c",
+        "mirror": "https://ada:secret@mirror.example/x",
+        "words": ["one", "two"],
+    }
+    kept = {name: shown(name, value) for name, value in options.items()}
+    assert kept["launch_env"] == {"HF_TOKEN": MASK, "EPOCHS": MASK}
+    assert kept["launch_args"] == shown("launch_args", "--pat abc,--lr=1") == ["--pat", MASK, "--lr=1"]
+    assert shown("launch_env", "HF_TOKEN=a") == MASK
+    assert kept["ansible_become_password"] == MASK
+    assert "secret" not in json.dumps(kept)
+    assert kept["words"] == ["one", "two"]
+
+
+# ---------------------------------------------------------------- as ansible-playbook does it
+
+
+def begin(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.Popen[str]:
+    (tmp_path / "rack").mkdir()
+    (tmp_path / "rack/hosts.yml").write_text(textwrap.dedent(inventory))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
+    command += ["-i", str(tmp_path / "rack"), "-e", f"cluster_artifacts_dir={tmp_path}/kept"]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def played(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    with begin(tmp_path, inventory, *arguments) as running:
+        out, err = running.communicate(timeout=60)
+    return subprocess.CompletedProcess(running.args, running.returncode, out, err)
+
+
+def test_a_bad_inventory_leaves_a_page_that_the_last_line_names(tmp_path: Path) -> None:
+    done = played(
+        tmp_path, "gpu_nodes: {vars: {cluster_user: root}, hosts: {node1: {ansible_host: 10.1.2.3}}}", "site.yml"
+    )
+    page = (tmp_path / "kept/rack/latest").resolve() / "report.html"
+    assert done.returncode != 0
+    assert done.stdout.splitlines()[-1].endswith(f"({page})")
+    assert "cluster_user is root" in page.read_text()
+
+
+STAND_IN = """
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({})
+module.warn("soon: ansible-playbook site.yml --tags baseline")
+module.fail_json(msg="first run ansible-playbook site.yml --tags pytorch")
+"""
+
+
+@pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop: [1]}"], ids=["once", "in a loop"])
+def test_what_a_module_says_on_a_node_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
+    """A stand-in for a module that says what to type, in a play on this machine."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/stand_in.py").write_text(STAND_IN)
+    (tmp_path / "play.yml").write_text(f"- hosts: node1\n  tasks: [{task}]")
+    inventory = "gpu_nodes: {hosts: {node1: {ansible_connection: local, ansible_python_interpreter: %s}}}"
+    modules = ("-M", str(tmp_path / "library"))
+    done = played(tmp_path, inventory % sys.executable, str(tmp_path / "play.yml"), *modules)
+    program = Path(sys.executable).with_name("ansible-playbook")
+    here = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
+    site = f"{here} site.yml -i {tmp_path}/rack --tags"
+    assert f"[WARNING]: soon: {site} baseline" in done.stderr
+    assert f"first run {site} pytorch" in " ".join(done.stdout.split())
+    assert "first run ansible-playbook" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
+
+
+def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("a file where a folder should be")
+    done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
+    assert "No report is written of this run" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("STOPPED: ")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_path: Path, *, check: bool) -> None:
+    kept = tmp_path / "kept/rack"
+    for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
+        write_json(kept / name / "run.json", {"id": name, "ended": "2026-01-02T12:00:00+00:00"})
+    arguments = ("site.yml", "-e", "cluster_artifacts_keep=2", *(["--check"] if check else []))
+    done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", *arguments)
+    lines = done.stdout.splitlines()
+    said = "Artifacts of rack: 1 run removed; kept are the newest 2 (cluster_artifacts_keep)"
+    assert lines[-1].startswith("STOPPED: ")
+    assert lines.count(said) == (not check)
+    assert check or said in lines[-4:]
+    older = ["20260102-120000-abcd", "20260101-120000-abcd"]
+    assert [folder.name for folder in runs.history(kept)][1:] == older[: 2 if check else 1]
+
+
+def test_the_plan_leaves_nothing(tmp_path: Path) -> None:
+    played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "playbooks/plan.yml")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_page_is_asked_for_by_its_run(tmp_path: Path) -> None:
+    kept = tmp_path / "kept/rack"
+    for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
+        write_json(kept / name / "verdict.json", add_up([Finding("launch.ended", "pass", "node1", "ended")], name))
+    arguments = ("playbooks/report.yml", "-e", "report_run=20260101-120000-abcd")
+    done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 192.0.2.1}}}", *arguments)
+    assert done.returncode == 0, done.stdout
+    assert [path.parent.name for path in kept.glob("*/report.html")] == ["20260101-120000-abcd"]
+
+
+def test_what_was_looked_at_before_ctrl_c_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(
+        textwrap.dedent(
+            """
+            - name: A play that somebody ends
+              hosts: localhost
+              gather_facts: false
+              tasks:
+                - name: Judge the inventory
+                  validate_inventory: {connects: false}
+                - name: Look at something
+                  ansible.builtin.file:
+                    path: "{{ cluster_artifacts_dir }}/rack/{{ lookup('ansible.builtin.env', 'MUSTER_RUN') }}"
+                    state: directory
+                - name: Wait
+                  ansible.builtin.wait_for: {timeout: 60}
+            """
+        )
+    )
+    with begin(
+        tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 192.0.2.1}}}", str(tmp_path / "play.yml")
+    ) as running:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("kept/rack/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        running.wait(30)
+    folder = next(runs.history(tmp_path / "kept/rack"))
+    assert run_of(folder / "report.html")["failures"] == [
+        {"node": "cluster", "task": "A play that somebody ends", "why": "ansible-playbook was interrupted"}
+    ]

@@ -1,0 +1,143 @@
+"""Where the looks at all nodes let every role stay away, and what brings the ssh mesh to all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.network import ssh_mesh
+from muster.road.looks import LOOKS
+from muster_controller.network.mesh_members import member_of
+from muster_controller.road.role_looks import NO_ANSWER, Judged, RoleLooks
+
+NAMES = ["node1", "node2", "node3"]
+IDENTITY = "/var/lib/muster/ssh/muster/id_ed25519"
+MESH = next(look for look in LOOKS["network"] if look.role == "ssh_mesh")
+
+
+class Tasks:
+    """The roles' own variables, as the inventory leaves them."""
+
+    def value(self, _look: object, _host: str, name: str, **_more: object) -> Any:
+        return {"ssh_mesh_mode": "manage", "_ssh_mesh_everybody": ["muster"]}[name]
+
+    def arguments(self, _look: object, _host: str, **_more: object) -> dict[str, str]:
+        return {"identity": IDENTITY}
+
+
+class Off:
+    def value(self, _look: object, _host: str, _name: str) -> str:
+        return "off"
+
+
+def look_of(name: str) -> dict[str, Any]:
+    return {"host_keys": [f"ssh-ed25519 H{name[-1]}"], "port": 22, "key": f"ssh-ed25519 K{name[-1]}", "hostname": name}
+
+
+def way(name: str, peer: str) -> str:
+    return ssh_mesh.way(f"out of {name}", f"into {peer}")
+
+
+@pytest.fixture
+def looks() -> RoleLooks:
+    looks = RoleLooks.__new__(RoleLooks)
+    stood_in: Any = Tasks()
+    looks.names, looks.tasks = NAMES, stood_in
+    looks.addresses = {name: f"10.0.0.{name[-1]}" for name in NAMES}
+    looks.values = {
+        name: {"cluster_name": "rack", "cluster_address": address, "ansible_host": address}
+        for name, address in looks.addresses.items()
+    }
+    return looks
+
+
+@pytest.fixture
+def seen(looks: RoleLooks) -> dict[str, Any]:
+    """Every node is as it shall be, and every login was proved as it is now."""
+    members = [member_of(name, looks.addresses[name], "", look_of(name)) for name in NAMES]
+    wanted = ssh_mesh.wanted("rack", "muster", members, IDENTITY, "", "", "")
+    texts = {"authorized_keys": wanted.authorized_keys, "config": wanted.config, "known_hosts": wanted.known_hosts}
+    return {
+        name: {
+            "ssh_mesh muster": {
+                "why": [],
+                "warnings": [],
+                "look": look_of(name),
+                "texts": dict(texts),
+                "ways": {"out": f"out of {name}", "in": f"into {name}"},
+                "proved": {peer: way(name, peer) for peer in NAMES if peer != name},
+                "tried": {},
+            }
+        }
+        for name in NAMES
+    }
+
+
+def judged(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]:
+    found = Judged()
+    for name in NAMES:
+        looks._judge(found, MESH, name, seen.get(name, {}))
+    looks._judge_mesh(found, MESH, seen)
+    return found.why.get("ssh_mesh", {})
+
+
+def test_where_all_is_as_it_was_proved_nobody_comes(looks: RoleLooks, seen: dict[str, Any]) -> None:
+    assert judged(looks, seen) == {}
+
+
+def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, seen: dict[str, Any]) -> None:
+    del seen["node2"]
+    assert judged(looks, seen) == {
+        "node2": [NO_ANSWER],
+        "node1": ["something differs on a peer"],
+        "node3": ["something differs on a peer"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "who", "says"),
+    [
+        ("ways", {"out": "out of node1", "in": "another way in"}, "node2", "muster on node1 go by is another"),
+        ("ways", {"out": "another way out", "in": "into node1"}, "node1", "muster on node2 go by is another"),
+        ("proved", {}, "node1", "muster on node3 go by is another"),
+        ("look", {**look_of("node1"), "key": "ssh-ed25519 K2"}, "node1", "the same private key as node2"),
+        ("look", {**look_of("node1"), "host_keys": []}, "node2", "known_hosts of muster differs"),
+        ("tried", {"node2": {"code": 255, "said": "Permission denied", "hostname": ""}}, "node1", "does not accept"),
+        ("tried", {"node2": {"code": 0, "said": "", "hostname": "other"}}, "node1", "is called other, not node2"),
+        ("texts", {"authorized_keys": "", "config": "", "known_hosts": ""}, "node1", "config of muster differs"),
+        ("why", ["its key is not as it shall be"], "node1", "its key is not"),
+        ("texts", "of another shape", "node1", "AttributeError"),
+    ],
+)
+def test_what_differs_on_one_brings_the_role_to_all(
+    looks: RoleLooks, seen: dict[str, Any], part: str, value: Any, who: str, says: str
+) -> None:
+    seen["node1"]["ssh_mesh muster"][part] = value
+    why = judged(looks, seen)
+    assert set(why) == set(NAMES)
+    assert any(says in sentence for sentence in why[who]), why
+
+
+def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLooks) -> None:
+    looks.names = ["node1", "node2", "node3"]
+    looks.values = {name: {"cluster_environments": {}, "workbench_nodes": []} for name in looks.names}
+    off: Any = Off()
+    looks.tasks = off
+    same, other = ({"installed_record": {"why": why, "warnings": []}} for why in ([], ["it is another one"]))
+    found = looks.judge("pytorch", {"node1": same, "node2": other})
+    assert found.why == {"installed_record": {"node2": ["it is another one"], "node3": [NO_ANSWER]}}
+
+
+def test_a_node_with_gpus_is_looked_at_for_pytorch_by_that_step(looks: RoleLooks) -> None:
+    looks.values = {name: {"cluster_gpus": 8 if name == "node1" else 0} for name in NAMES}
+    plain = ("network", "pytorch")
+    assert looks.steps_of("network", plain) == {"node1": ("network",), "node2": plain, "node3": plain}
+    assert set(looks.steps_of("pytorch", ["pytorch"]).values()) == {("pytorch",)}
+
+
+def test_each_node_tries_another_one_and_each_is_somebodys(looks: RoleLooks) -> None:
+    assert looks.shift(check=True) == 0
+    assert {looks.shift(check=False) for _ in range(50)} == {1, 2}
+    looks.names = ["node1"]
+    assert looks.shift(check=False) == 0
