@@ -19,7 +19,7 @@ import yaml
 
 import cifar_archive
 from lab import KEY
-from paths import ROOT, SANDBOXES
+from paths import NAME, ROOT, SANDBOXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,6 +165,12 @@ class Desk:
             environment |= {
                 "ANSIBLE_REMOTE_USER": self.person.name,
                 "ANSIBLE_PRIVATE_KEY_FILE": str(self.person.key),
+            }
+        if command.startswith("script/demo"):  # that of these tests belongs to their own checkout
+            begin, last = os.environ.get("MUSTER_SANDBOX_PREFIX", "10.203.77").rsplit(".", 1)
+            environment |= {
+                "MUSTER_SANDBOX": f"{NAME}-desk",
+                "MUSTER_SANDBOX_PREFIX": f"{begin}.{(int(last) + 25) % 256}",
             }
         # The names of other machines that this one knows, and nothing else of it is changed.
         hosts = f"mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"

@@ -119,3 +119,9 @@ def test_acceptance(brought: Desk, name: str) -> None:
 @each("members")
 def test_members(brought: Desk, name: str) -> None:
     try_it(brought, "members", name)
+
+
+@each("demo")
+def test_the_demo(desk: Desk, name: str) -> None:
+    """In a sandbox of its own, which is gone with the last of them."""
+    try_it(desk, "demo", name)
