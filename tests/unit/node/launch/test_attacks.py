@@ -183,4 +183,4 @@ def test_a_hostile_training_user_gains_nothing(place: Place) -> None:
     assert seen is not None
     assert seen.state == "S", "nobody stopped or ended a process of somebody else"
     left = [one["pid"] for one in said[-1]["leftovers"]]
-    assert left == [place.attacker.pid], "and the attacker was named"
+    assert place.attacker.pid in left, "and the attacker was named, maybe among others of that account on this machine"
