@@ -404,9 +404,11 @@ def open_board(options, team):
     return import_module("torch.utils.tensorboard").SummaryWriter(options.output / "tensorboard")
 
 
-def profiler(options, team):
+def profiler(options, team, steps):
     if not options.profile or team.rank != 0:
         return nullcontext()
+    if steps < 6:
+        team.say("no trace", steps=steps, needed=6)
     return torch.profiler.profile(
         schedule=torch.profiler.schedule(wait=2, warmup=1, active=3, repeat=1),
         on_trace_ready=torch.profiler.tensorboard_trace_handler(str(options.output / "profile")),
@@ -418,7 +420,7 @@ def run(options, team, trainer, loader, test):
     checkpoint, per_epoch = options.output / "checkpoint.pt", len(loader.dataset) // options.global_batch
     steps, first, board = options.epochs * per_epoch, trainer.step, open_board(options, team)
     began, busy, loss, rate, accuracy = time.monotonic(), 0.0, None, None, None
-    with profiler(options, team) as profile:
+    with profiler(options, team, steps - first) as profile:
         while trainer.step < steps:
             epoch, done = divmod(trainer.step, per_epoch)
             loader.sampler.set_epoch(epoch)  # another order in each epoch, the same one for all processes

@@ -166,17 +166,18 @@ class Desk:
                 "ANSIBLE_REMOTE_USER": self.person.name,
                 "ANSIBLE_PRIVATE_KEY_FILE": str(self.person.key),
             }
-        if command.startswith("script/demo"):  # that of these tests belongs to their own checkout
-            begin, last = os.environ.get("MUSTER_SANDBOX_PREFIX", "10.203.77").rsplit(".", 1)
-            environment |= {
-                "MUSTER_SANDBOX": f"{NAME}-desk",
-                "MUSTER_SANDBOX_PREFIX": f"{begin}.{(int(last) + 25) % 256}",
-            }
         # The names of other machines that this one knows, and nothing else of it is changed.
         hosts = f"mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"
+        argv = ["unshare", "--mount", "bash", "-c", f"{hosts} && {self.own(command)} {more}"]
+        if command.startswith("script/demo"):
+            # That of these tests belongs to their own checkout; and the mounts of new machines are for all to see.
+            begin, last = os.environ.get("MUSTER_SANDBOX_PREFIX", "10.203.77").rsplit(".", 1)
+            third = (int(last) + 25) % 256
+            environment |= {"MUSTER_SANDBOX": f"{NAME}-desk", "MUSTER_SANDBOX_PREFIX": f"{begin}.{third}"}
+            argv = ["bash", "-c", command]
         child: Any = pexpect.spawn(
-            "unshare",
-            ["--mount", "bash", "-c", f"{hosts} && {self.own(command)} {more}"],
+            argv[0],
+            argv[1:],
             cwd=str(self.checkout),
             env=environment,
             encoding="utf-8",
