@@ -128,6 +128,7 @@ def test_a_launch_names_it(cluster: Cluster, built: Result) -> None:
     assert f"greetings 1.0 from {BIO}/envs/" in result.stdout
 
 
+@pytest.mark.slow
 def test_another_request_is_built_beside_from_what_the_channel_has_then(cluster: Cluster, built: Result) -> None:
     greet(cluster.channel, "2.0")
     index(cluster.channel)

@@ -140,6 +140,7 @@ def test_a_flipped_byte_is_named_by_its_node_and_repaired_from_another(
     assert nodes[2].inside("cat", f"{TARGET}/mine").stdout == "more\n"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_in_the_middle_is_finished_by_the_next(
     nodes: list[Machine], copy: Callable[..., Result], source: Path, tmp_path: Path
 ) -> None:

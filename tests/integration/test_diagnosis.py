@@ -95,6 +95,7 @@ def test_a_rank_that_raises(drill: Drill, nodes: list[Machine], by_hand: Callabl
     assert all(line in again.stdout.replace("\n", "") for line in said["lines"][:2])
 
 
+@pytest.mark.slow
 def test_a_stopped_rank(drill: Drill) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin().in_step(3)
@@ -105,6 +106,7 @@ def test_a_stopped_rank(drill: Drill) -> None:
     assert (said["word"], causes(said)) == ("confirmed", [("process.stopped", "node3", 2)])
 
 
+@pytest.mark.slow
 def test_a_port_that_is_filtered_while_the_nodes_look_for_each_other(drill: Drill, nodes: list[Machine]) -> None:
     """The probe before the start is left out, as it would refuse the launch."""
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=10)

@@ -93,6 +93,7 @@ def test_from_the_folder_to_a_fetched_result(nodes: list[Machine], engineers: tu
         assert "anna" not in machine.inside("journalctl", "--quiet", "--identifier=sudo", check=False).stdout
 
 
+@pytest.mark.slow
 def test_both_at_once_the_second_is_refused_by_name_or_waits(
     nodes: list[Machine], engineers: tuple[Person, Person]
 ) -> None:

@@ -180,6 +180,7 @@ def test_inspect_shows_the_line_by_which_it_is_used_and_then_what_it_is(cluster:
     assert first.inside("readlink", version).stdout == second.inside("readlink", version).stdout
 
 
+@pytest.mark.slow
 def test_whoever_else_may_change_it_is_named_and_everybody_is_refused(cluster: Cluster, there: list[str]) -> None:
     del there
     machine = cluster.machines[0]

@@ -87,6 +87,7 @@ def providing(cluster: CountedCluster, machine: Machine, amount: int) -> Iterato
         done.append(running.result())
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_in_the_middle_is_replaced_and_the_index_is_not_asked(
     cluster: CountedCluster, nodes: list[Machine]
 ) -> None:

@@ -96,6 +96,7 @@ def attached(drill: Drill, play: Play) -> dict[str, Any]:
 # ---------------------------------------------------------------- detached, and nobody is there
 
 
+@pytest.mark.slow
 def test_a_node_that_freezes_ends_a_detached_launch_on_the_others(
     detached: Drill, nodes: tuple[Machine, Machine], play: Play
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_unit_that_is_stopped_on_one_node_ends_a_detached_launch_by_its_name(
     assert "node2: the launch's unit was stopped from outside" in verdict["summary"]
 
 
+@pytest.mark.slow
 def test_a_short_break_of_the_network_ends_nothing(detached: Drill, nodes: tuple[Machine, Machine], play: Play) -> None:
     ranks = set(processes(detached.launch_id))
     with rules(nodes[0], f"ip saddr {nodes[1].address} counter drop"):
@@ -217,6 +219,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, node: Callable[[str], Machin
     return {**said(drill.run), "weights": weights(node("node1"), plan)}
 
 
+@pytest.mark.slow
 def test_a_spare_takes_the_place_of_a_node_that_is_switched_off(
     whole: dict[str, Any], tmp_path: Path, node: Callable[[str], Machine]
 ) -> None:

@@ -183,6 +183,7 @@ def test_all_of_it_is_in_the_unit_and_ctrl_c_ends_it(drill: Drill, nodes: list[M
 
 
 @pytest.mark.moment
+@pytest.mark.slow
 def test_a_dead_controller_ends_it_by_its_lease(drill: Drill, nodes: list[Machine]) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
@@ -204,6 +205,7 @@ def test_a_rank_that_dies_is_named_and_the_rest_ends(drill: Drill, nodes: list[M
 
 
 @pytest.mark.moment
+@pytest.mark.slow
 def test_podman_that_is_killed_takes_the_launch_with_it(drill: Drill, nodes: list[Machine]) -> None:
     drill.begin().in_step()
     main = nodes[1].inside("systemctl", "show", drill.unit(), "--property=MainPID", "--value").stdout.strip()
@@ -257,6 +259,7 @@ def test_an_image_without_torch_is_named(play: Play, nodes: list[Machine], tmp_p
     assert "node1, node2: Python does not run in the image: " in result.stdout
 
 
+@pytest.mark.slow
 def test_somebodys_own_launch_is_refused(nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     make_launch_user("ada", nodes)
     try:

@@ -235,6 +235,7 @@ def test_the_project_of_an_own_launch_is_its_users_and_read_only(
     finish(drill, nodes)
 
 
+@pytest.mark.slow
 def test_a_closed_way_from_node_to_node_is_named_with_both_ends(
     launches: Callable[..., Drill], nodes: list[Machine], project: Path
 ) -> None:

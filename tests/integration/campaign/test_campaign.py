@@ -1,7 +1,7 @@
 """Faults of all classes, injected into launches on three nodes; each is proved to be on, and judged by place and cause.
 
 script/test campaign runs all rows; a row that was judged is kept in artifacts/campaign, and is not run again until its
-file is removed there. script/test runs the rows that say in_ci, one of a class.
+file is removed there. script/test runs the rows that say in_ci.
 """
 
 from __future__ import annotations

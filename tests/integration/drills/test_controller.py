@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", "own")
+@in_all_ways("administrators")
 def test_ctrl_c(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.moment
 
 
-@in_all_ways("administrators", "own")
+@in_all_ways("administrators")
 @pytest.mark.parametrize(
     "arguments", [(), pytest.param(("--record",), marks=pytest.mark.slow)], ids=["plain", "recorded"]
 )

@@ -32,7 +32,7 @@ def test_kill_9_of_the_agent(drill: Drill, nodes: tuple[Machine, Machine], table
     table("kill -9 of the torchrun agent", drill, verdict)
 
 
-@in_all_ways("administrators", "own")
+@in_all_ways("administrators")
 def test_kill_9_of_the_unit(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.begin().in_step()
     agent = drill.agent("node1")

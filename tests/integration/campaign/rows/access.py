@@ -35,6 +35,5 @@ ROWS = (
         strike=cut_off("node2", "tcp dport 22"),
         proof=is_cut("node2"),
         undo=reconnect("node2"),
-        in_ci=True,
     ),
 )

@@ -64,6 +64,5 @@ ROWS = (
         strike=cut_off("node3", "ip saddr {node2}"),
         proof=is_cut("node3"),
         undo=reconnect("node3"),
-        in_ci=True,
     ),
 )

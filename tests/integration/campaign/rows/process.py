@@ -88,7 +88,6 @@ ROWS = (
         twin="exitcode -9",
         strike=lambda scene: hit(scene.pid(1), signal.SIGKILL),
         proof=gone,
-        in_ci=True,
     ),
     Row(
         "process-term",
@@ -163,7 +162,6 @@ ROWS = (
         arguments=("--fault=open=/var/lib/muster-test-data/labels", "--rank=all"),
         before=missing_on("node2", "/var/lib/muster-test-data/labels"),
         gates=("node2",),
-        in_ci=True,
     ),
     Row(
         "process-permission",

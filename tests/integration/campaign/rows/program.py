@@ -118,7 +118,6 @@ ROWS = (
         right=("program.unused_parameters @ no node",),
         arguments=("--fault=unused", "--rank=all"),
         gates=("node2",),
-        in_ci=True,
     ),
     Row(
         "program-load",

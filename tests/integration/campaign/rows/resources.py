@@ -18,7 +18,6 @@ ROWS = (
         arguments=(f"--fault=fill={DATA}",),
         before=full_disk("node2", DATA),
         gates=("node2",),
-        in_ci=True,
     ),
     Row(
         "resources-inodes",
