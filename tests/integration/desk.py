@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SAMPLE_ID = "20261121-093142-1df3"
 LAUNCH = re.compile(r"\blaunch (\d{8}-\d{6}-[0-9a-f]{4}): ")
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LONG = 300  # seconds; it ends what went wrong
+LONG = 900  # seconds; it ends what went wrong, on a machine that has other work as well
 TRAINING = ROOT / "tests/integration/payloads/shown_training.py"
 
 
