@@ -66,7 +66,7 @@ def room_for(instances: int) -> bool:
     return min(made) >= 0
 
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class NoBootError(Exception):
@@ -179,7 +179,7 @@ class Bare:
         said = subprocess.run(
             ["podman", "logs", "--tail=20", machine.container], check=False, capture_output=True, text=True
         )
-        plain = COLOURS.sub("", said.stdout + said.stderr)
+        plain = ESCAPES.sub("", said.stdout + said.stderr)
         lines = [line.strip() for line in plain.splitlines() if line.strip()]
         raise NoBootError(
             f"not booted in {BOOT:.0f} s ({state or 'its init does not answer'}): {' / '.join(lines[-3:])[-300:]}"
