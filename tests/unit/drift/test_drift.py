@@ -52,7 +52,7 @@ def test_differences(case: dict[str, Any]) -> None:
 def test_installed(case: dict[str, Any]) -> None:
     base = case.get("both", {})
     now, record = ({**base, **case[name]} for name in ("now", "record"))
-    links = {"": "/e/current", **{name: f"/n/{name}/current" for name in now.get("named", ())}}
+    links = {"": "/e/current", **{name: f"/n/{name}/current" for name in case.get("asked", ())}}
     own = [*installed.differences("node1", now, record, links)]
     found = [
         f"{one.check.id}: {one.what}"

@@ -36,7 +36,7 @@ def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) ->
     yield from _versions(node, checks.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
     yield from _environment(node, now.get("environment"), record.get("environment"), links[""])
     named, were = now.get("named") or {}, record.get("named") or {}
-    for name in sorted(named.keys() & were.keys()):
+    for name in sorted(links.keys() & named.keys() & were.keys()):  # what a node says of others is not asked for
         yield from _environment(node, named[name], were[name], links[name], name)
 
 
