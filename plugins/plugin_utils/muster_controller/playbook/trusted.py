@@ -3,12 +3,11 @@ them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
 
-from muster_node.tools import files
+from muster_node.tools.trust import Trusted, foreign_writer
 
 from .variables import project_root
 
@@ -17,14 +16,21 @@ if TYPE_CHECKING:
 
 
 def who_else_writes(path: Path) -> tuple[str, str] | None:
-    """(who else may write to it or to its folder, how to change that); of what is not there, nobody."""
-    trusted = {0, os.geteuid(), project_root().stat().st_uid}
-    for one in (path.parent, path):
-        with contextlib.suppress(FileNotFoundError):
-            seen = one.stat()
-            if seen.st_mode & stat.S_IWOTH:
-                return f"everybody may write to {one}, and so choose what runs on the nodes", "chmod o-w it"
-            if seen.st_uid not in trusted:
-                owner = files.user_name(seen.st_uid)
-                return f"{one} belongs to {owner}, who may so choose what runs on the nodes", "chown it"
-    return None
+    """Return who else may change what a path leads to, and how to change that; None where nobody may.
+
+    Every folder on the way counts, as whoever writes in one of them may put another file in the place of this one.
+    Trusted are root, this user and the owner of the project, and:
+    - a group of which nobody else is a member, such as the one that useradd makes for each user;
+    - the group that may write in the project's own folder: its members choose what runs anyway;
+    - a folder with the sticky bit, such as /tmp, for what belongs to one of those above.
+    """
+    found = foreign_writer(str(path.absolute()), trusted=trusted_writers())
+    if not found:
+        return None
+    return f"{found}, and so chooses what runs on the nodes", "Take that right away (chmod go-w, chown), or move the file"
+
+
+def trusted_writers() -> Trusted:
+    project = project_root().stat()
+    groups = frozenset({project.st_gid} if project.st_mode & stat.S_IWGRP else ())
+    return Trusted(frozenset({0, os.geteuid(), project.st_uid}), groups, private_groups=True)

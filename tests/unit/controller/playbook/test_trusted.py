@@ -1,0 +1,69 @@
+"""Who else may change a file of the controller that chooses what runs on the nodes; each case is a tree of files."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases import cases
+from muster_controller.playbook import trusted
+from muster_node.tools import trust
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make files that belong to somebody else")
+ALICE, BOB, TEAM = 20001, 20002, 20003  # alice and bob have groups of their own; both are in the team
+FIRST = {"root": 0, "alice": ALICE, "bob": BOB, "ldap": TEAM}
+MEMBERS = {"alice": ["alice"], "bob": [], "team": []}
+NUMBERS = {**FIRST, "team": TEAM}
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """alice's group names her as its member, too; whom the team's directory hides is not known."""
+    users = {name: pwd.struct_passwd((name, "x", NUMBERS[name], gid, "", "/", "/bin/sh")) for name, gid in FIRST.items()}
+    groups = {NUMBERS[name]: grp.struct_group((name, "x", NUMBERS[name], MEMBERS.get(name, []))) for name in NUMBERS}
+    monkeypatch.setattr(pwd, "getpwall", lambda: [users[name] for name in ("root", "alice", "bob")])
+    monkeypatch.setattr(pwd, "getpwnam", users.__getitem__)
+    monkeypatch.setattr(pwd, "getpwuid", {one.pw_uid: one for one in users.values()}.__getitem__)
+    monkeypatch.setattr(grp, "getgrgid", groups.__getitem__)
+
+
+@pytest.mark.usefixtures("accounts")
+@cases(__file__, "who_else_writes")
+def test_who_else_writes(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name, kind in {"project": {}, **case["tree"]}.items():
+        path = tmp_path / name
+        path.mkdir(exist_ok=True) if name.endswith("/") or name == "project" else path.touch()
+        os.chown(path, NUMBERS[kind.get("owner", "alice")], NUMBERS[kind.get("group", "alice")])
+        path.chmod(int(kind.get("mode", "755"), 8))
+    for name, target in case.get("links", {}).items():
+        (tmp_path / name).symlink_to(target)
+    monkeypatch.setattr(trusted, "project_root", lambda: project)
+    monkeypatch.setattr(os, "geteuid", lambda: ALICE)
+    found = trusted.who_else_writes(tmp_path / case.get("path", "home/lab/lock"))
+    assert (found or ("",))[0].replace(f"{tmp_path}/", "") == (
+        f"{case['found']}, and so chooses what runs on the nodes" if case["found"] else ""
+    )
+
+
+@pytest.mark.usefixtures("accounts")
+def test_a_list_of_access_admits_others_whatever_the_group_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As setfacl leaves it: the bits of the group are those of everybody on the list."""
+    tmp_path.chmod(0o775)
+    assert trusted.who_else_writes(tmp_path / "lock") is None
+    monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tmp_path) else [])
+    found = trusted.who_else_writes(tmp_path / "lock")
+    assert found
+    assert found[0].startswith(f"the group root may write in {tmp_path}, ")
+
+
+@pytest.mark.usefixtures("accounts")
+def test_nodes_trust_no_group(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    assert trust.foreign_writer(str(tmp_path)) == f"the group root may write in {tmp_path}"
