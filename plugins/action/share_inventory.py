@@ -13,15 +13,14 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from muster.share import HEAD, NAMES, Shared, inventory, known_hosts_text, problems, readme, warnings
+from muster.share import HEAD, Shared, inventory, known_hosts_text, problems, readme, warnings
 from muster.verdict.words import plural
 from muster_controller.network.first_contact import read, road_to
-from muster_controller.network.sharing import shared
+from muster_controller.network.sharing import in_the_way, shared, write
 from muster_controller.nodes.connection import connect
 from muster_controller.playbook.action import ControllerAction
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.variables import load_roles, node_variables, project_root, read_node
-from muster_node.tools import files
 
 OTHERS = ("workbench_nodes",)
 
@@ -32,9 +31,10 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         if not self.options["folder"].strip():
             raise AnsibleActionFail("No folder was named: add -e share_to=FOLDER.")
-        folder = (project_root() / Path(self.options["folder"]).expanduser()).resolve()
+        named = project_root() / Path(self.options["folder"]).expanduser()
+        folder = named.resolve()
         nodes = [self._node(name) for name in self.task_vars["groups"]["gpu_nodes"]]
-        found = [*problems(nodes), *in_the_way(folder)]
+        found = [*problems(nodes), *in_the_way(named)]
         if found:
             raise AnsibleActionFail("Nothing was written. " + "\n".join(found))
         texts = {
@@ -67,9 +67,7 @@ class ActionModule(ControllerAction):
             for name, text in texts.items():
                 Display().display(f"{folder / name}:\n{text}")
         elif changed:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in changed:
-                files.replace(str(folder / name), texts[name].encode(), mode=0o644)
+            write(folder, {name: texts[name] for name in changed})
         shown = [
             {"before": before[name], "after": texts[name], "before_header": name, "after_header": name}
             for name in changed
@@ -80,11 +78,3 @@ class ActionModule(ControllerAction):
 def hosts_text(nodes: list[Shared]) -> str:
     plain = json.loads(json.dumps(inventory(nodes)))  # without what Ansible notes on values
     return HEAD + str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))
-
-
-def in_the_way(folder: Path) -> list[str]:
-    """What is in the folder already, and was not written by us."""
-    if folder.exists() and not folder.is_dir():
-        return [f"{folder} is no folder: name another with -e share_to=FOLDER."]
-    others = [name for name in NAMES[:2] if (folder / name).exists() and not read(str(folder / name)).startswith(HEAD)]
-    return [f"{folder} has {name}, which is not of this playbook: name another folder." for name in others]

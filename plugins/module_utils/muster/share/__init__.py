@@ -10,7 +10,7 @@ from ..pytorch.environments import PROVIDED, existing
 from ..verdict.commands import Terminal, on_node, playbook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # Everything else of an inventory stays with the administrator: what is not named here is in no folder that is shared.
 VALUES = (
@@ -30,6 +30,7 @@ TRUSTED = (
     """ -o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts" ~/.ssh/known_hosts'"""
 )
 NAMES = ("hosts.yml", "known_hosts", "README.md")
+TEXTS = (".md", ".rst", ".txt")  # endings of what Ansible does not read as an inventory
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ def warnings(nodes: Sequence[Shared]) -> list[str]:
         return []
     what = f"{', '.join(commands)}: reached through a ProxyCommand, which may name what only you have: it is not in the"
     return [f"{what} folder. Set ProxyJump instead, or have each person set a way of their own in ~/.ssh/config."]
+
+
+def unknown(names: Iterable[str]) -> list[str]:
+    """Return the names in a folder that are not of this playbook, and that Ansible may read when it takes the folder for an
+    inventory: other inventories, group_vars, host_vars, ansible.cfg, plugins. It passes over hidden files and plain texts.
+    """
+    return sorted(name for name in names if name not in NAMES and not name.startswith(".") and not name.endswith(TEXTS))
 
 
 def inventory(nodes: Sequence[Shared]) -> dict[str, Any]:

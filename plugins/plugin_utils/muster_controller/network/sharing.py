@@ -6,13 +6,18 @@ import getpass
 from typing import TYPE_CHECKING, Any
 
 from muster.network import known_hosts
-from muster.share import Hop, Shared
+from muster.share import HEAD, NAMES, Hop, Shared, unknown
+from muster.verdict.words import few
+from muster_controller.playbook.trusted import trusted_writers
+from muster_node.tools import files, trust
 
 from .first_contact import End, Road, read, settings_file, split_port, where_it_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+ANOTHER = "name another folder with -e share_to=FOLDER"
 
 def shared(road: Road, values: Mapping[str, Any], project: str) -> Shared:
     """project: the known_hosts of the inventory."""
@@ -46,3 +51,30 @@ def hop(road: Road, text: str, project: str) -> Hop:
     arguments = (*settings_file(road.arguments or ()), *(["-p", port] if port else []), "-l", getpass.getuser())
     end = where_it_ends(Road(place, place, arguments), project)
     return Hop(place, int(port or 22)) if end.error else Hop(end.hostname, end.port, known(end))
+
+
+def in_the_way(folder: Path) -> list[str]:
+    """Why nothing is written into this folder, which people use as an inventory: others may change it, or it holds what is
+    not of the playbook. folder: absolute, as it was named."""
+    for path in (folder, *(folder / name for name in NAMES)):
+        if sentence := trust.foreign_writer(str(path), trusted=trusted_writers()):
+            how = f"take that right away (chmod go-w, chown), or {ANOTHER}"
+            return [f"{sentence}, and so could change what runs for all who use {folder}: {how}."]
+    if not folder.exists():
+        return []
+    if not folder.is_dir():
+        return [f"{folder} is no folder: {ANOTHER}."]
+    others = [name for name in NAMES[:2] if (folder / name).exists() and not read(str(folder / name)).startswith(HEAD)]
+    found = [f"{folder} has {name}, which is not of this playbook: {ANOTHER}." for name in others]
+    if names := unknown(path.name for path in folder.iterdir()):
+        what = f"{folder} has {few(names)}, which Ansible may read with the inventory"
+        found.append(f"{what}: take {'it' if len(names) == 1 else 'them'} away, or {ANOTHER}.")
+    return found
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files that everybody may read, and this user alone may write. folder: absolute, without links."""
+    trust.make_folder(str(folder), trusted=trusted_writers())
+    with files.folder(str(folder)) as handle:
+        for name, text in texts.items():
+            files.replace(name, text.encode(), mode=0o644, within=handle)
