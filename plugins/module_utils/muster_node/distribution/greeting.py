@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
 SIZE = 32  # bytes of a random text, and of a proof
 CALLER, LISTENER = b"muster caller", b"muster listener"
@@ -22,12 +23,14 @@ class StrangerError(OSError):
     """The other end does not know the token, or says nothing that a transfer begins with."""
 
 
-def greet(peer: socket.socket, token: str) -> None:
-    """As the one who listens. Raises OSError."""
+def greet(peer: socket.socket, token: str, admitted: Callable[[], bool] = lambda: True) -> None:
+    """As the one who listens. admitted: whether there is room for a caller that has proved itself. Raises OSError."""
     ours = os.urandom(SIZE)
     peer.sendall(ours)
     theirs = received(peer, SIZE)
     _expect(received(peer, SIZE), _proof(token, CALLER, ours, theirs))
+    if not admitted():
+        raise StrangerError(0, "there is no room for it")
     peer.sendall(_proof(token, LISTENER, ours, theirs))
 
 

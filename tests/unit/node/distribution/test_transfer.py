@@ -287,13 +287,27 @@ def test_nothing_but_what_is_wanted_is_given_out(served: subprocess.Popen[bytes]
 
 
 def test_strangers_that_say_nothing_hold_nobody_up(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    strangers = [socket.create_connection((FIRST, nodes.port), source_address=(SECOND, 0)) for _ in range(5)]
-    try:
-        assert end(begin("share", nodes.request(SECOND, FIRST)))["error"] == ""
+    """They take no place of a node: it comes in at its first call, however many of them are there."""
+    with ExitStack() as stack:
+        for _ in range(max(serving.MOST_AT_ONCE, serving.MOST_STRANGERS) + 3):
+            silent = socket.create_connection((FIRST, nodes.port), source_address=(SECOND, 0))
+            stack.enter_context(silent)
+            assert greeting.received(silent, greeting.SIZE)  # its process has begun
+        with socket_to(nodes, FIRST, SECOND) as peer:
+            assert piece(nodes, peer, 0) == nodes.layout.place(0)[1]
+        said = end(begin("share", nodes.request(SECOND, FIRST)))
+        assert (said["error"], said["came"]) == ("", {FIRST: nodes.layout.count})
         assert end(served)["error"] == ""
-    finally:
-        for each in strangers:
-            each.close()
+
+
+def test_who_calls_most_is_turned_out_first() -> None:
+    def strangers(*addresses: str) -> dict[int, serving.Stranger]:
+        # The sockets are not asked.
+        return {pid: serving.Stranger(each, 0.0, socket.socket()) for pid, each in enumerate(addresses, 100)}
+
+    assert serving.one_too_many(strangers(SECOND, THIRD, SECOND)) == 100
+    assert serving.one_too_many(strangers(THIRD, SECOND, SECOND, SECOND, THIRD)) == 101
+    assert serving.one_too_many(strangers(THIRD, SECOND)) == 100
 
 
 def test_more_than_some_at_once_are_not_served(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
