@@ -57,6 +57,10 @@ outcome:
   description: What came of it, in one sentence.
   returned: step is leave
   type: str
+unfinished:
+  description: What holds for the other nodes until they have forgotten it, and the command for that, as a sentence without its subject.
+  returned: step is leave
+  type: str
 silent:
   description: By node that did not say which launches it has, why.
   returned: success

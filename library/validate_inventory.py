@@ -23,6 +23,16 @@ options:
       - If so, what is to be launched must be named, and its files on the controller must be usable.
     type: bool
     default: false
+  every_node:
+    description:
+      - Why the play must not leave out a node, as a sentence without its full stop. A C(--limit) is then refused.
+    type: str
+    default: ""
+  every_task:
+    description:
+      - Why the play must not leave out a task, as a sentence without its full stop. Tags are then refused.
+    type: str
+    default: ""
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Does and returns the same as without it.}

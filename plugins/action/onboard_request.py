@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
-from ansible import context
-
 from muster.inventory.model import ip
 from muster.onboard import request, standing
 from muster_controller.members import asked_nodes, newcomers
@@ -27,8 +25,6 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         options = self.options
         asked, problems = asked_nodes.asked(options)
-        if context.CLIARGS.get("subset"):
-            problems.append("--limit is given, and names, keys and rules are the same for all nodes. Leave it out.")
         known = newcomers.members(self.task_vars, self._templar, self._loader)
         nodes, more = request.resolved(asked, self._looked_up(asked, known))
         elsewhere = {name: group for name, group in self._others().items() if name not in known}

@@ -18,6 +18,7 @@ from muster_controller.network.first_contact import read
 from muster_controller.playbook.action import ControllerAction
 from muster_controller.playbook.command_line import short
 from muster_controller.playbook.one_writer import one_writer
+from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
 
 
@@ -48,6 +49,7 @@ class ActionModule(ControllerAction):
             "diff": diffs,
             "silent": heard.silent,
             "warnings": leaving.warnings(names, nodes, heard.silent, written.left, wipe=self.options["wipe"]),
+            "unfinished": "" if self._task.check_mode else leaving.unfinished(names, terminal().command),
             "outcome": leaving.outcome(names, nodes, cluster.taking_part(without=names)),
         }
 

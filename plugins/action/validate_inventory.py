@@ -18,7 +18,8 @@ from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
 from muster_controller.inventory.origin import clear_secrets
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.playbook.action import ControllerAction
-from muster_controller.playbook.command_line import sentence
+from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
+from muster_controller.playbook.terminal import terminal
 from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node
 from muster_controller.pytorch.environments import problems as problems_of
 
@@ -41,6 +42,7 @@ NOT_OURS = (
     "cluster_leaving",
     "validate_connects",
     "validate_launches",
+    *("validate_every_node", "validate_every_task"),
     "sandbox_dir",
     "sandbox_name",
     "sandbox_prefix",
@@ -57,6 +59,8 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
+        if refused := self._only_a_part():
+            return {"failed": True, "msg": refused}
         found = list(controller.is_recent(*VERSIONS))
         subject = subject_of(len(found), 0)
         result: dict[str, Any] = {}
@@ -77,6 +81,20 @@ class ActionModule(ControllerAction):
                 # Nor can the project's own output plugin show a result there.
                 self._display.error(result["msg"], wrap_text=False)
         return result
+
+    def _only_a_part(self) -> str:
+        """Why this run, which was given a --limit or tags, is refused."""
+        tags, skipped = chosen_tags()
+        words = [f"--{name} {','.join(given)}" for name, given in (("tags", tags), ("skip-tags", skipped)) if given]
+        names, played = self.task_vars["groups"].get("gpu_nodes", []), self.task_vars["ansible_play_hosts_all"]
+        whole = terminal(without_selection(context.CLIARGS)).command
+        return job.part_of_the_run(
+            str(context.CLIARGS.get("subset") or ""),
+            [name for name in names if name not in played],
+            [word for word in words if word != "--tags all"],
+            job.Whole(self.options["every_node"], self.options["every_task"]),
+            whole,
+        )
 
     def _folder(self) -> str:
         """The inventory's, as the nodes' variables have it."""

@@ -136,7 +136,7 @@ class CallbackModule(DefaultCallback):
         self._verdict: Mapping[str, Any] | None = None
         self._artifacts = ""
         self._reminder = ""
-        self._outcome = ""
+        self._outcome = self._unfinished = ""
         self._failures: dict[str, str] = {}
         self._is_screen = False
         self._closing: Mapping[str, Any] = {}
@@ -264,6 +264,7 @@ class CallbackModule(DefaultCallback):
         self._reminder = str(content.get("reminder") or self._reminder)
         self._closing = content.get("closing") or self._closing
         self._outcome = str(content.get("outcome") or self._outcome)
+        self._unfinished = str(content.get("unfinished") or self._unfinished)
         if isinstance(content.get("verdict"), dict):
             self._verdict = content["verdict"]
             self._artifacts = content.get("artifacts", "")
@@ -355,6 +356,7 @@ class CallbackModule(DefaultCallback):
                 reminder=self._reminder,
                 closing=self._closing,
                 outcome=typed(self._outcome),
+                unfinished=self._unfinished,
             )
         )
         return line, {

@@ -22,6 +22,8 @@ def test_leaving(case: dict[str, Any]) -> None:
     assert found == case.get("warnings", [])
     if "outcome" in case:
         assert leaving.outcome(names, nodes, peers) == case["outcome"]
+    if "unfinished" in case:
+        assert leaving.unfinished(names, "retire again") == case["unfinished"]
 
 
 def test_host_keys_of_others_stay_as_they_are() -> None:

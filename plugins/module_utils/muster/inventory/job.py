@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..launch import attempts, image
 from ..launch.manager import CLUSTER_USER
 from ..launch.plan import LaunchRequest, problems_of
+from ..verdict.words import few
 from .model import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .model import Inventory, Node
 
@@ -39,6 +40,14 @@ EXAMPLE = "examples/job.yml lists what there is"
 # How much of a name must be that of an option (difflib's ratio).
 NEAR = 0.7
 NEAR_OTHERS = 0.85
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Why a playbook must run on all nodes, and with all tasks; "" where a part of either is of use."""
+
+    nodes: str = ""
+    tasks: str = ""
 
 
 def forgotten_at(inventory: Inventory) -> Iterator[Problem]:
@@ -187,6 +196,24 @@ RULES = (
     numbers_are_possible,
     arguments_are_words,
 )
+
+
+def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: Whole, command: str) -> str:
+    """Return why a run that would do only a part of its playbook is refused, in one sentence; "" where it may.
+
+    limit, tags: as given. left_out: nodes that the limit leaves out. command: the same run without a selection.
+    """
+    options = []
+    if limit and whole.nodes:
+        leaves = f" leaves out {few(left_out)}" if left_out else " may leave out nodes"
+        options.append((f"--limit {limit}{leaves}", whole.nodes))
+    if tags and whole.tasks:
+        options.append((f"{' '.join(tags)} leaves out tasks", whole.tasks))
+    if not options:
+        return ""
+    what = " and ".join(option for option, _ in options)
+    why = "; ".join(dict.fromkeys(reason for _, reason in options))
+    return f"No node was contacted: {what}. {why}. Run all of it: {command}"
 
 
 def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:

@@ -68,6 +68,11 @@ def warnings(
     return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
 
 
+def unfinished(names: Sequence[str], command: str) -> str:
+    """Return what holds for a remaining node on which this run stopped. command: this run, as it can be typed."""
+    return f"may still trust {few(names)}, which left the inventory. When all nodes respond, run: {command}"
+
+
 def outcome(names: Sequence[str], nodes: Sequence[str], taking_part: Sequence[str]) -> str:
     leave = [name for name in names if name in nodes]
     if not leave:

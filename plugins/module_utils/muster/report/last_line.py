@@ -22,8 +22,9 @@ class Ending:
     book: the playbook's file name, empty where nothing is to be said of its end. contacts: whether it contacts nodes.
     nodes: how many there are. changed: those on which something was, or in check mode is to be. failures: node ->
     where it stopped and why. where: the page, or what else to read. reminder: what a run that went well must not let
-    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. closing: {status, text} where
-    the whole line is its own.
+    anybody miss. outcome: what came of it, where the playbook has a sentence of its own. unfinished: what holds for the
+    nodes of failures until the run is finished, and how to finish it: a sentence without its subject. closing: {status,
+    text} where the whole line is its own.
     """
 
     book: str = ""
@@ -37,6 +38,7 @@ class Ending:
     reminder: str = ""
     closing: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = ""
+    unfinished: str = ""
 
 
 def last_line(end: Ending) -> tuple[str, str]:
@@ -60,7 +62,8 @@ def _ending(end: Ending) -> tuple[str, str]:
             return status, f"{_calm(end, status)}, but before that {_stops(end.failures)}"
         return status, _calm(end, status)
     if end.failures:
-        return "stopped", f"STOPPED: {_stops(end.failures)}"
+        left = f". {few(list(end.failures))} {end.unfinished}" if end.unfinished else ""
+        return "stopped", f"STOPPED: {_stops(end.failures)}{left}"
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:

@@ -55,6 +55,11 @@ def doing(options: Mapping[str, Any]) -> str:
     return " ".join(words)[:200]
 
 
+def without_selection(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the same run on all nodes and with all tasks."""
+    return {**options, "subset": None, "tags": (), "skip_tags": ()}
+
+
 def other_options(options: Mapping[str, Any]) -> tuple[str, ...]:
     """What was typed behind the inventory, as far as it says what the run was about."""
     more = (part for word in options.get("extra_vars") or () for part in extra_word(str(word)))
