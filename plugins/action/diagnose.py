@@ -21,7 +21,7 @@ from muster_controller.artifacts.keeping import Keeping
 from muster_controller.artifacts.runs import read_json, run_folder
 from muster_controller.diagnosis.afterwards import SECONDS
 from muster_controller.diagnosis.diagnosing import keep
-from muster_controller.diagnosis.foreign_logs import texts_of
+from muster_controller.diagnosis.foreign_logs import read_logs
 from muster_controller.diagnosis.known_launch import KnownLaunch, kept_case, newest
 from muster_controller.diagnosis.rule_files import site_rules
 from muster_controller.diagnosis.running_elsewhere import PROGRAM as AGENTS
@@ -62,7 +62,10 @@ class ActionModule(ControllerAction):
         try:
             if self.options["log"]:
                 known = [Known(name, spec.address) for name, spec in self.specs().items()]
-                return self.decided(case_of_logs(texts_of(self.options["log"]), known), run_folder(kept))
+                logs = read_logs(self.options["log"])
+                for sentence in logs.left_out:
+                    Display().warning(f"Left out of the logs: {sentence}.")
+                return self.decided(case_of_logs(logs.texts, known), run_folder(kept))
             if self.options["launch"]:
                 return self.known(self.options["launch"], kept, cluster)
             found = self.running(kept, cluster)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.launch.plan import PlanError
-from muster_controller.diagnosis.foreign_logs import LONGEST, texts_of
+from muster_controller.diagnosis import foreign_logs
+from muster_controller.diagnosis.foreign_logs import LONGEST, read_logs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def texts_of(where: str) -> dict[str, str]:
+    """Of logs of which none is left out."""
+    logs = read_logs(where)
+    assert logs.left_out == ()
+    return logs.texts
 
 
 @pytest.fixture
@@ -43,3 +53,73 @@ def test_where_there_is_none_says_what_may_be_named(folder: Path) -> None:
     with pytest.raises(PlanError) as problem:
         texts_of(f"{folder}/none-*.log")
     assert "There is no log at" in problem.value.problems[0]
+
+
+@pytest.fixture
+def secret(folder: Path) -> Path:
+    """Outside of the logs, and led to by links in there; beside it what is no file at all."""
+    away = folder / "away"
+    away.mkdir()
+    (away / "secret.log").write_text("secret")
+    logs = folder / "logs"
+    (logs / "deep").mkdir(parents=True)
+    (logs / "own.log").write_text("own")
+    (logs / "deep/link.log").symlink_to(away / "secret.log")
+    (logs / "folder").symlink_to(away)
+    os.mkfifo(logs / "pipe.log")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(logs / "socket.err"))
+    return logs
+
+
+@pytest.mark.parametrize("where", ["{logs}", "{logs}/**/*"])
+def test_nothing_but_regular_files_is_read_below_a_folder(secret: Path, where: str) -> None:
+    logs = read_logs(where.format(logs=secret))
+    assert logs.texts == {f"{secret}/own.log": "own"}
+    assert sorted(logs.left_out) == [
+        f"{secret}/deep/link.log is a link",
+        f"{secret}/folder is a link",
+        f"{secret}/pipe.log is not a regular file",
+        f"{secret}/socket.err is not a regular file",
+    ]
+
+
+def test_a_pattern_does_not_go_through_links(secret: Path) -> None:
+    with pytest.raises(PlanError) as problem:
+        read_logs(f"{secret}/fold*/secret.log")
+    left_out = f"Left out: {secret}/folder/secret.log has a part that is a link, or not a folder."
+    assert problem.value.problems[1:] == [left_out]
+
+
+def test_what_is_named_may_be_a_link(secret: Path) -> None:
+    (secret.parent / "link").symlink_to(secret / "own.log")
+    assert texts_of(f"{secret}/deep/link.log") == {f"{secret}/deep/link.log": "secret"}
+    assert texts_of(f"{secret}/folder") == {f"{secret}/folder/secret.log": "secret"}
+    assert texts_of(f"{secret}/folder/*.log") == {f"{secret}/folder/secret.log": "secret"}
+
+
+def test_a_pipe_that_is_named_is_not_waited_for(secret: Path) -> None:
+    with pytest.raises(PlanError) as problem:
+        read_logs(f"{secret}/pipe.log")
+    assert problem.value.problems[1:] == [f"Left out: {secret}/pipe.log is not a regular file."]
+
+
+def test_a_name_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("a")
+    (tmp_path / "\x1b[2J.log").symlink_to("a.log")
+    [sentence] = read_logs(str(tmp_path)).left_out
+    assert "\x1b" not in sentence
+
+
+def test_a_folder_of_many_names_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_logs, "MOST_SEEN", 3)
+    with pytest.raises(PlanError) as problem:
+        read_logs(str(folder))
+    assert problem.value.problems == [f"There are more than 3 files and folders in {folder}. Name a part of it."]
+
+
+def test_more_logs_than_are_read_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_logs, "MOST_FILES", 1)
+    with pytest.raises(PlanError) as problem:
+        read_logs(str(folder))
+    assert problem.value.problems[0].startswith("There are 2 files at")
