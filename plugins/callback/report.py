@@ -12,6 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from muster_controller.launch.job import refuse_code
 from muster_controller.members.onboarding import ONBOARDING
 from muster_controller.nodes.claims import CLAIMS
 from muster_controller.report.reporter import REPORTER, reason
@@ -53,6 +54,7 @@ class CallbackModule(CallbackBase):
             self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        refuse_code(playbook._loader)
         self._pass_on(lambda: REPORTER.begin(playbook._file_name, context.CLIARGS))
         atexit.register(self._interrupted)
         CLAIMS.begin()

@@ -72,9 +72,7 @@ class Launch:
         given: dict[str, Any] = {
             "launch_script_src": str(ROOT / "tests/integration/payloads/careless.py"),
             "launch_args": [self.gate, f"--hf_token={GIVEN['argument']}", "--password", GIVEN["apart"]],
-            "launch_env": {"TYPED_PWD": GIVEN["typed"], "GROUP_KEY": "{{ group_key }}"},
             "launch_env_file": str(self.file()),
-            "group_key": GIVEN["group"],
             "cluster_torchrun": standin_torchrun.TORCHRUN,
             "cluster_nproc_per_node": 1,
             "cluster_launch_nodes": ["node1", "node2"],
@@ -85,8 +83,16 @@ class Launch:
         path.write_text(json.dumps(given))
         return path
 
+    def inventory(self) -> Path:
+        """The nodes' variables with a template, which is for inventories alone."""
+        env = {"TYPED_PWD": GIVEN["typed"], "GROUP_KEY": "{{ group_key }}"}
+        path = self.folder / "more.yml"
+        path.write_text(json.dumps({"gpu_nodes": {"vars": {"launch_env": env, "group_key": GIVEN["group"]}}}))
+        return path
+
     def begin(self, **more: Any) -> subprocess.Popen[bytes]:
-        argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY), "-vvv"]
+        argv = [str(BIN / "ansible-playbook"), "playbooks/launch.yml", "-i", str(INVENTORY)]
+        argv += ["-i", str(self.inventory()), "-vvv"]
         argv += ["-e", f"@{self.variables(more)}", "--vault-password-file", str(self.folder / "password")]
         with (self.folder / "shown").open("ab") as shown:
             return subprocess.Popen(

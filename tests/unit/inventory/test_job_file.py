@@ -36,11 +36,15 @@ Make each word an entry of its own, as in launch_args: ["--epochs", "..."].
 
 def judged(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
     """Return what a run says that is to launch something."""
+    words = [word for one in (*given, "validate_launches=true") for word in ("-e", one)]
+    return run(folder, "validate.yml", *words)
+
+
+def run(folder: Path, book: str, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "rack").mkdir(exist_ok=True)
     (folder / "rack/hosts.yml").write_text(NODES)
-    words = [word for one in (*given, "validate_launches=true") for word in ("-e", one)]
     return subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks/validate.yml", "-i", "rack", *words],
+        [Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks" / book, "-i", "rack", *words],
         cwd=folder,
         check=False,
         capture_output=True,
@@ -84,3 +88,21 @@ def test_names_of_an_inventory_are_the_sites_own(tmp_path: Path) -> None:
     (tmp_path / "rack/group_vars/all.yml").write_text("cluster_rack: north\nlaunch_script: /srv/train.py\n")
     done = judged(tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("book", ["plan.yml", "launch.yml"])
+def test_nothing_of_a_job_file_runs(tmp_path: Path, book: str) -> None:
+    """Not even by a variable that Ansible reads before the first task."""
+    mark = tmp_path / "ran"
+    pipe = f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}"
+    lines = ("launch_script: /x.py", f'validate_connects: "{pipe}"', f'ansible_connection: "{pipe}"')
+    (tmp_path / "job.yml").write_text("\n".join(lines))
+    # What a user types is a template: so the mark shows what it is to show.
+    given = ("launch_script=/x.py", "ansible_host=192.0.2.1", f"validate_connects={pipe}")
+    own = run(tmp_path, book, *(word for one in given for word in ("-e", one)))
+    assert mark.exists(), own.stdout + own.stderr
+    mark.unlink()
+    done = run(tmp_path, book, "-e", "@job.yml")
+    assert done.returncode == 2
+    assert not mark.exists()
+    assert "Nothing was read from the job file, and no node was contacted.\n- job.yml line 2: " in done.stderr

@@ -18,13 +18,18 @@ from ..verdict.words import few
 from .model import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from .model import Inventory, Node
 
 LAUNCH = "the launch"
 # Whatever begins so is meant for Muster. The rest of a job may be the site's own.
 OURS = ("launch_", "cluster_", "jobs_")
+# What a job file sets, whatever the playbook; and the playbooks for which every file behind -e is one.
+JOBS = ("launch_", "jobs_")
+LAUNCHING = ("launch.yml", "plan.yml")
+# Variables of Ansible's own that say how somebody logs in, and name no program.
+ACCESS = ("ansible_user", "ansible_port", "ansible_become", "ansible_ssh_private_key_file")
 # What a launch runs: one of these at least.
 RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 SCRIPTS = RUNS[:2]
@@ -196,6 +201,29 @@ RULES = (
     numbers_are_possible,
     arguments_are_words,
 )
+
+
+def is_job_file(books: Collection[str], names: Collection[str]) -> bool:
+    """Whether a file behind -e is a job file. books: file names of the playbooks. names: the variables that it sets."""
+    return bool({*LAUNCHING} & {*books}) or any(name.startswith(JOBS) for name in names)
+
+
+def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]) -> list[str]:
+    """Return sentences on what in job files would run on the controller. Job files are passed on, and are data.
+
+    names: the variables of job files, and where each was written. templates: the variables that hold one, and where.
+    """
+    found = [
+        f"{where}: {name} holds a template, which would run on the controller, and a job file is data. Write the value"
+        " itself, put the template into the inventory, or begin the value with !unsafe to pass it on as it is."
+        for name, where in templates
+    ]
+    return found + [
+        f"{where}: {name} is not for a job file, because it may choose what runs on the controller. Put it into the"
+        " inventory, or behind -e."
+        for name, where in names.items()
+        if name.startswith("ansible_") and name not in ACCESS
+    ]
 
 
 def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: Whole, command: str) -> str:

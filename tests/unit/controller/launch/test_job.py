@@ -8,7 +8,8 @@ import pytest
 from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
-from ansible.parsing.vault import VaultLib, VaultSecret
+from ansible.parsing.vault import VaultLib, VaultSecret, VaultSecretsContext
+from ansible.template import Templar, trust_as_template
 from ansible.utils import vars as ansible_vars
 
 from muster_controller.launch import job
@@ -100,3 +101,65 @@ def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
 def test_a_sentence_behind_an_option_is_whole(typed: list[str], said: str) -> None:
     assert command_line.sentence({"extra_vars": typed}, "reason") == said
     assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)
+
+
+TEMPLATE = (
+    "{where}: {name} holds a template, which would run on the controller, and a job file is data. Write the value"
+    " itself, put the template into the inventory, or begin the value with !unsafe to pass it on as it is."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("launch_script: '{{ here }}/train.py'\n", [("launch_script", 1)]),
+        ("launch_args:\n  - a\n  - '{% if x %}'\n", [("launch_args", 3)]),
+        ("launch_env: {A: {B: '{# x #}'}}\n", [("launch_env", 1)]),
+        ("launch_env: {'{{ x }}': 1}\n", [("launch_env", 1)]),
+        ("launch_script: \"#jinja2: variable_start_string:'[['\\n[[ x ]]\"\n", [("launch_script", 1)]),
+        # Whatever variable is templated first: not only those of a launch.
+        ("launch_script: a\nvalidate_connects: '{{ x }}'\n", [("validate_connects", 2)]),
+        ("launch_script: a\nour_own: '{{ y }}'\n", [("our_own", 2)]),
+        ("launch_script: !unsafe '{{ here }}/train.py'\nlaunch_args: ['${x}', '{', '}}']\n", []),
+        ("launch_wait: true\nlaunch_restarts: 3\nlaunch_env: {A: null}\n", []),
+        # Not a job file: a site's own variables, behind -e.
+        ("our_own: '{{ x }}'\ncluster_name: '{{ y }}'\n", []),
+    ],
+)
+def test_a_job_file_is_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: list[tuple[str, int]]
+) -> None:
+    file = written(tmp_path, text)
+    expected = [TEMPLATE.format(name=name, where=f"{file[1:]} line {line}") for name, line in found]
+    assert job.code_in(given(monkeypatch, file), ["site.yml"]) == expected
+
+
+def test_for_a_launch_every_file_is_a_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = given(monkeypatch, written(tmp_path, "our_own: '{{ x }}'\n"), "launch_script={{ here }}")
+    expected = [TEMPLATE.format(name="our_own", where=f"{tmp_path}/job.yml line 1")]
+    assert [job.code_in(run, [book]) for book in ("plan.yml", "launch.yml", "site.yml")] == [expected, expected, []]
+
+
+def test_what_a_vault_holds_is_no_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token may look like one; Ansible does not take it for one, and nor do we."""
+    monkeypatch.setattr(VaultSecretsContext, "_current", VaultSecretsContext(SECRET))
+    sealed = VaultLib(SECRET).encrypt("{{ x }}").decode().replace("\n", "\n  ")
+    run = given(monkeypatch, written(tmp_path, f"launch_script: !vault |\n  {sealed}\n"))
+    assert job.code_in(run, []) == []
+    variables = {"x": "this was templated", **run}
+    templar = Templar(loader=DataLoader(), variables=variables)
+    assert templar.template(trust_as_template("{{ launch_script }}")) == "{{ x }}"
+
+
+def test_a_job_file_chooses_no_program_of_the_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("launch_script: a", "ansible_ssh_common_args: -o ProxyCommand=x", "ansible_connection: local")
+    run = given(monkeypatch, written(tmp_path, "\n".join([*lines, "ansible_user: anna"])), "ansible_ssh_args=-v")
+    assert [one.partition(", because")[0] for one in job.code_in(run, [])] == [
+        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not for a job file",
+        f"{tmp_path}/job.yml line 3: ansible_connection is not for a job file",
+    ]
+
+
+def test_what_is_nested_without_end_is_no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = given(monkeypatch, written(tmp_path, f"launch_args: {'[' * 60}{']' * 60}\n"))
+    assert job.code_in(run, [])
