@@ -38,7 +38,9 @@ options:
     type: str
     default: ""
   ssh_config:
-    description: An ssh config on the controller; C(ssh -G) says how each of its hosts is reached.
+    description:
+      - An ssh config on the controller; C(ssh -G) says how each of its hosts is reached.
+      - One that has C(Match exec) or C(Include) is refused, but for the user's own C(~/.ssh/config).
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

@@ -104,6 +104,21 @@ def test_an_ssh_config_becomes_an_inventory(project: Path) -> None:
     assert sorted(path.name for path in (project / "inventory").iterdir()) == ["lab", "rack2"]
 
 
+@pytest.mark.parametrize(("what", "argument"), [("Match exec", '"touch {mark}"'), ("Include", "{other}")])
+def test_an_ssh_config_of_somebody_else_runs_nothing(project: Path, what: str, argument: str) -> None:
+    home, mark, other = project.parent, project.parent / "ran", project.parent / "other"
+    other.write_text(f'Match exec "touch {mark}"\n')
+    config = home / "config"
+    config.write_text(f"{CONFIG}{what} {argument.format(mark=mark, other=other)}\n")
+    subprocess.run(["ssh", "-F", str(config), "-G", "gpu1"], check=True, capture_output=True)
+    assert mark.exists(), "ssh does not run it: the test shows nothing"
+    mark.unlink()
+    code, said = played(project, "-e", "import_to=rack2", "-e", f"ssh_config={config}")
+    assert (code, mark.exists()) == (2, False), said
+    assert f"{config} line {len(CONFIG.splitlines()) + 1}: {what} makes ssh" in said
+    assert not (project / "inventory/rack2").exists()
+
+
 def test_all_that_is_wrong_is_said_at_once(project: Path) -> None:
     (project / "hostfile").write_text("gpu1 10.0.0.1\ngpu2 10.0.0.1\ngpu3 10.0.0.300\n")
     code, said = played(project, "-e", "import_to=a/b", "-e", "nodes_file=hostfile")

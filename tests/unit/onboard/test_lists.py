@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.onboard.lists import Line, aliases, chosen, expand, hostfile
+from muster.onboard.lists import Line, aliases, chosen, commands, expand, hostfile
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,34 @@ def test_the_hosts_of_an_ssh_config() -> None:
 )
 def test_names_and_patterns_choose_among_them(wanted: str, expected: tuple[list[str], list[str]]) -> None:
     assert chosen(["gpu1", "gpu2", "head"], wanted) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Match exec "true"',
+        "\tmatch  !EXEC true",
+        'Match host gpu1 exec="true"',
+        "MATCH originalhost=a,b Exec=true",
+        "= Match exec true",
+        "Match\rexec true",
+        '"Match"exec "true"',
+        '"Match"ex"ec" "true"',
+        'Ma"tch" e"xe"c true',
+        "Match 'exec' 'true'",
+        "Include ~/other",
+        "include=/tmp/x",
+        '"Include" x',
+    ],
+)
+def test_what_runs_or_reads_more_in_an_ssh_config(line: str) -> None:
+    """As OpenSSH 9.2 reads it; what only another release takes is refused as well."""
+    what = "Include" if "nclude" in line else "Match exec"
+    assert commands(f"# Match exec\nHost exec\n{line}\n  User include\n") == [(3, what)]
+
+
+@pytest.mark.parametrize(
+    "line", ["Match host gpu1", "Match all", "Host match exec", 'User "match"', " # Include x", "="]
+)
+def test_what_only_says_how_hosts_are_reached(line: str) -> None:
+    assert commands(line) == []

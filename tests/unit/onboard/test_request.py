@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cases import cases
-from muster.onboard.request import Asked, Given, asked, of_ssh, resolved
+from muster.onboard.request import MEANT, Asked, Given, asked, of_ssh, problems_of_ssh, resolved
 from muster.onboard.standing import problems, standing
 
 
@@ -56,3 +56,21 @@ def test_what_the_inventory_says_already(case: dict[str, Any]) -> None:
 def test_what_ssh_makes_of_a_host(own: dict[str, str], expected: tuple[str, dict[str, Any]]) -> None:
     plain = {"hostname": "x", "port": "22", "user": "anna", "identityfile": "~/.ssh/id_rsa"}
     assert of_ssh({"port": "22", "user": "anna", "identityfile": "~/.ssh/id_rsa", **own}, plain) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "problem"),
+    [
+        ({"user": "root", "proxyjump": "none"}, ""),
+        ({"user": "LAB\\anna.b", "proxyjump": "me@bastion.lab:22,ssh://[fd00::1]:2222,10.0.0.1,jump-%h"}, ""),
+        ({"user": "a;touch x"}, "config: user of gpu1 is 'a;touch x'. Write a user's name."),
+        ({"user": "-oProxyCommand=x"}, "config: user of gpu1 is '-oProxyCommand=x'. Write a user's name."),
+        *(
+            ({"proxyjump": hop}, f"config: proxyjump of gpu1 is {hop!r}. Write {MEANT['proxyjump']}.")
+            for hop in ("me;touch@b", "a -oProxyCommand=x", "-oProxyCommand=x", "b`x`", "b,$(x)", '"a')
+        ),
+    ],
+)
+def test_what_ssh_may_hand_to_a_shell_comes_into_no_inventory(own: dict[str, str], problem: str) -> None:
+    found = list(problems_of_ssh(Asked("gpu1", "", {}, "config"), own))
+    assert found == ([problem] if problem else [])

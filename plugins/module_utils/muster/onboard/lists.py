@@ -103,6 +103,28 @@ def hostfile(text: str) -> tuple[list[Line], list[str]]:
     return found, problems
 
 
+def commands(text: str) -> list[tuple[int, str]]:
+    """Return the lines of an ssh config for which ssh runs a command when it reads them, or reads another file that may
+    have such lines: their numbers, and what they are.
+
+    ssh takes quotation marks, blanks and = around its words in more forms than are told apart here: where a line has
+    quotation marks, it is enough that the words could be these.
+    """
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        words = [word.lstrip("!") for word in re.split(r"[\s=]+", line.lower()) if word]
+        joined = "".join(re.split(r"[\s=\"'\\]+", line.lower()))
+        quoted = set(line) & set("\"'\\")
+        may_match, may_include = (quoted and joined.startswith(word) for word in ("match", "include"))
+        if (words[:1] == ["match"] and "exec" in words) or (may_match and "exec" in joined):
+            found.append((number, "Match exec"))
+        elif words[:1] == ["include"] or may_include:
+            found.append((number, "Include"))
+    return found
+
+
 def aliases(text: str) -> list[str]:
     """The hosts that an ssh config names itself, without its patterns, each once."""
     found: list[str] = []

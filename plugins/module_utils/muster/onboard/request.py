@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,14 @@ from ..inventory.names import can_be_host
 from . import lists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+# What an ssh config may do that is more than to say how hosts are reached.
+DOES = {"Match exec": "run a command", "Include": "read another file, which may run commands,"}
+_USER = r"[A-Za-z0-9_.%][A-Za-z0-9_.%@+$\\-]*"
+_HOP = rf"(?:ssh://)?(?:{_USER}@)?(?:[A-Za-z0-9_%][A-Za-z0-9_.%-]*|\[[\w:.%]+\]|[0-9A-Fa-f:.]+)(?::[0-9]+)?"
+FORMS = {"user": re.compile(_USER), "proxyjump": re.compile(rf"{_HOP}(?:,{_HOP})*")}
+MEANT = {"user": "a user's name", "proxyjump": "it as [user@]host[:port], several with commas"}
 WAYS = ("node", "nodes", "nodes_file", "ssh_config")
 HOW = (
     'Name them with one of -e node=NAME -e address=ADDRESS, -e \'{"nodes": {"NAME": "ADDRESS"}}\', -e nodes_file=FILE,'
@@ -44,7 +51,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Given:
-    """As it was given. file, config: what is in nodes_file and ssh_config; None where that cannot be read."""
+    """As it was given. file, config: what is in nodes_file and ssh_config; None where that cannot be read. is_own:
+    whether that config is this user's own, which ssh reads at every connection anyway."""
 
     node: Any = ""
     address: Any = ""
@@ -55,6 +63,7 @@ class Given:
     file: str | None = None
     ssh_config: str = ""
     config: str | None = None
+    is_own: bool = False
 
 
 def asked(given: Given) -> tuple[list[Asked], list[str]]:
@@ -200,6 +209,10 @@ def name_of(address: str) -> str:
 def _of_config(given: Given) -> tuple[list[Asked], list[str]]:
     if given.config is None:
         return [], [f"ssh_config is {given.ssh_config}, which cannot be read on the controller."]
+    if not given.is_own and (risky := lists.commands(given.config)):
+        where = f"{given.ssh_config} line"
+        said = "when it reads the file. Take the line out."
+        return [], [f"{where} {number}: {what} makes ssh {DOES[what]} {said}" for number, what in risky]
     known = lists.aliases(given.config)
     problems: list[str] = []
     names: list[str] = []
@@ -214,6 +227,14 @@ def _of_config(given: Given) -> tuple[list[Asked], list[str]]:
     if not names and not problems:
         problems.append(f"{given.ssh_config} names no host itself; patterns such as Host * are no nodes.")
     return [Asked(name, "", {}, given.ssh_config) for name in names], problems
+
+
+def problems_of_ssh(one: Asked, own: Mapping[str, str]) -> Iterator[str]:
+    """What `ssh -G` makes of a host that must not come into an inventory: ssh may hand it to a shell."""
+    for keyword, form in FORMS.items():
+        value = own.get(keyword, "none")
+        if value != "none" and not form.fullmatch(value):
+            yield f"{one.where}: {keyword} of {one.name} is {value[:80]!r}. Write {MEANT[keyword]}."
 
 
 def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

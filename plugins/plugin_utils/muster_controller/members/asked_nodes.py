@@ -27,15 +27,23 @@ def asked(options: Mapping[str, Any]) -> tuple[list[Asked], list[str]]:
         file=newcomers.text_of(options["nodes_file"]) if options["nodes_file"] else None,
         ssh_config=config,
         config=newcomers.text_of(config) if config else None,
+        is_own=is_own(config) if config else False,
     )
     found, problems = request.asked(given)
-    return [_of_ssh(one, config) for one in found] if config else found, problems
+    if not config:
+        return found, problems
+    nodes = []
+    for one in found:
+        own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
+        problems += request.problems_of_ssh(one, own)
+        address, variables = request.of_ssh(own, plain)
+        nodes.append(request.Asked(one.name, address, {**variables, **one.variables}, one.where))
+    return nodes, problems
 
 
-def _of_ssh(one: Asked, config: str) -> Asked:
-    own, plain = (settings(config, host) for host in (one.name, newcomers.NOWHERE))
-    address, variables = request.of_ssh(own, plain)
-    return request.Asked(one.name, address, {**variables, **one.variables}, one.where)
+def is_own(config: str) -> bool:
+    """Whether ssh reads this file at every connection of this user."""
+    return os.path.realpath(Path(config).expanduser()) == os.path.realpath(Path.home() / ".ssh/config")
 
 
 def settings(config: str, host: str) -> dict[str, str]:

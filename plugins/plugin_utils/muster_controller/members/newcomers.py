@@ -77,9 +77,10 @@ def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of(path: str) -> str | None:
-    """What is in a file that somebody named; None where it cannot be read."""
+    """What is in a file that somebody named, with its own ends of lines; None where it cannot be read whole."""
     try:
-        with Path(path).expanduser().open(encoding="utf-8", errors="replace") as handle:
-            return handle.read(MOST)
+        with Path(path).expanduser().open(encoding="utf-8", errors="replace", newline="") as handle:
+            text = handle.read(MOST + 1)
+            return text if len(text) <= MOST else None
     except (OSError, ValueError, RuntimeError):
         return None
