@@ -58,7 +58,7 @@ outcome:
   returned: step is leave
   type: str
 unfinished:
-  description: What holds for the other nodes until they have forgotten it, and the command for that, as a sentence without its subject.
+  description: What holds for the other nodes until they have forgotten it, and the command for that.
   returned: step is leave
   type: str
 silent:

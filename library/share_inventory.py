@@ -13,7 +13,9 @@ description:
   - Runs on the controller and contacts no node. A node without a pinned host key is refused.
 options:
   folder:
-    description: Where to. A relative path begins at the folder of ansible.cfg. A folder with other files is refused.
+    description:
+      - Where to. A relative path begins at the folder of ansible.cfg.
+      - A folder is refused if other accounts can write on its path, or if it holds other files that Ansible may read.
     type: str
     required: true
   known_hosts:

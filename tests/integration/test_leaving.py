@@ -71,8 +71,9 @@ def test_a_node_that_could_not_be_reached_is_named_until_it_forgets_too(leaver: 
     assert said in last
     command = last.partition(said)[2].partition(" (")[0]
     assert [logs_in(leaver, peer) for peer in ("node1", "node2")] == [False, True]
+    environment = {**os.environ, **ENVIRONMENT}
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True, text=True
+        ["bash", "-c", command], cwd=ROOT, env=environment, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not logs_in(leaver, "node2")

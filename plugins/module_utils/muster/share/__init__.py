@@ -88,8 +88,9 @@ def warnings(nodes: Sequence[Shared]) -> list[str]:
 
 
 def unknown(names: Iterable[str]) -> list[str]:
-    """Return the names in a folder that are not of this playbook, and that Ansible may read when it takes the folder for an
-    inventory: other inventories, group_vars, host_vars, ansible.cfg, plugins. It passes over hidden files and plain texts.
+    """Return the names in a folder that are not of this playbook, and that Ansible may read with an inventory there.
+
+    Such are other inventories, group_vars, host_vars, ansible.cfg and plugins. It passes over hidden files and texts.
     """
     return sorted(name for name in names if name not in NAMES and not name.startswith(".") and not name.endswith(TEXTS))
 

@@ -171,8 +171,10 @@ def has_room(asks: socket.socket) -> bool:
 
 
 def one_too_many(strangers: Mapping[int, Stranger]) -> int:
-    """Return which stranger has to go for another one: the oldest of the address that has most of them, so that calls from
-    one address turn out nobody from another."""
+    """Return which stranger has to go for another one: the oldest of the address that has most of them.
+
+    So calls from one address turn out nobody from another.
+    """
     of = Counter(stranger.address for stranger in strangers.values())
     return max(strangers, key=lambda pid: of[strangers[pid].address])
 

@@ -17,8 +17,7 @@ MOST_LINKS = 40  # as the kernel
 
 @dataclass(frozen=True)
 class Trusted:
-    """Who may write on a path, by number. private_groups: also the groups of which nobody but these accounts is a member
-    (see is_private)."""
+    """Who may write on a path, by number. private_groups: also groups that no other account is in (see is_private)."""
 
     users: frozenset[int]
     groups: frozenset[int] = frozenset()

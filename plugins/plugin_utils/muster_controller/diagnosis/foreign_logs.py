@@ -66,9 +66,9 @@ def _below(folder: Path) -> Iterator[str]:
         seen += len(folders) + len(names)
         if seen > MOST_SEEN:
             raise PlanError([f"There are more than {MOST_SEEN} files and folders in {folder}. Name a part of it."])
-        linked = [name for name in folders if os.path.islink(os.path.join(place, name))]
-        for name in [*linked, *(name for name in names if name.endswith(ENDINGS))]:
-            yield os.path.relpath(os.path.join(place, name), folder)
+        here = Path(place)
+        yield from (str((here / name).relative_to(folder)) for name in folders if (here / name).is_symlink())
+        yield from (str((here / name).relative_to(folder)) for name in names if name.endswith(ENDINGS))
 
 
 def _read(folder: Path, found: list[str]) -> Logs:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ANOTHER = "name another folder with -e share_to=FOLDER"
 
+
 def shared(road: Road, values: Mapping[str, Any], project: str) -> Shared:
     """project: the known_hosts of the inventory."""
     if road.arguments is None:
@@ -54,8 +55,8 @@ def hop(road: Road, text: str, project: str) -> Hop:
 
 
 def in_the_way(folder: Path) -> list[str]:
-    """Why nothing is written into this folder, which people use as an inventory: others may change it, or it holds what is
-    not of the playbook. folder: absolute, as it was named."""
+    """Why nothing is written into this folder, which people use as an inventory: others may change it, or it holds what
+    is not of the playbook. folder: absolute, as it was named."""
     for path in (folder, *(folder / name for name in NAMES)):
         if sentence := trust.foreign_writer(str(path), trusted=trusted_writers()):
             how = f"take that right away (chmod go-w, chown), or {ANOTHER}"

@@ -14,6 +14,8 @@ from .variables import project_root
 if TYPE_CHECKING:
     from pathlib import Path
 
+HOW = "Take that right away (chmod go-w, chown), or move the file"
+
 
 def who_else_writes(path: Path) -> tuple[str, str] | None:
     """Return who else may change what a path leads to, and how to change that; None where nobody may.
@@ -27,7 +29,7 @@ def who_else_writes(path: Path) -> tuple[str, str] | None:
     found = foreign_writer(str(path.absolute()), trusted=trusted_writers())
     if not found:
         return None
-    return f"{found}, and so chooses what runs on the nodes", "Take that right away (chmod go-w, chown), or move the file"
+    return f"{found}, and so chooses what runs on the nodes", HOW
 
 
 def trusted_writers() -> Trusted:

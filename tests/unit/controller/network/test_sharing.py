@@ -37,7 +37,8 @@ def test_what_was_written_can_be_written_again(tmp_path: Path) -> None:
     assert in_the_way(folder) == []
     modes = {path.name: path.stat().st_mode & 0o7777 for path in (folder.parent, folder, *folder.iterdir())}
     assert {name: modes[name] for name in ("share", "lab", *NAMES)} == {
-        **{"share": 0o755, "lab": 0o755},
+        "share": 0o755,
+        "lab": 0o755,
         **dict.fromkeys(NAMES, 0o644),
     }
 
@@ -99,9 +100,9 @@ def test_the_playbook_writes_nothing_where_everybody_may(tmp_path: Path, mode: i
     folder = tmp_path / "lab"
     folder.mkdir()
     folder.chmod(mode)
-    argv = [Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks/share.yml", "-i", "rack"]
+    program = Path(sys.executable).parent / "ansible-playbook"
     done = subprocess.run(
-        [*argv, "-e", f"share_to={folder}"],
+        [program, ROOT / "playbooks/share.yml", "-i", "rack", "-e", f"share_to={folder}"],
         cwd=tmp_path,
         check=False,
         capture_output=True,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cases import cases
 from muster_controller.playbook import trusted
 from muster_node.tools import trust
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make files that belong to somebody else")
 ALICE, BOB, TEAM = 20001, 20002, 20003  # alice and bob have groups of their own; both are in the team
@@ -24,7 +26,7 @@ NUMBERS = {**FIRST, "team": TEAM}
 @pytest.fixture
 def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     """alice's group names her as its member, too; whom the team's directory hides is not known."""
-    users = {name: pwd.struct_passwd((name, "x", NUMBERS[name], gid, "", "/", "/bin/sh")) for name, gid in FIRST.items()}
+    users = {name: pwd.struct_passwd((name, "x", NUMBERS[name], gid, "", "/", "sh")) for name, gid in FIRST.items()}
     groups = {NUMBERS[name]: grp.struct_group((name, "x", NUMBERS[name], MEMBERS.get(name, []))) for name in NUMBERS}
     monkeypatch.setattr(pwd, "getpwall", lambda: [users[name] for name in ("root", "alice", "bob")])
     monkeypatch.setattr(pwd, "getpwnam", users.__getitem__)
