@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("module_utils", "plugin_utils")]
 
+from ansible import context
 from ansible.errors import AnsibleActionFail
 
 from muster.members import leaving
@@ -16,7 +17,7 @@ from muster_controller.inventory import inventory_file
 from muster_controller.members.members import Cluster
 from muster_controller.network.first_contact import read
 from muster_controller.playbook.action import ControllerAction
-from muster_controller.playbook.command_line import short
+from muster_controller.playbook.command_line import chosen_tags, short
 from muster_controller.playbook.one_writer import one_writer
 from muster_controller.playbook.terminal import terminal
 from muster_node.tools import files
@@ -26,6 +27,8 @@ class ActionModule(ControllerAction):
     """The host keys go last: while a node is in the inventory, whoever runs this again has them to reach it."""
 
     def work(self) -> dict[str, Any]:
+        if context.CLIARGS.get("subset") or chosen_tags() != (["all"], []):
+            self.refuse([leaving.PART])
         cluster = Cluster(self, self.task_vars)
         names = list(dict.fromkeys(self.options["nodes"]))
         nodes = list(cluster.nodes)

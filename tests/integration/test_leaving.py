@@ -50,6 +50,10 @@ def test_a_limit_cannot_leave_trust_behind(leaver: Machine, play: Play) -> None:
     assert (done.rc, LISTED.read_text()) == (2, listed), done.stdout
     assert f"--limit {NODE} leaves out node1, node2." in done.stdout
     assert logs_in(leaver, "node1")
+    # The play that says so can be left out, too.
+    done = play("playbooks/retire.yml", extravars=RETIRE, limit=NODE, cmdline="--skip-tags always")
+    assert (done.rc, LISTED.read_text()) == (2, listed), done.stdout
+    assert "Run it without --limit and tags: nodes that are left out" in done.stdout
     done = play("playbooks/retire.yml", extravars=RETIRE)
     assert (done.rc, LISTED.read_text() == listed) == (0, False), done.stdout
     assert [logs_in(leaver, peer) for peer in ("node1", "node2")] == [False, False]
