@@ -102,7 +102,7 @@ def test_names_and_patterns_choose_among_them(wanted: str, expected: tuple[list[
 )
 def test_what_runs_or_reads_more_in_an_ssh_config(line: str) -> None:
     """As OpenSSH 9.2 reads it; what only another release takes is refused as well."""
-    what = "Include" if "nclude" in line else "Match exec"
+    what = "Include" if "include" in line.lower() else "Match exec"
     assert commands(f"# Match exec\nHost exec\n{line}\n  User include\n") == [(3, what)]
 
 
