@@ -20,14 +20,15 @@ import pytest
 import yaml
 
 from cases import cases, load_cases
-from gpu_looks import look_of, printed
+from gpu_looks import look_of, printed, text_of
 from muster.gpu_info.facts import facts
 from muster.health import gpu
 from muster.health.gpu_readings import NO_VALUE
 from muster.verdict.check import Judged, collect
+from recordings import RECORDED, provenance
 
 HERE = Path(__file__).parent
-RECORDED = sorted(path.parent for path in (HERE / "recorded").glob("*/provenance.yml"))
+FOLDERS = sorted(path.parent for path in RECORDED.glob("*/provenance.yml"))
 LOGS = HERE / "recorded_logs"
 
 
@@ -63,14 +64,13 @@ def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
     assert all(one.fix.get("text") for one in found if one.status in ("fail", "warn", "unknown"))
 
 
-@pytest.mark.parametrize("folder", RECORDED, ids=[folder.name for folder in RECORDED])
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
 def test_what_was_recorded_says_where_it_is_from(folder: Path) -> None:
-    provenance = yaml.safe_load((folder / "provenance.yml").read_text())
-    assert {"printed_by", "over", "scenario", "when", "exit"} <= set(provenance)
-    assert (folder / "query.xml").exists()
+    assert {"printed_by", "over", "scenario", "when", "exit"} <= set(provenance(folder))
+    assert text_of(folder, "query")
 
 
-@pytest.mark.parametrize("folder", RECORDED, ids=[folder.name for folder in RECORDED])
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
 def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
     """A program that is ended may have written any part of its answer; a warning may stand anywhere in it."""
     answers = printed(folder)
@@ -96,9 +96,9 @@ def test_a_warning_before_the_answer_changes_nothing_else() -> None:
 
 
 def test_the_log_of_a_real_fabric_manager_is_read() -> None:
-    provenance = yaml.safe_load((LOGS / "provenance.yml").read_text())
+    sources = yaml.safe_load((LOGS / "provenance.yml").read_text())
     for path in LOGS.glob("*.log"):
-        assert path.name in provenance
+        assert path.name in sources
     log = (LOGS / "fabricmanager-580-without-a-driver.log").read_text()
     look = look_of({"look": {"fabric_manager/log": log}})
     (line,) = facts(look)["fabric_manager"]["log"]
