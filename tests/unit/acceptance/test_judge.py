@@ -78,8 +78,7 @@ def test_judge(case: dict[str, Any]) -> None:
     found = [f for f in verdict["findings"] if f["status"] != "pass" and f["id"].startswith("smoke.")]
     assert [f"{f['id']} {f['status']} {f['node']}: {f['summary']}" for f in found] == case["expect"]["findings"]
     assert verdict["status"] == case["expect"]["status"]
-    if "summary" in case["expect"]:
-        assert verdict["summary"] == case["expect"]["summary"]
+    assert verdict["summary"] == case["expect"]["summary"]
     assert judge.measured(seen, events)["world_size"] == plan["world_size"]
 
 

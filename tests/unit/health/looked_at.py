@@ -7,12 +7,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import yaml
+from cases import document_of
 
 HERE = Path(__file__).parent
-RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
-SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
-REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
+RECORDED = document_of(HERE / "recorded/node.yml")
+SERVER = document_of(HERE / "recorded/server.yml")
+REQUEST = document_of(HERE / "recorded/request.yml")
 
 
 def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
