@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cases import cases, document_of
+from launch_shapes import a_plan
 from muster.acceptance import device, rates, reports, scaling, soak, stragglers
 from muster.verdict.finding import Finding
 from paths import ROOT
@@ -25,17 +26,8 @@ FACTS = (
 TABLE = document_of(ROOT / "roles/ddp_smoke/files/gpu_rates.yml")
 
 
-def plan_of(nproc: dict[str, int]) -> dict[str, Any]:
-    first = [sum(list(nproc.values())[:place]) for place in range(len(nproc))]
-    nodes = [
-        {"node": node, "node_rank": place, "ranks": [*range(first[place], first[place] + count)]}
-        for place, (node, count) in enumerate(nproc.items())
-    ]
-    return {"launch_id": "20260101-120000-abcd", "backend": "nccl", "world_size": sum(nproc.values()), "nodes": nodes}
-
-
 def reports_of(case: dict[str, Any]) -> reports.Reports:
-    plan = plan_of(case.get("nproc", {"node1": 2, "node2": 2}))
+    plan = a_plan(case.get("nproc", {"node1": 2, "node2": 2}), backend="nccl")
     places = reports.places_of(plan)
     events = []
     for stage, said in case.get("stages", {}).items():
