@@ -1,7 +1,7 @@
 """Every file in cases/failure is the end of a launch, as all of its nodes reported it, and what must be read from it.
 
 reports: by node, what differs from a node that was reached. expect.failures: the cause first, then the others in order
-of time. expect.evidence: what is shown of the cause, where that is checked.
+of time. expect.evidence: what is shown of the cause (default: nothing).
 """
 
 from __future__ import annotations
