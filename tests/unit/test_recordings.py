@@ -27,6 +27,16 @@ BEFORE = "".join(f"{number}\n" for number in range(1, 21))
         BEFORE.replace("5\n", "five\n\n@@ -1 +1 @@\n-x\n+y\n").replace("12\n", ""),
         BEFORE.replace("7\n", "a form\x0cfeed, a \x85 and a carriage\rreturn are no ends of lines\n"),
     ],
+    ids=[
+        "nothing",
+        "all gone",
+        "first added",
+        "last added",
+        "first gone",
+        "last gone",
+        "two places",
+        "no ends of lines",
+    ],
 )
 def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
     patch = difference(BEFORE, after)
@@ -46,6 +56,7 @@ def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
         ("@@ -5,1 +5,1 @@\n-5\n*five\n", "the hunk at line 5 has a line that begins with none of ' ', '-' and '+'"),
         ("@@ -5,1 +5,1 @@\n-5\n+five", "the last line has no end"),
     ],
+    ids=["empty", "other line", "behind the end", "backwards", "counts", "sign", "cut off"],
 )
 def test_a_patch_that_does_not_fit_is_refused(patch: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
