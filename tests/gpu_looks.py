@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
+from recordings import RECORDED, provenance, recorded
 
-FOLDER = Path(__file__).parent / "unit/gpu_info/recorded"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SLOTS = [f"0000:{bus}:00.0" for bus in ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")]
 QUESTIONS = ("query", "topology", "nvlink_status", "nvlink_errors")
 DEVICES = {"v100": "0x1db5", "a100": "0x20b0", "h100": "0x2330", "b200": "0x2901", "rtx4090": "0x2684"}
@@ -16,14 +17,12 @@ SWITCHED = ("a100", "h100", "b200")
 
 
 def printed(folder: Path) -> dict[str, dict[str, Any]]:
-    codes = yaml.safe_load((folder / "provenance.yml").read_text())["exit"]
+    codes = provenance(folder)["exit"]
     answers = {}
     for question in QUESTIONS:
-        text = next(folder.glob(f"{question}.xml")) if question == "query" else folder / f"{question}.txt"
-        aside = folder / f"{question}.aside.txt"
         answers[question] = {
-            "text": text.read_text(),
-            "aside": aside.read_text() if aside.exists() else "",
+            "text": text_of(folder, question),
+            "aside": recorded(folder, f"{question}.aside.txt") or "",
             "why": f"nvidia-smi ended with {codes[question]}" if codes[question] else "",
             "code": codes[question],
             "seconds": 0.4,
@@ -31,11 +30,18 @@ def printed(folder: Path) -> dict[str, dict[str, Any]]:
     return answers
 
 
+def text_of(folder: Path, question: str) -> str:
+    """Return what nvidia-smi printed for a question."""
+    text = recorded(folder, f"{question}.{'xml' if question == 'query' else 'txt'}")
+    if text is None:
+        raise ValueError(f"{folder.name} has no answer to {question}")
+    return text
+
+
 def look_of(case: dict[str, Any]) -> dict[str, Any]:
     name = case.get("recorded", "580-h100-healthy")
     model = name.split("-")[1]
-    by = yaml.safe_load((FOLDER / name / "provenance.yml").read_text())["printed_by"]
-    loaded = by.split()[1].rstrip(",")
+    loaded = provenance(RECORDED / name)["printed_by"].split()[1].rstrip(",")
     link = {"current_link_speed": "32.0 GT/s PCIe", "current_link_width": "16"}
     device = {
         "device": DEVICES.get(model, "0x2330"),
@@ -62,7 +68,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
         "library": f"libnvidia-ml.so.{loaded}",
         "on_disk": loaded,
         "virt": "none",
-        "smi": printed(FOLDER / name) if "printed" not in case else case["printed"],
+        "smi": printed(RECORDED / name) if "printed" not in case else case["printed"],
         "fabric_manager": {
             "unit": "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n",
             "unit_why": "",

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 NODES = 250
 NEEDED = 1378
-ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests/standins")
+ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests", "tests/standins")
 
 
 def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:

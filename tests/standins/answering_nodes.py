@@ -7,30 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from muster.launch.answers import UnusableError
 from muster_controller.launch.launch_messages import LaunchMessages
-from muster_controller.launch.settings import Settings
 from muster_controller.nodes.messages import Answer, as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from muster.launch.answers import Reader
-
-# Of a launch in which a test changes what it is about.
-SETTINGS = Settings(
-    user="muster",
-    stop_timeout=5,
-    stall_timeout=0.0,
-    rendezvous_timeout=120,
-    min_free_bytes=1,
-    keep=10,
-    keep_bytes=0,
-    log_max=0,
-    detached=False,
-    time_limit=0,
-    chdir="",
-    script_name="",
-    script_body=b"",
-)
 
 
 class AnsweringNodes(LaunchMessages):

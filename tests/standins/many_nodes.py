@@ -15,12 +15,11 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 
-import answering_nodes
+from launch_shapes import a_plan, a_settings
 from muster.launch.pace import pace
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -30,7 +29,6 @@ from muster_controller.nodes.connection import NodeConnection
 
 SSH = Path(__file__).parent / "programs/ssh_to_many.sh"
 PATIENCE = 300.0
-SETTINGS = replace(answering_nodes.SETTINGS, shared=True)
 
 
 class Started(Supervisor):
@@ -39,31 +37,6 @@ class Started(Supervisor):
     def prepare(self) -> None:
         for name in self.reports.by_node:
             self.prepared.readers[name] = {"uid": 1000, "gid": 1000, "name": "nobody", "launch_user": False}
-
-
-def plan_of(nodes: int) -> dict[str, Any]:
-    entries = [
-        {
-            "node": f"node{rank}",
-            "ranks": [rank],
-            "nproc": 1,
-            "run_dir": "/x",
-            "work_dir": "/y",
-            "cache_root": "/z",
-            "argv": [],
-            "env": {},
-            "unit": "x",
-            "seats": [],
-        }
-        for rank in range(nodes)
-    ]
-    return {
-        "launch_id": "20260101-120000-abcd",
-        "user": "nobody",
-        "world_size": nodes,
-        "backend": "gloo",
-        "nodes": entries,
-    }
 
 
 def connect(name: str) -> NodeConnection:
@@ -77,11 +50,11 @@ def main() -> None:
     os.environ |= {"MUSTER_STANDIN": str(folder), "MUSTER_STANDIN_WAIT": str(pace(nodes).wait)}
     init_plugin_loader()
     said: list[str] = []
-    plan = plan_of(nodes)
+    entry = {"run_dir": "/x", "work_dir": "/y", "cache_root": "/z", "argv": [], "env": {}, "unit": "x", "seats": []}
+    plan = a_plan(nodes, user="nobody", entry=entry)
     logs = LogBook(folder / "launch", plan, lambda *_line: None, Redaction([]), Keeping(said.append))
-    supervisor = Started(
-        plan, {entry["node"]: connect(entry["node"]) for entry in plan["nodes"]}, SETTINGS, logs, said.append
-    )
+    connections = {entry["node"]: connect(entry["node"]) for entry in plan["nodes"]}
+    supervisor = Started(plan, connections, a_settings(shared=True), logs, said.append)
     # A busy machine is no silent node.
     supervisor.pace = replace(supervisor.pace, notice=PATIENCE, patience=PATIENCE, lease=PATIENCE)
     threading.Timer(seconds, (folder / "end-of-launch").touch).start()

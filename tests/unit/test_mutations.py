@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from cases import document_of
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = [
-    mutation
-    for of_role in yaml.safe_load((ROOT / "tests/slow/mutations.yml").read_text()).values()
-    for mutation in of_role
-]
+MUTATIONS = [mutation for of_role in document_of(ROOT / "tests/slow/mutations.yml").values() for mutation in of_role]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation["what"] for mutation in MUTATIONS])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan
 from muster.acceptance import baseline, reports
 from muster.acceptance.metrics import metrics
 
@@ -20,12 +21,7 @@ NODES = {"node1": 2, "node2": 2}
 
 
 def reports_of(backend: str, mode: str, settings: list[str]) -> reports.Reports:
-    nodes, first = [], 0
-    for node_rank, (node, count) in enumerate(NODES.items()):
-        entry = {"node": node, "node_rank": node_rank, "ranks": list(range(first, first + count)), "nproc": count}
-        nodes.append({**entry, "argv": ["torchrun", "acceptance.pyz", *settings]})
-        first += count
-    plan = {"launch_id": "20260101-120000-abcd", "backend": backend, "world_size": first, "nodes": nodes}
+    plan = a_plan(NODES, backend=backend, entry={"argv": ["torchrun", "acceptance.pyz", *settings]})
     return reports.read(plan, [], mode, ("train",), reports.Bounds())
 
 

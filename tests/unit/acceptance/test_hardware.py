@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from gpu_looks import text_of
 from payload_parts import part
+from recordings import RECORDED
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 hardware = part("hardware")
-RECORDED = Path(__file__).parents[1] / "gpu_info/recorded"
 
 
 @pytest.mark.parametrize(
@@ -17,7 +21,7 @@ RECORDED = Path(__file__).parents[1] / "gpu_info/recorded"
     [("580-h100-healthy", True), ("595-b200-healthy", True), ("470-v100-process", True)],
 )
 def test_nvlinks_of_a_recorded_matrix(name: str, wanted: bool | None) -> None:
-    assert hardware.nvlinks((RECORDED / name / "topology.txt").read_text(encoding="utf-8")) is wanted
+    assert hardware.nvlinks(text_of(RECORDED / name, "topology")) is wanted
 
 
 @pytest.mark.parametrize(

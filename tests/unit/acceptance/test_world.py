@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan
 from muster.acceptance import reports, world
 from muster.verdict.finding import Finding
 
@@ -19,12 +20,8 @@ STATED = ("smoke.layout pass", "smoke.machines pass")
 
 
 def reports_of(case: dict[str, Any]) -> reports.Reports:
-    backend, first = case.get("backend", "nccl"), 0
-    nodes: list[dict[str, Any]] = []
-    for number, (node, count) in enumerate(case.get("nproc", {"node1": 2, "node2": 2}).items()):
-        nodes.append({"node": node, "node_rank": number, "ranks": [*range(first, first + count)]})
-        first += count
-    plan = {"launch_id": "20260101-120000-abcd", "backend": backend, "world_size": first, "nodes": nodes}
+    backend = case.get("backend", "nccl")
+    plan = a_plan(case.get("nproc", {"node1": 2, "node2": 2}), backend=backend)
     events = []
     for rank, place in reports.places_of(plan).items():
         if rank in case.get("silent", ()):
@@ -33,7 +30,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
             "rank": rank,
             "local_rank": place.local_rank,
             "node_rank": place.node_rank,
-            "world_size": first,
+            "world_size": plan["world_size"],
             "backend": backend,
             "machine": place.node,
             "device": "NVIDIA H100 80GB HBM3",

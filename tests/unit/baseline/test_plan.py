@@ -88,11 +88,8 @@ def test_plan(case: dict[str, Any]) -> None:
     }
     assert found == {**EVERYTHING, **case["plan"]}
     assert plan.needed is bool(case["plan"].get("differences"))
-    if "text" in case:
-        assert plan.files[-1].content == case["text"]
-    if "before" in case:
-        assert plan.before == case["before"]
-        assert plan.after == case["after"]
+    assert (plan.files[-1].content if plan.files else None) == case.get("text")
+    assert (plan.before, plan.after) == (case.get("before", []), case.get("after", []))
 
 
 def test_only_what_is_wholly_installed_counts() -> None:

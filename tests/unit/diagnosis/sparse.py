@@ -1,9 +1,10 @@
 """A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
 
 launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
-number, a node by its name. said: {node: the exception by which its launcher ended}. records: {node: {start: …, end:
-…}}, with whatever differs from RECORD. snapshots, agents, findings, ran, not_looked, unanswered: as evidence.py has
-them, ranks of a snapshot with what differs from SHOT.
+number, a node by its name. raised: {rank: the exception that ended it, in line 12 of its script}. said: {node: the
+exception by which its launcher ended}. records: {node: {start: …, end: …}}, with whatever differs from RECORD.
+snapshots, agents, findings, ran, not_looked, unanswered: as evidence.py has them, ranks of a snapshot with what differs
+from SHOT.
 """
 
 from __future__ import annotations
@@ -88,6 +89,13 @@ def record(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def failed_rank(rank: int, lines: str) -> dict[str, Any]:
+    """A rank that ended at 150.0 with an exception, as Python's hook of torch writes it."""
+    text = f'Traceback (most recent call last):\n  File "/srv/train.py", line 12, in <module>\n{lines}'
+    stderr = "".join(f"[rank{rank}]: {line}\n" for line in text.split("\n"))
+    return {"code": 1, "gone_at": 150.0, "stderr": stderr}
+
+
 def case_of(sparse: dict[str, Any]) -> Case:
     per_node = sparse.get("ranks_per_node", 2)
     names = sparse.get("participants", ["node1", "node2", "node3"])
@@ -122,11 +130,13 @@ def case_of(sparse: dict[str, Any]) -> Case:
         },
         sparse.get("launch", {}),
     )
+    raised = {rank: failed_rank(rank, lines) for rank, lines in sparse.get("raised", {}).items()}
+    given_ranks = {**raised, **sparse.get("ranks", {})}
     ranks = []
     for one in planned:
         for local, rank in enumerate(one["ranks"]):
             default = {"code": None, "gone_at": None, "stderr": "", "error": ""}
-            given = filled_in(default, sparse.get("ranks", {}).get(rank, {}))
+            given = filled_in(default, given_ranks.get(rank, {}))
             ranks.append({"rank": rank, "node": one["node"], "local_rank": local, **given})
     default_end = {
         "reached": True,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import own_mishaps
+from cases import document_of
 from lines import line
 from muster.diagnosis.case import Case
 from muster.diagnosis.causes import CAUSES
@@ -20,7 +20,7 @@ from muster.diagnosis.texts import TEXTS
 from muster.diagnosis.words import diagnosis
 
 RECORDED = Path(__file__).parent / "recorded"
-MACHINES = {path.parent.name: yaml.safe_load(path.read_text()) for path in RECORDED.glob("*/expect.yml")}
+MACHINES = {path.parent.name: document_of(path) for path in RECORDED.glob("*/expect.yml")}
 LAUNCHES = [(machine, name) for machine, all_of in MACHINES.items() for name in all_of["mishaps"]]
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from cases import cases
+from cases import cases, document_of
 from muster.firewall import judge
 from muster.firewall import look as firewall_look
 from muster.firewall import plan as firewall_plan
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from muster.verdict.finding import Finding
 
 HERE = Path(__file__).parent
-LOOKS = {path.stem: yaml.safe_load(path.read_text()) for path in (HERE / "recorded").glob("*.yml")}
+LOOKS = {path.stem: document_of(path) for path in (HERE / "recorded").glob("*.yml")}
 PLACES = {
     "iptables": ("said", "iptables", "out"),
     "ip6tables": ("said", "ip6tables", "out"),
@@ -94,8 +93,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert [undo_in_words(step) for step in plan.undo] == case.get("undo", [])
     # Whatever is replaced is kept first.
     assert {step.get("write") or step.get("remove") for step in plan.steps if "run" not in step} <= set(plan.files)
-    if "heads" in case:
-        assert [plan.before[0], plan.after[0]] == case["heads"]
+    assert [plan.before[0], plan.after[0]] == case["heads"]
     for name, lines in case.get("texts", {}).items():
         assert set(lines) <= set(plan.texts[name].splitlines())
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))

@@ -1,6 +1,6 @@
 """Records what real nvidia-smi programs print, over a stand-in of libnvidia-ml (tests/standins/nvml.c), without a GPU.
 
-    python tests/unit/gpu_info/record.py PROGRAM...
+    PYTHONPATH=tests python tests/unit/gpu_info/record.py PROGRAM...
 
 Each PROGRAM is a real nvidia-smi, taken out of the package of a driver's branch; a C compiler must be there. The form
 of what is printed is then the program's own, of that branch; the values are the stand-in's. What tests/gpu records on
@@ -19,9 +19,9 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-HERE = Path(__file__).parent
-RECORDED = HERE / "recorded"
-STANDIN = HERE.parents[1] / "standins/nvml.c"
+from recordings import RECORDED, shorten
+
+STANDIN = Path(__file__).parents[2] / "standins/nvml.c"
 QUESTIONS = {
     "query": ["-q", "-x"],
     "topology": ["topo", "-m"],
@@ -50,6 +50,7 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     },
     "550": {"h100-healthy": {}, "h100-mig": {"MIG": "0"}, "h100-alone": {"GPUS": "1", "INACTIVE": "0"}},
     "580": {
+        "h100-pair": {},
         "h100-healthy": {"GPUS": "8"},
         "h100-lost": {"GPUS": "8", "LOST": "3"},
         "h100-none": {"GPUS": "0"},
@@ -75,6 +76,9 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "595": {"b200-healthy": {"MODEL": "b200"}},
     "615": {"h100-pcie-healthy": {"MODEL": "h100-pcie", "UNBRIDGED": "1"}, "rtx4090-healthy": {"MODEL": "rtx4090"}},
 }
+# What the scenarios of a branch are kept as patches on: one of them, before them.
+SIBLINGS = {"470": "470-v100-healthy", "535": "535-a100-healthy", "550": "550-h100-healthy", "580": "580-h100-pair"}
+OTHER_SIBLINGS = {"580-h100-healthy": "", "580-h100-lost": "580-h100-healthy"}
 
 
 def build(program: Path, folder: Path) -> None:
@@ -106,7 +110,8 @@ def ask(program: Path, argv: list[str], environment: dict[str, str]) -> tuple[st
 
 
 def record(program: Path, version: str, name: str, settings: dict[str, str], library: Path) -> None:
-    folder = RECORDED / f"{version.partition('.')[0]}-{name}"
+    branch = version.partition(".")[0]
+    folder = RECORDED / f"{branch}-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     scenario = {f"STANDIN_{key}": value for key, value in {"GPUS": "2", "DRIVER": version, **settings}.items()}
@@ -126,6 +131,9 @@ def record(program: Path, version: str, name: str, settings: dict[str, str], lib
         f"when: {datetime.now(timezone.utc):%Y-%m-%d}\n"
         f"exit: {{{', '.join(codes)}}}\n"
     )
+    sibling = OTHER_SIBLINGS.get(folder.name, SIBLINGS.get(branch, ""))
+    if sibling not in {"", folder.name}:
+        shorten(folder, sibling)
 
 
 def main() -> None:

@@ -23,5 +23,5 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.differences == case.get("differences", [])
     assert plan.problems == case.get("problems", [])
     assert plan.notes == case.get("notes", [])
-    assert container_engine.after_reload(seen) == case.get("after_reload", container_engine.after_reload(seen))
+    assert container_engine.after_reload(seen) == case.get("after_reload", "")
     assert bool(plan.steps) is bool(plan.differences)

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from cases import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT = Path(__file__).parents[3]
-TABLE = yaml.safe_load((PROJECT / "roles/gpu_stack/files/versions.yml").read_text())
+TABLE = document_of(PROJECT / "roles/gpu_stack/files/versions.yml")
 # The sections whose rows lie deeper than the others'.
 DEEPER = (TABLE["cuda"]["floor"], TABLE["cuda"]["native"], TABLE["packages"]["nccl"])
 

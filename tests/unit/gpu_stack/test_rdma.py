@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from cases import cases
+from cases import cases, document_of
 from muster.gpu_stack.rdma import Request, Seen, Table, decide, describe, request_problems
 from muster.inspect.rdma import rdma_facts
 
-NAMES = yaml.safe_load((Path(__file__).parents[3] / "roles/rdma/vars/main.yml").read_text())
+NAMES = document_of(Path(__file__).parents[3] / "roles/rdma/vars/main.yml")
 TABLE = Table(
     packages=tuple(NAMES["_rdma_packages"]),
     doca=tuple(NAMES["_rdma_doca_packages"]),

@@ -1,6 +1,7 @@
 """Every file in cases/ is one resolution: the request, what is known of the nodes, and the stack or the refusals.
 
-Of the answer, what the file tells must be equal. The table is the one that Muster ships.
+A node has Ubuntu 24.04 and no Secure Boot, as far as its case says nothing else. Of the answer, what the file tells
+must be equal. The table is the one that Muster ships.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from muster.gpu_stack.table import Table
 
 TODAY = "2026-11-21"
+NODE = {"system": "ubuntu-24.04", "secure_boot": False}
 PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "dcgm")
 
 
 @cases(__file__, "resolve")
 def test_case(case: dict[str, Any], table: Table) -> None:
     request = Request(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
-    nodes = [Seen(node=name, **_tuples(known)) for name, known in case["nodes"].items()]
+    nodes = [Seen(node=name, **_tuples({**NODE, **known})) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))
     told = _in_words(stack)
     expected = case["expect"]

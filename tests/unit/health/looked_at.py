@@ -7,12 +7,23 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import yaml
+from cases import document_of
 
 HERE = Path(__file__).parent
-RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
-SERVER = yaml.safe_load((HERE / "recorded/server.yml").read_text())
-REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
+RECORDED = document_of(HERE / "recorded/node.yml")
+SERVER = document_of(HERE / "recorded/server.yml")
+REQUEST = document_of(HERE / "recorded/request.yml")
+# An adapter and its port, as far as a case says nothing else of it.
+ADAPTER = {"firmware": "28.43.2026", "board": "MT_0000000838", "kind": "MT4129", "slot": "0000:18:00.0"}
+PORT: dict[str, Any] = {
+    "state": "4: ACTIVE",
+    "phys_state": "5: LinkUp",
+    "rate": "400 Gb/sec (4X NDR)",
+    "link_layer": "InfiniBand",
+    "lid": "0x5",
+    "gids": {"0": {"gid": "fe80:0000:0000:0000:a088:c203:0012:3456", "type": "IB/RoCE v1", "netdev": "ibp24s0"}},
+    "counters": {},
+}
 
 
 def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -33,10 +44,23 @@ def configuration(acs: int | None) -> str:
     return (bytes(0x100) + first.ljust(0x48, b"\0") + second).hex()
 
 
+def adapters(ports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The adapters of these ports, named as mlx5_0/1. A port says in what it, or its adapter, is not as most."""
+    found: dict[str, Any] = {}
+    for place, given in ports.items():
+        name, number = place.split("/")
+        own = {key: given.get(key, usual) for key, usual in ADAPTER.items()}
+        port = {**copy.deepcopy(PORT), **{key: value for key, value in given.items() if key not in ADAPTER}}
+        found.setdefault(name, {**own, "ports": {}})["ports"][number] = port
+    return found
+
+
 def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     looks, request = copy.deepcopy(RECORDED), dict(REQUEST)
     for layer in ([copy.deepcopy(SERVER)] if case.get("base") == "server" else []) + [case]:
         request |= layer.get("request", {})
+        if "ports" in layer:
+            looks["rdma"]["devices"] = adapters(layer["ports"])
         lay_over(looks, layer.get("looks", {}))
     looks["kernel_log"] = {"reach": None, "cut": {}, **looks["kernel_log"]}
     for adapter in looks["rdma"]["devices"].values():

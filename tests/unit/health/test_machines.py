@@ -11,17 +11,15 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cases import cases
+from cases import cases, document_of
 from gpu_looks import look_of
 from muster.health import node
 from muster.health.facts import facts
 from muster.verdict.families import family
 
 HERE = Path(__file__).parent
-RECORDED = yaml.safe_load((HERE / "recorded/node.yml").read_text())
-REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
+RECORDED = document_of(HERE / "recorded/node.yml")
+REQUEST = document_of(HERE / "recorded/request.yml")
 OF_GPUS = ("gpu", "nvlink", "fabric_manager", "pci")
 
 

@@ -1,7 +1,8 @@
 """Every file in cases holds how a node differs from a healthy one, and what is then found, as "status id: sentence".
 
 base: server (a machine with eight GPUs and RDMA, as it would be) or none (a container without GPUs, as it was seen).
-request: laid over what nccl_health is asked. looks: by their places, laid over what was looked at. gpus: facts of some.
+request: laid over what nccl_health is asked. ports: the RDMA ports, each with what differs from a good InfiniBand port
+(looked_at.py). looks: by their places, laid over what was looked at. gpus: facts of some.
 skipped: some of what must be skipped. traits: some of them. What the GPUs themselves say is left to their own tests.
 """
 

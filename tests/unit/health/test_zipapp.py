@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cases import document_of
 from muster.health.node import judge_looks
 from paths import ROOT
 
 HERE = Path(__file__).parent
 UTILS = ROOT / "plugins/module_utils"
 MAIN = "from muster.health.__main__ import main\nmain()\n"
-REQUEST = yaml.safe_load((HERE / "recorded/request.yml").read_text())
+REQUEST = document_of(HERE / "recorded/request.yml")
 
 
 def archive() -> bytes:
@@ -56,7 +56,7 @@ def judged_alone(app: Path, looks: Any) -> Any:
 
 @pytest.mark.parametrize("user", ["there", "missing"])
 def test_one_file_judges_as_the_controller_does(user: str, tmp_path: Path) -> None:
-    looks = yaml.safe_load((HERE / "recorded/node.yml").read_text())
+    looks = document_of(HERE / "recorded/node.yml")
     if user == "missing":
         looks["users"]["training_user"] = None
     app = tmp_path / "judge.pyz"

@@ -8,9 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cases import cases
+from cases import cases, document_of
 from muster.inspect.facts import facts
 
 HERE = Path(__file__).parent
@@ -25,7 +23,7 @@ def part(whole: Any, wanted: Any) -> Any:
 
 @cases(__file__, "facts")
 def test_the_facts_are_those_of_the_case(case: dict[str, Any]) -> None:
-    looks = yaml.safe_load((HERE / "recorded.yml").read_text())
+    looks = document_of(HERE / "recorded.yml")
     for subject, changes in case["looks"].items():
         looks[subject].update(changes)
     found = facts(looks)
@@ -35,7 +33,7 @@ def test_the_facts_are_those_of_the_case(case: dict[str, Any]) -> None:
 
 
 def test_a_look_at_less_gives_the_facts_that_it_can() -> None:
-    looks = yaml.safe_load((HERE / "recorded.yml").read_text())
+    looks = document_of(HERE / "recorded.yml")
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}
     assert found["skipped"] == {}

@@ -11,9 +11,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cases import cases
+from cases import cases, document_of
 from muster.inspect import cluster
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import facts
@@ -23,8 +21,8 @@ from muster.verdict.finding import with_fix
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-PLATFORMS = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())["_cluster_platforms"]
-RECORDED = yaml.safe_load((HERE / "recorded.yml").read_text())
+PLATFORMS = document_of(ROOT / "roles/cluster/vars/main.yml")["_cluster_platforms"]
+RECORDED = document_of(HERE / "recorded.yml")
 REQUEST = {
     "cluster_interface": "",
     "cluster_gpus": 0,
@@ -90,10 +88,9 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert max(map(len, table)) <= WIDTH
     if "table" in case:
         assert text == case["table"].rstrip("\n")
-    if "outcome" in case:
-        assert outcome(nodes, found) == case["outcome"]
-    if "last" in case:
+    else:
         assert text.splitlines()[-1] == case["last"]
+    assert outcome(nodes, found) == case["outcome"]
 
 
 def test_a_good_node_passes_once() -> None:

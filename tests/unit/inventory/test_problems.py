@@ -9,16 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cases import cases
+from cases import cases, document_of
 from muster.inventory import CLUSTER_WIDE, Inventory, Node, problems
 from muster.inventory.options import options_of
 
 ROOT = Path(__file__).parents[3]
 OF_ROLES = {
-    path.parents[1].name: options_of(yaml.safe_load(path.read_text()))
-    for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+    path.parents[1].name: options_of(document_of(path)) for path in ROOT.glob("roles/*/meta/argument_specs.yml")
 }
 OPTIONS = [name for options in OF_ROLES.values() for name in options]
 PER_NODE = {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import LAUNCH_ID, UNIT, a_plan
 from muster.launch import attempts, fit
 from muster.launch.answers import UnusableError
 from muster.launch.attempts import Attempt, Policy, Seat
@@ -19,20 +20,11 @@ from muster.launch.failure import NodeReport
 from muster.launch.outcome import Left, Record, judge
 from muster.launch.watch import Decision
 
-ID = "20260101-120000-abcd"
-PLAN: dict[str, Any] = {
-    "launch_id": ID,
-    "backend": "gloo",
-    "world_size": 2,
-    "nodes": [
-        {"node": "node1", "nproc": 1, "ranks": [0], "unit": "muster-launch-x.service"},
-        {"node": "node2", "nproc": 1, "ranks": [1], "unit": "muster-launch-x.service"},
-    ],
-}
+PLAN = a_plan()
 RAISED = f"""Traceback (most recent call last):
-  File "/var/lib/muster/launches/{ID}/script/train.py", line 41, in <module>
+  File "/var/lib/muster/launches/{LAUNCH_ID}/script/train.py", line 41, in <module>
     main()
-  File "/var/lib/muster/launches/{ID}/script/train.py", line 37, in main
+  File "/var/lib/muster/launches/{LAUNCH_ID}/script/train.py", line 37, in main
     raise RuntimeError("sample 17 is broken")
 RuntimeError: sample 17 is broken
 """
@@ -54,7 +46,7 @@ def test_the_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
 
 @cases(__file__, "attempts_futile")
 def test_what_will_repeat_is_not_tried_again(case: dict[str, Any]) -> None:
-    history = [Attempt(number, ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)]
+    history = [Attempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)]
     assert attempts.futile(history, Policy(9, checkpoints=case["checkpoints"])) == case["expect"]
 
 
@@ -91,7 +83,7 @@ def test_a_node_that_is_lost_is_left_out_and_named() -> None:
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN])
 def test_ends_that_have_no_other_attempt(ending: Any) -> None:
     record = Record(PLAN, Decision(ending, "x"), [], [NodeReport("node1"), NodeReport("node2")])
-    assert attempts.final(record, Attempt(2, ID, ["node1", "node2"], "x"))
+    assert attempts.final(record, Attempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
 
 
 def test_a_time_limit_is_one_of_them() -> None:
@@ -102,8 +94,8 @@ def test_a_time_limit_is_one_of_them() -> None:
 
 def test_a_start_that_is_refused_has_no_other_one_but_a_later_attempt_has() -> None:
     refused = Record(PLAN, None, [Ending.NODE.check.fail("node2", "x")], [])
-    assert attempts.final(refused, Attempt(1, ID, ["node1", "node2"], "x"))
-    assert not attempts.final(refused, Attempt(2, ID, ["node1", "node2"], "x"))
+    assert attempts.final(refused, Attempt(1, LAUNCH_ID, ["node1", "node2"], "x"))
+    assert not attempts.final(refused, Attempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
     assert attempt_of(refused, 2).failed == ["node2"]
 
 
@@ -116,10 +108,10 @@ def test_what_nobody_saw_to_end_has_certainly_ended_after_its_lease_and_its_stop
 
 def test_a_process_outside_of_the_unit_ends_by_no_lease() -> None:
     record = raised(RAISED)
-    record.leftovers = {"node2": Left("", [{"pid": 7, "command": "x", "user": "u", "unit": "muster-launch-x.service"}])}
+    record.leftovers = {"node2": Left("", [{"pid": 7, "command": "x", "user": "u", "unit": UNIT}])}
     assert attempts.stays(record) == ""
     record.leftovers["node2"].processes.append({"pid": 8, "command": "x", "user": "u", "unit": "session-4.scope"})
-    assert attempts.stays(record) == f"node2: PID 8 of attempt {ID} goes on outside of its unit"
+    assert attempts.stays(record) == f"node2: PID 8 of attempt {LAUNCH_ID} goes on outside of its unit"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +122,7 @@ def test_a_process_outside_of_the_unit_ends_by_no_lease() -> None:
         ({"gpus": []}, "nvidia-smi lists 0 GPUs for 1 rank"),
         ({"gpus": [{**IDLE, "used_mib": 4000}]}, "GPU 0 has 4000 MiB in use still"),
         ({"gpus": [{**IDLE, "uncorrected": 1}]}, "GPU 0 has 1 memory error that could not be corrected"),
-        ({"gpus": [IDLE], "running": [ID]}, f"{ID} has not ended there"),
+        ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"{LAUNCH_ID} has not ended there"),
     ],
 )
 def test_a_node_is_fit_when_the_old_attempt_has_ended_and_its_gpus_are_free(seen: Any, expected: str) -> None:
@@ -222,9 +214,9 @@ def test_an_answer_of_another_shape_is_of_no_use(data: Any) -> None:
 
 @pytest.mark.parametrize("path", ["step-5", "/w/\x1b[1m", "", 5])
 def test_a_checkpoint_that_is_no_path_is_none(path: Any) -> None:
-    data = {"gpus": [], "running": [ID, "x", 5], "checkpoint": {"path": path, "time": 5.0}}
+    data = {"gpus": [], "running": [LAUNCH_ID, "x", 5], "checkpoint": {"path": path, "time": 5.0}}
     read = fit.read(data)
-    assert (read["running"], read["checkpoint"]) == ([ID], None)
+    assert (read["running"], read["checkpoint"]) == ([LAUNCH_ID], None)
 
 
 def test_a_checkpoint_on_some_nodes_alone_is_said_to_be() -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan, a_request
 from muster.launch import image
-from muster.launch import plan as planning
-from muster.launch.plan import LaunchRequest, NodeSpec
 
 FIT: dict[str, Any] = {
     "podman": "4.9.3",
@@ -43,8 +42,7 @@ def test_judge(case: dict[str, Any]) -> None:
     seen: Any = {**FIT, **case.get("seen", {})}
     found = image.judge("node1", seen, gpus=case.get("gpus", False))
     assert [f"{one.id} {one.status}: {one.summary}" for one in found] == case["expect"]
-    if "command" in case:
-        assert found[0].fix["command"] == case["command"]
+    assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
 
 
 def test_a_node_with_another_image_is_named() -> None:
@@ -80,20 +78,10 @@ def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:
 
 
 def test_the_plan_takes_what_it_runs_from_the_image() -> None:
-    request = LaunchRequest(
-        cluster="rack",
-        launch_id="20260101-120000-abcd",
-        user="muster",
-        script="/workspace/train.py",
-        port=29500,
-        run_root="/var/lib/muster/launches",
-        work_root="/var/lib/muster/work",
-        rendezvous_timeout=120,
-        image={"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]},
-    )
-    plan = planning.build_plan(request, [NodeSpec("node1", "10.0.0.1", "/opt/muster/pytorch/current/bin/torchrun")])
+    image = {"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]}
+    plan = a_plan(1, a_request(script="/workspace/train.py", image=image))
     (entry,) = plan["nodes"]
-    assert plan["image"] == request.image
+    assert plan["image"] == image
     assert entry["argv"][:4] == ["python3", "-m", "torch.distributed.run", "--nnodes=1"]
     assert entry["argv"][-1] == "/workspace/train.py"
     assert "PATH" not in entry["env"]

@@ -7,36 +7,14 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import LAUNCH_ID, RUN_DIR, a_plan
 from muster.launch.jobs import merge, outcome, table, usable
 
-LAUNCH_ID = "20260101-120000-abcd"
-RUN_DIR = f"/var/lib/muster/launches/{LAUNCH_ID}"
-PLAN: dict[str, Any] = {
-    "schema": 1,
-    "launch_id": LAUNCH_ID,
-    "cluster": "lab",
-    "user": "muster",
-    "manager": "system",
-    "backend": "gloo",
-    "master_addr": "10.0.0.1",
-    "master_port": 29500,
-    "world_size": 4,
-    "given": {"HF_TOKEN": "launch_env_file"},
-    "fetch": {"patterns": ["results/*"], "most": 1000, "folder": ""},
-    "nodes": [
-        {
-            "node": name,
-            "ranks": [2 * number, 2 * number + 1],
-            "nproc": 2,
-            "run_dir": RUN_DIR,
-            "work_dir": f"/var/lib/muster/work/{LAUNCH_ID}",
-            "unit": f"muster-launch-{LAUNCH_ID}.service",
-            "argv": ["torchrun", "train.py"],
-            "env": {"MUSTER_NODE": name},
-        }
-        for number, name in enumerate(("node1", "node2"))
-    ],
-}
+PLAN = a_plan(
+    {"node1": 2, "node2": 2},
+    given={"HF_TOKEN": "launch_env_file"},
+    fetch={"patterns": ["results/*"], "most": 1000, "folder": ""},
+)
 
 
 @cases(__file__, "jobs")

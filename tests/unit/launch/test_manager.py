@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from cases import cases
+from launch_shapes import a_plan, a_request, a_user_request
 from muster.launch import manager
-from muster.launch.plan import LaunchRequest
 
 ADA = {"uid": 1000, "gid": 1000, "name": "ada", "launch_user": True}
 OWN = {
@@ -65,7 +65,7 @@ def test_what_is_not_held_is_said_once_for_all_nodes() -> None:
 
 
 def test_only_its_user_follows_an_own_launch() -> None:
-    plan = {"launch_id": "20260101-120000-abcd", "user": "ada", "manager": "user"}
+    plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "bob"}}
     assert shown(manager.not_theirs(plan, seen)) == [
         "node2 launch.who fail: launch 20260101-120000-abcd is ada's own, and bob logs in"
@@ -74,7 +74,7 @@ def test_only_its_user_follows_an_own_launch() -> None:
 
 
 def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
-    plan = {"launch_id": "20260101-120000-abcd", "user": "ada", "manager": "user"}
+    plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "admin", "launch_user": False}}
     assert manager.not_theirs(plan, seen) == []
     assert manager.others(plan, seen) == {"node2"}
@@ -85,6 +85,5 @@ def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
 
 
 def test_an_own_launch_has_folders_of_its_user() -> None:
-    request = LaunchRequest("lab", "20260101-120000-abcd", "muster", "/x.py", 29500, "/runs", "/works", 120)
-    own = manager.as_own(request, "ada", "/var/lib/muster/users")
+    own = manager.as_own(a_request(), "ada", "/var/lib/muster/users")
     assert (own.user, own.run_root, own.work_root, own.manager) == ("ada", f"{ROOT}/launches", f"{ROOT}/work", "user")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from launch_shapes import UNIT, a_plan
 from muster.launch import outcome
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
@@ -17,15 +18,7 @@ if TYPE_CHECKING:
     from muster.launch.messages import ProcessFacts, Result
     from muster.verdict.finding import Verdict
 
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "backend": "gloo",
-    "world_size": 2,
-    "nodes": [
-        {"node": "node1", "nproc": 1, "ranks": [0], "unit": "muster-launch-x.service"},
-        {"node": "node2", "nproc": 1, "ranks": [1], "unit": "muster-launch-x.service"},
-    ],
-}
+PLAN = a_plan()
 
 
 def judged(ending: Decided | None, text: str = "", node: str = "", **more: Any) -> Verdict:
@@ -70,15 +63,15 @@ def test_what_it_needs_is_taken() -> None:
 
 
 def test_finished_but_something_is_left() -> None:
-    unit, more = "muster-launch-x.service", "session-4.scope"
-    inside: ProcessFacts = {"pid": 7, "command": "x", "user": "muster", "unit": unit}
+    more = "session-4.scope"
+    inside: ProcessFacts = {"pid": 7, "command": "x", "user": "muster", "unit": UNIT}
     beyond: ProcessFacts = {"pid": 8, "command": "x", "user": "muster", "unit": more}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [inside, beyond])})
     assert verdict["status"] == "failed"
     assert verdict["summary"] == (
-        "node2: left of the launch: PID 7 of muster (x, unit muster-launch-x.service), PID 8 of muster (x, unit"
+        f"node2: left of the launch: PID 7 of muster (x, unit {UNIT}), PID 8 of muster (x, unit"
         " session-4.scope). End it with: ansible node2 --become -m ansible.builtin.command -a"
-        " 'systemctl stop muster-launch-x.service'"
+        f" 'systemctl stop {UNIT}'"
     )
 
 

@@ -12,22 +12,13 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_node, a_request
 from muster.launch import caches
 from muster.launch import plan as planning
-from muster.launch.plan import LaunchRequest, NodeSpec, PlanError
+from muster.launch.plan import PlanError
 from muster.launch.text import describe
 from muster.verdict.redaction import Redaction
 
-REQUEST: dict[str, Any] = {
-    "cluster": "rack",
-    "launch_id": "20260101-120000-abcd",
-    "user": "muster",
-    "script": "/srv/job/train.py",
-    "port": 29500,
-    "run_root": "/var/lib/muster/launches",
-    "work_root": "/var/lib/muster/work",
-    "rendezvous_timeout": 120,
-}
 NOBODY: Any = {"held": {}, "computing": {}, "uuids": [], "why": ""}
 LOOKED_AT: Any = {
     "user": {"home": "/home/muster"},
@@ -40,11 +31,8 @@ LOOKED_AT: Any = {
 
 
 def planned(nodes: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    inventory = [
-        NodeSpec(name, f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun", **given)
-        for number, (name, given) in enumerate(nodes.items(), 1)
-    ]
-    return planning.build_plan(LaunchRequest(**{**REQUEST, **request}), inventory)
+    inventory = [a_node(number, name, **given) for number, (name, given) in enumerate(nodes.items(), 1)]
+    return planning.build_plan(a_request(**request), inventory)
 
 
 @cases(__file__, "plan")

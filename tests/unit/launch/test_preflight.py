@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cases import cases
+from launch_shapes import a_plan, facts_of_a_fit_node
 from muster.launch import preflight
 from muster.launch.preflight import Requested
 
-ENTRY = {"node": "node1", "nproc": 2, "address": "10.0.0.1", "interface": None, "env": {}, "environment": "/opt/x"}
+(ENTRY,) = a_plan({"node1": 2}, entry={"env": {}, "environment": "/opt/x"})["nodes"]
 # Whoever holds something, as far as a case says nothing else.
 HOLDER: dict[str, Any] = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
@@ -24,26 +25,6 @@ HOLDER: dict[str, Any] = {
     "detached": False,
     "manager_of": None,
     "ours": False,
-}
-FACTS: dict[str, Any] = {
-    "uid": 0,
-    "python": [3, 10, 12],
-    "systemd": True,
-    "cpus": 8,
-    "gpus": 0,
-    "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
-    "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
-    "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
-    "chdir": None,
-    "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
-    "foreign": [],
-    "interfaces": ["eth0", "lo"],
-    "interface_of_address": "eth0",
-    "port": {"port": 29500, "free": True, "holders": []},
-    "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
-    "own": None,
-    "environment": "/opt/x",
-    "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
 }
 REQUESTED: dict[str, Any] = {
     "user": "muster",
@@ -63,7 +44,7 @@ def occupied(given: dict[str, Any]) -> dict[str, Any]:
 
 @cases(__file__, "preflight")
 def test_preflight(case: dict[str, Any]) -> None:
-    facts: Any = {**FACTS, **case.get("facts", {})}
+    facts: Any = facts_of_a_fit_node(**case.get("facts", {}))
     facts["occupied"] = occupied(case.get("occupied", {}))
     for port in {"port", "beat_port"} & set(facts):
         facts[port] = {**facts[port], "holders": [{**HOLDER, **one} for one in facts[port]["holders"]]}
@@ -71,10 +52,8 @@ def test_preflight(case: dict[str, Any]) -> None:
     findings = preflight.judge({**ENTRY, **case.get("entry", {})}, facts, requested)
     assert [f"{one.id} {one.status}: {one.summary}" for one in findings] == case["expect"]
     assert all(one.node == "node1" and (one.fix.get("text") or one.status == "pass") for one in findings)
-    if "fix" in case:
-        assert findings[0].fix["text"] == case["fix"]
-    if "command" in case:
-        assert findings[0].fix["command"] == case["command"]
+    first = findings[0].fix if findings else {}
+    assert (first.get("text"), first.get("command")) == (case.get("fix"), case.get("command"))
 
 
 @pytest.mark.parametrize(

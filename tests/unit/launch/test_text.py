@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from launch_shapes import UNIT, a_plan
 from muster.launch import text
 from muster.verdict.finding import Finding, add_up, evidence
 
 
 def plan(nodes: int) -> dict[str, Any]:
-    return {
-        "launch_id": "20260101-120000-abcd",
-        "backend": "gloo",
-        "world_size": 2 * nodes,
-        "master_addr": "10.0.0.1",
-        "master_port": 29500,
-        "given": {"HF_TOKEN": "launch_env_file"},
-        "nodes": [
-            {
-                "node": f"node{number}",
-                "node_rank": number - 1,
-                "ranks": [2 * number - 2, 2 * number - 1],
-                "unit": "muster-launch-x.service",
-                "env": {"NAME": "two words"},
-                "from_node": {"HOME": "home directory of muster"},
-                "argv": ["torchrun", "train.py", "--name=a b"],
-            }
-            for number in range(1, nodes + 1)
-        ],
+    shown = {
+        "env": {"NAME": "two words"},
+        "from_node": {"HOME": "home directory of muster"},
+        "argv": ["torchrun", "train.py", "--name=a b"],
     }
+    ranks = {f"node{number}": 2 for number in range(1, nodes + 1)}
+    return a_plan(ranks, given={"HF_TOKEN": "launch_env_file"}, entry=shown)
 
 
 def test_of_many_nodes_the_first_are_named() -> None:
@@ -50,7 +38,7 @@ def test_what_was_removed_is_said_once_for_all_nodes() -> None:
 def test_a_plan_is_shown_as_it_could_be_typed() -> None:
     lines = text.describe(plan(1)).splitlines()
     assert lines[2:] == [
-        "node1  (node rank 0, ranks 0-1, unit muster-launch-x.service)",
+        f"node1  (node rank 0, ranks 0-1, unit {UNIT})",
         "  NAME='two words' \\",
         "  HF_TOKEN=<from launch_env_file> \\",
         "  HOME=<home directory of muster> \\",

@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster.net_probe import before_launch
 from muster.verdict.finding import with_fix
 
 PORT = 29500
-PLAN: dict[str, Any] = {
-    "master_port": PORT,
-    "nodes": [
-        {"node": f"node{number}", "node_rank": number - 1, "address": f"10.0.0.{number}", "interface": "eth0"}
-        for number in (1, 2, 3)
-    ],
-}
+PLAN = a_plan(3, entry={"interface": "eth0"})
 NAMES = [entry["node"] for entry in PLAN["nodes"]]
 OPEN = {"error": "", "seconds": 0.001}
 SHUT = {"error": "ETIMEDOUT", "seconds": 2.2}

@@ -38,8 +38,7 @@ def test_rewrite(case: dict[str, Any]) -> None:
     assert result.text == (filled(case["after"]) if "after" in case else before)
     assert list(result.reasons) == case.get("reasons", [])
     assert list(result.problems) == case.get("problems", [])
-    if "names" in case:
-        assert names == case["names"]
+    assert names == case.get("names", ["node1"])
     again = hosts_file.rewrite(result.text, cluster, hosts_file.own_names(result.text, cluster))
     assert again.text == result.text
     assert again.reasons == ()

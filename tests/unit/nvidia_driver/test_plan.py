@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from cases import cases
+from cases import cases, document_of
 from muster.nvidia_driver import persistence
 from muster.nvidia_driver.model import File, Request, Seen
 from muster.nvidia_driver.plan import make_plan, settle
@@ -62,7 +61,7 @@ def tuples(given: dict[str, Any]) -> dict[str, Any]:
 
 @cases(__file__, "plan")
 def test_case(case: dict[str, Any]) -> None:
-    base = yaml.safe_load((HERE / "healthy.yml").read_text())
+    base = document_of(HERE / "healthy.yml")
     given = laid_over(base, {"request": case.get("request", {}), "seen": case.get("seen", {})})
     request = Request(files=FILES, **tuples(given["request"]))
     plan = make_plan(request, seen_of(given["seen"]))
@@ -103,5 +102,5 @@ def test_case(case: dict[str, Any]) -> None:
     ],
 )
 def test_a_driver_works_when_the_kernel_runs_what_is_installed(changes: dict[str, Any], works: bool) -> None:
-    healthy = yaml.safe_load((HERE / "healthy.yml").read_text())["seen"]
+    healthy = document_of(HERE / "healthy.yml")["seen"]
     assert seen_of(laid_over(healthy, changes)).works is works

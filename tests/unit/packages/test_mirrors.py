@@ -7,15 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
-from cases import cases
+from cases import cases, document_of
 from muster.packages.mirrors import MirrorError, Place, Request, Sources, resolve
 from muster.pytorch.pip import PYTORCH_WHEELS
 
 HERE = Path(__file__).parent
 FILE = Path(__file__).parents[3] / "roles/package_sources/files/mirrors.yml"
-TABLE = yaml.safe_load(FILE.read_text())
+TABLE = document_of(FILE)
 
 
 @cases(__file__, "resolve")
@@ -28,8 +27,7 @@ def test_case(case: dict[str, Any]) -> None:
         return
     sources = resolve(TABLE, Request(**case["request"]), system, machine)
     places = {name: Place(**place) for name, place in case["places"].items()}
-    notes = tuple(case["notes"]) if "notes" in case else sources.notes
-    assert sources == Sources(**places, offline=case.get("offline", ""), notes=notes)
+    assert sources == Sources(**places, offline=case.get("offline", ""), notes=tuple(case.get("notes", ())))
 
 
 def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from cases import cases
+from cases import cases, document_of
 from muster.health.facts import facts
 from muster.rails import judge, outputs, plan
 from muster.verdict.finding import Finding, as_lines
 
 HERE = Path(__file__).parent
-PRINTED = yaml.safe_load((HERE / "recorded/outputs.yml").read_text())
+PRINTED = document_of(HERE / "recorded/outputs.yml")
 HEALTH = HERE.parent / "health/recorded"
 GOOD = {"pingpong": "pingpong", "bandwidth": "bandwidth", "latency": "latency"}
 STEPS = dict(zip(GOOD, plan.STEPS, strict=True))
@@ -151,8 +150,8 @@ def test_what_a_failure_means_is_said(name: str, meaning: str) -> None:
 
 def server(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Facts of a node with four adapters of InfiniBand, after tests/unit/health/recorded/server.yml."""
-    looks = yaml.safe_load((HEALTH / "node.yml").read_text())
-    base = yaml.safe_load((HEALTH / "server.yml").read_text())
+    looks = document_of(HEALTH / "node.yml")
+    base = document_of(HEALTH / "server.yml")
     for place, value in {**base["looks"], **changes}.items():
         *folders, last = place.split("/")
         inner = looks
@@ -163,7 +162,7 @@ def server(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         adapter["ports"]["1"] |= {"pkeys": {"0": "0xffff"}, "sm_lid": "0x1"}
     for device in looks["pci"]["devices"].values():
         device["configuration"] = ""
-    request = yaml.safe_load((HEALTH / "request.yml").read_text()) | base["request"]
+    request = document_of(HEALTH / "request.yml") | base["request"]
     return facts(looks, request), request
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster.launch.endings import Ending
 from muster.report import Artifacts, launched, outcome
 
-PLAN: dict[str, Any] = {"nodes": [{"node": "node1"}]}
+PLAN = a_plan(1)
 FAILURE = {"node": "cluster", "task": "Judge the inventory", "why": "two problems", "unreachable": False}
 
 

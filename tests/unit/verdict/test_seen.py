@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
+from cases import documents_of
 from muster.health.subjects import subjects
 from muster.verdict.check import SEEN, Check
 from paths import ROOT
@@ -54,7 +54,7 @@ def recorded() -> Iterator[str]:
     for folder, (key, made_up) in RECORDED.items():
         for path in (UNIT / folder).iterdir():
             text = path.read_text()
-            cases = list(yaml.safe_load_all(text))
+            cases = list(documents_of(text))
             changed = key is not None and any(key in case for case in cases)
             for name in ID.findall(text):
                 if not changed or (made_up and SUBJECT_OF.get(name, "") not in made_up.split()):

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
+from launch_shapes import a_node, a_user_request
+from muster.launch.plan import NodeSpec, build_plan
 from muster.launch.watched import Word
 from muster.verdict.finding import add_up
 from muster_controller.detached.watched_launch import WatchedLaunch
 from muster_controller.launch.elsewhere import packed
 
 FIRST, SECOND = "20261123-085513-709e", "20261123-085600-11aa"
-NODES = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun") for number in (1, 2)]
+NODES = [a_node(number) for number in (1, 2)]
 HEALTHY = add_up([], "ok", [], [])
 
 
@@ -23,19 +24,8 @@ def plan_of(launch_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def plan_on(nodes: list[NodeSpec], launch_id: str) -> dict[str, Any]:
-    request = LaunchRequest(
-        cluster="lab",
-        launch_id=launch_id,
-        user="anna",
-        script="/srv/train.py",
-        port=29500,
-        run_root="/var/lib/muster/users/anna/launches",
-        work_root="/var/lib/muster/users/anna/work",
-        rendezvous_timeout=120,
-        manager="user",
-        more={"watched": {"node": "node1", "launch_id": FIRST}},
-    )
-    return build_plan(request, nodes)
+    watched = {"watched": {"node": "node1", "launch_id": FIRST}}
+    return build_plan(a_user_request("anna", launch_id=launch_id, more=watched), nodes)
 
 
 def outcome(*attempts: dict[str, Any]) -> tuple[list[str], list[str]]:

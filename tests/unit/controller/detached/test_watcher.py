@@ -12,11 +12,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from launch_shapes import a_node, a_settings, a_user_request
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
 from muster.launch.outcome import Record
-from muster.launch.plan import LaunchRequest, NodeSpec
 from muster.launch.watch import Decision
 from muster.launch.watched import MOST_SAID, MOST_TEXT
 from muster.verdict.redaction import Redaction
@@ -24,7 +24,6 @@ from muster_controller.detached import watcher
 from muster_controller.detached.mesh import Here, Login
 from muster_controller.detached.watcher import BY_HAND, Watcher, settings_in, spec_of
 from muster_controller.launch.project import Project
-from muster_controller.launch.settings import Settings
 from muster_node.distribution.manifest import File
 
 if TYPE_CHECKING:
@@ -32,34 +31,23 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from muster_controller.launch.settings import Settings
+
 FIRST = "20261123-085513-709e"
 GIVEN = "tok-5f2c9a71e3b84d06"
-NODES = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/muster/pytorch/current/bin/torchrun") for number in (1, 2)]
-REQUEST = LaunchRequest(
-    cluster="lab",
+NODES = [a_node(number) for number in (1, 2)]
+REQUEST = a_user_request(
+    "anna",
     launch_id=FIRST,
-    user="anna",
     script="/srv/train.py",
-    port=29500,
-    run_root="/var/lib/muster/users/anna/launches",
-    work_root="/var/lib/muster/users/anna/work",
-    rendezvous_timeout=120,
     env={"MY_TOKEN": GIVEN},
-    manager="user",
     more={"watched": {"node": "node1", "launch_id": FIRST}},
 )
-SETTINGS = Settings(
+SETTINGS = a_settings(
     user="anna",
     stop_timeout=30,
-    stall_timeout=0.0,
-    rendezvous_timeout=120,
-    min_free_bytes=1,
-    keep=5,
-    keep_bytes=0,
-    log_max=0,
     detached=True,
     time_limit=600,
-    chdir="",
     script_name="train.py",
     script_body=b"\x00print()",
     begun_here=frozenset({FIRST}),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster.diagnosis.launched import Gathered
 from muster.diagnosis.site_reading import File, rules_of
 from muster.launch import outcome
@@ -29,26 +30,7 @@ if TYPE_CHECKING:
     from muster_controller.diagnosis.diagnosing import Diagnosed
 
 GIVEN = "hf_oNeTwoThreeFour5"
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "backend": "gloo",
-    "launcher": "torchrun",
-    "world_size": 2,
-    "master_addr": "10.0.0.1",
-    "master_port": 29500,
-    "nodes": [
-        {
-            "node": f"node{rank + 1}",
-            "node_rank": rank,
-            "nproc": 1,
-            "ranks": [rank],
-            "address": f"10.0.0.{rank + 1}",
-            "interface": "eth0",
-            "unit": "muster-launch-x.service",
-        }
-        for rank in (0, 1)
-    ],
-}
+PLAN = a_plan(2, entry={"interface": "eth0"})
 RAISED = f'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no {GIVEN}\n'
 VICTIM = (
     'Traceback (most recent call last):\n  File "train.py", line 9, in main\n    dist.all_reduce(value)\n'

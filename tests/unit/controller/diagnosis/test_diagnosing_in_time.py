@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster.diagnosis.causes import CAUSES
 from muster.diagnosis.decide import decide
 from muster.diagnosis.launched import MOST_INVOLVED, Gathered
@@ -82,21 +83,6 @@ def said(verb: str, name: str) -> dict[str, Any]:
     return {"links": {}, "answers": {}}
 
 
-def plan(nodes: int) -> dict[str, Any]:
-    entries = [
-        {
-            "node": f"node{number}",
-            "node_rank": number - 1,
-            "ranks": [number - 1],
-            "address": f"10.0.0.{number}",
-            "interface": "eth0",
-            "run_dir": "/run/x",
-        }
-        for number in range(1, nodes + 1)
-    ]
-    return {"launch_id": "20260101-120000-abcd", "master_addr": "10.0.0.1", "master_port": 29500, "nodes": entries}
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
@@ -122,7 +108,7 @@ def test_the_looks_afterwards_keep_to_their_time(
     messages: Any = SlowNodes(clock, seconds)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
     gathered = Gathered()
-    looks = Afterwards(plan(nodes), asked, messages, lambda: False, dict.fromkeys(lost, "gone"))
+    looks = Afterwards(a_plan(nodes), asked, messages, lambda: False, dict.fromkeys(lost, "gone"))
     looks.look(gathered, live=False)
     assert clock.now - began <= PROMISED - DECIDING + 3.5
     assert {name for name, _ in messages.asked} <= set(asked)
@@ -132,7 +118,7 @@ def test_the_looks_afterwards_keep_to_their_time(
 def test_one_silent_node_keeps_nothing_from_the_others(clock: Clock, nodes: int) -> None:
     messages: Any = SlowNodes(clock, one_silent)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
-    looks = Afterwards(plan(nodes), asked, messages, lambda: False, {})
+    looks = Afterwards(a_plan(nodes), asked, messages, lambda: False, {})
     gathered = Gathered()
     looks.look(gathered, live=False)
     assert {name for name, verb in messages.asked if verb == "links"} == set(asked) - {"node2"}
@@ -151,7 +137,7 @@ def test_snapshots_keep_to_their_time_before_anything_is_stopped(
     shots.messages = messages
     decision: Any = SimpleNamespace(ending=snapshots.ASKED_AT[0], node="")
     began = clock.now
-    shots.ask(plan(64), decision)
+    shots.ask(a_plan(64), decision)
     shots.gather(lambda: False)
     assert clock.now - began <= SNAPSHOT + 0.3
 

@@ -8,41 +8,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import LAUNCH_ID, a_plan
 from muster.launch.plan import PlanError
 from muster_controller.diagnosis.known_launch import KnownLaunch, kept_case, newest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ID = "20260101-120000-abcd"
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\nValueError: no such sample\n'
 CLUSTER = {"cluster_run_root": "/var/lib/muster/launches", "cluster_users_root": "/var/lib/muster/users"}
 
 
 def plan() -> dict[str, Any]:
-    node = {
-        "node": "node1",
-        "node_rank": 0,
-        "nproc": 1,
-        "ranks": [0],
-        "address": "10.0.0.1",
-        "interface": "eth0",
-        "run_dir": f"/var/lib/muster/launches/{ID}",
-    }
-    return {
-        "launch_id": ID,
-        "backend": "gloo",
-        "launcher": "torchrun",
-        "world_size": 1,
-        "master_addr": "10.0.0.1",
-        "master_port": 29500,
-        "nodes": [node],
-    }
+    return a_plan(1, entry={"interface": "eth0"})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / ID
+    folder = tmp_path / LAUNCH_ID
     folder.mkdir()
     (folder / "plan.json").write_text(json.dumps(plan()))
     return folder
@@ -53,7 +36,7 @@ def log(text: str) -> dict[str, Any]:
 
 
 def known(folder: Path, messages: AnsweringNodes) -> KnownLaunch:
-    return KnownLaunch(ID, folder, messages, ["node1"], CLUSTER, lambda: False)
+    return KnownLaunch(LAUNCH_ID, folder, messages, ["node1"], CLUSTER, lambda: False)
 
 
 def followed(*, over: bool) -> dict[tuple[str, str], list[Any]]:
@@ -92,16 +75,16 @@ def test_of_a_node_that_does_not_answer_the_controllers_copy_is_read(folder: Pat
 def test_one_that_is_not_known_anywhere(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as problem:
         known(tmp_path / "nothing", AnsweringNodes({("node1", "identity"): ["no route to host"]}))
-    assert f"{ID} is not known here" in problem.value.problems[0]
+    assert f"{LAUNCH_ID} is not known here" in problem.value.problems[0]
 
 
 def test_what_was_gathered_when_it_failed_goes_first(folder: Path) -> None:
-    assert newest(folder.parent) == ID
+    assert newest(folder.parent) == LAUNCH_ID
     assert kept_case(folder) is None
     for live, found in ((True, False), (False, True)):
-        kept = {"schema": 1, "launch": {"launch_id": ID, "live": live}}
+        kept = {"schema": 1, "launch": {"launch_id": LAUNCH_ID, "live": live}}
         (folder / "evidence.json").write_text(json.dumps(kept))
         assert (kept_case(folder) is not None) is found
     case = kept_case(folder)
     assert case is not None
-    assert case.launch["launch_id"] == ID
+    assert case.launch["launch_id"] == LAUNCH_ID

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import LAUNCH_ID, a_node, a_request
 from muster.launch.attempts import Policy
 from muster.launch.endings import Ending
 from muster.launch.failure import NodeReport
@@ -21,19 +22,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-FIRST = "20260101-120000-abcd"
-INVENTORY = [NodeSpec(f"node{number}", f"10.0.0.{number}", "/opt/bin/torchrun") for number in (1, 2, 3)]
-REQUEST = LaunchRequest(
-    cluster="rack",
-    launch_id=FIRST,
-    user="muster",
-    script="/srv/train.py",
-    port=29500,
-    run_root="/var/lib/muster/launches",
-    work_root="/var/lib/muster/work",
-    rendezvous_timeout=120,
-    spares=["node3"],
-)
+INVENTORY = [a_node(number) for number in (1, 2, 3)]
+REQUEST = a_request(spares=["node3"])
 FIT: dict[str, Any] = {"running": [], "gpus": [], "gpu_error": "", "checkpoint": None}
 MANY = 20
 
@@ -104,9 +94,9 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
     first, second = trial.plans
     assert second["launch_id"] != first["launch_id"]
     assert (second["master_port"], second["attempt"]) == (29501, 2)
-    assert {entry["work_dir"] for entry in second["nodes"]} == {f"/var/lib/muster/work/{FIRST}"}
+    assert {entry["work_dir"] for entry in second["nodes"]} == {f"/var/lib/muster/work/{LAUNCH_ID}"}
     assert second["nodes"][1]["env"]["MUSTER_CHECKPOINT"] == "/data/step-5"
-    assert trial.earlier == [(), (FIRST,)]
+    assert trial.earlier == [(), (LAUNCH_ID,)]
     verdict = trial.result["verdict"]
     assert verdict["status"] == "degraded"
     assert verdict["findings"][0]["id"] == "launch.restarted"
@@ -166,7 +156,7 @@ def test_what_nobody_saw_to_end_is_waited_for_until_it_has_certainly_ended(monke
 
 def test_memory_that_is_being_freed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "PAUSE", 0.01)
-    busy = {**FIT, "running": [FIRST]}
+    busy = {**FIT, "running": [LAUNCH_ID]}
     answers = {"node1": [busy, busy, *fit()], "node2": fit()}
     trial = Trial(Policy(1), [lost("node2"), well], answers, spares=["node3"])
     assert len(trial.plans) == 2

@@ -8,37 +8,14 @@ from typing import Any
 import pytest
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import LAUNCH_ID, RUN_DIR, a_plan
 from muster.launch.plan import PlanError
 from muster_controller.launch.elsewhere import ask, find, packed, unpacked
 from muster_node.launch import kept
 
 NODES = ["node1", "node2"]
-LAUNCH_ID = "20260101-120000-abcd"
-RUN_DIR = f"/var/lib/muster/launches/{LAUNCH_ID}"
 CLUSTER = {"cluster_run_root": "/var/lib/muster/launches", "cluster_users_root": "/var/lib/muster/users"}
-PLAN: dict[str, Any] = {
-    "launch_id": LAUNCH_ID,
-    "cluster": "lab",
-    "user": "muster",
-    "backend": "gloo",
-    "master_addr": "10.0.0.1",
-    "master_port": 29500,
-    "world_size": 2,
-    "given": {},
-    "nodes": [
-        {
-            "node": name,
-            "ranks": [number],
-            "nproc": 1,
-            "run_dir": RUN_DIR,
-            "work_dir": "/var/lib/muster/work/x",
-            "unit": f"muster-launch-{LAUNCH_ID}.service",
-            "argv": ["torchrun"],
-            "env": {},
-        }
-        for number, name in enumerate(NODES)
-    ],
-}
+PLAN = a_plan()
 WHO = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster.diagnosis import reading
 from muster.launch.endings import Ending
 from muster.launch.watch import Decision
@@ -24,23 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODES = ("node1", "node2", "node3")
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "backend": "gloo",
-    "master_port": 29400,
-    "nodes": [
-        {
-            "node": name,
-            "node_rank": place,
-            "ranks": [2 * place, 2 * place + 1],
-            "address": f"192.0.2.{place + 1}",
-            "run_dir": "/run/x",
-            "script": None,
-            "environment": "/opt/env",
-        }
-        for place, name in enumerate(NODES)
-    ],
-}
+PLAN = a_plan(dict.fromkeys(NODES, 2))
 RECORD: dict[str, Any] = {
     "at": 5.0,
     "boot_id": "b",

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster_controller.launch import following
 from muster_controller.launch.following import ALL, Following
 
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "nodes": [{"node": f"node{number}", "ranks": [number - 1], "run_dir": "/run/x"} for number in (1, 2)],
-}
+PLAN = a_plan()
 WHO = {"uid": 1000, "launch_user": False}
 
 

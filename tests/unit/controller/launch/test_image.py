@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster.launch.manager import Whose
 from muster.launch.plan import PlanError
 from muster_controller.launch.image import Image, Imaging, read_archive, read_image
@@ -122,20 +123,11 @@ VERSIONS = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "", "error": ""}
 
 def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
     """What comes of an image that two nodes are asked for: findings, what was asked, and what was said."""
-    names = ("node1", "node2")
-    plan = {
-        "launch_id": "20260101-120000-abcd",
-        "user": "muster",
-        "backend": "gloo",
-        "launcher": "torchrun",
-        "image": IMAGE.in_plan,
-        "nodes": [{"node": name} for name in names],
-    }
-    messages: Any = Nodes({"versions": dict.fromkeys(names, VERSIONS), **says})
+    messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **says})
     settings: Any = SimpleNamespace(image=IMAGE)
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
-    prepared = Prepared(plan, whose=Whose("user", own) if own else Whose())
+    prepared = Prepared(a_plan(image=IMAGE.in_plan), whose=Whose("user", own) if own else Whose())
     return Imaging(settings, messages, said.append, interruption).after(prepared), messages.asked, said
 
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster_controller.launch.link_probe import probe_links
 
-PLAN: dict[str, Any] = {
-    "master_port": 29500,
-    "nodes": [
-        {"node": f"node{number}", "node_rank": number - 1, "address": f"10.0.0.{number}", "interface": None}
-        for number in (1, 2)
-    ],
-}
+PLAN = a_plan()
 PORTS = {"node1": [29500, 40000], "node2": [40000]}
 
 

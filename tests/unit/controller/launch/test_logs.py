@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster.verdict.masking import MASK
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -19,13 +20,9 @@ if TYPE_CHECKING:
     from muster.launch.messages import LogPart
 
 GIVEN = "hf-314159"
-PLAN = {
-    "given": {"HF_TOKEN": "launch_env"},
-    "nodes": [
-        {"node": "node1", "ranks": [0], "argv": [], "env": {"HF_TOKEN": "hf_abc"}},
-        {"node": "node2", "ranks": [1, 2], "argv": ["train.py", "--api-key", "abc"], "env": {}},
-    ],
-}
+PLAN = a_plan({"node1": 1, "node2": 2}, given={"HF_TOKEN": "launch_env"})
+PLAN["nodes"][0]["env"] |= {"HF_TOKEN": "hf_open-sesame"}
+PLAN["nodes"][1]["argv"] += ["--api-key", "open-sesame"]
 
 
 class Books:
@@ -120,7 +117,7 @@ def test_tails_are_bounded(books: Books) -> None:
 def test_the_kept_plan_holds_no_secret(books: Books) -> None:
     books.book.keep_plan(PLAN)
     text = (books.book.folder / "plan.json").read_text()
-    assert "abc" not in text
+    assert "sesame" not in text
     assert [entry["node"] for entry in json.loads(text)["nodes"]] == ["node1", "node2"]
 
 

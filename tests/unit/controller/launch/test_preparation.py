@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from answering_nodes import SETTINGS, AnsweringNodes
+from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan, a_settings, a_user_request, facts_of_a_fit_node
 from muster_controller.launch.preparation import prepare
 
-FACTS: dict[str, Any] = {
-    "uid": 0,
-    "python": [3, 10, 12],
-    "systemd": True,
-    "cpus": 8,
-    "gpus": 0,
-    "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
-    "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
-    "script": {"path": "/srv/train.py", "exists": True, "usable": True},
-    "chdir": None,
-    "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
-    "foreign": [],
-    "interfaces": ["eth0", "lo"],
-    "interface_of_address": "eth0",
-    "port": None,
-    "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
-    "own": None,
-    "environment": "/opt/x",
-    "caches": {},
-}
+FACTS = facts_of_a_fit_node(caches={})
 ADMIN = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
-PLAN: dict[str, Any] = {
-    "user": "muster",
-    "backend": "gloo",
-    "master_port": 29500,
-    "nodes": [
-        {
-            "node": f"node{number}",
-            "node_rank": number - 1,
-            "nproc": 2,
-            "address": f"10.0.0.{number}",
-            "interface": None,
-            "argv": ["/opt/x/torchrun", "--nnodes=2", "/srv/train.py", "--epochs"],
-            "env": {"PATH": "/opt/x:/usr/bin"},
-            "script": "/srv/train.py",
-            "environment": "/opt",
-            "cache_root": "/var/lib/muster/cache/muster",
-            "from_node": {"HOME": "home"},
-            "run_dir": "/var/lib/muster/launches/x",
-            "work_dir": "/var/lib/muster/work/x",
-        }
-        for number in (1, 2)
-    ],
-}
+PLAN = a_plan({"node1": 2, "node2": 2}, entry={"environment": "/opt/x"})
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
@@ -68,20 +27,20 @@ def never() -> bool:
 
 def test_all_may_start() -> None:
     asked = nodes()
-    prepared = prepare(PLAN, SETTINGS, asked, never)
+    prepared = prepare(PLAN, a_settings(), asked, never)
     assert not prepared.refused
     assert prepared.reached == {"node1", "node2"}
     assert prepared.readers["node2"] == ADMIN
     assert [entry["env"]["HOME"] for entry in prepared.plan["nodes"]] == ["/home/muster"] * 2
     requests = {name: payload for name, verb, payload in asked.asked if verb == "prepare"}
     assert [requests[name]["port"] for name in ("node1", "node2")] == [29500, None]
-    assert requests["node1"]["script"] == "/srv/train.py"
+    assert requests["node1"]["script"] == "/srv/job/train.py"
     assert requests["node1"]["run_root"] == "/var/lib/muster/launches"
     assert requests["node1"]["work_root"] == "/var/lib/muster/work"
 
 
 def test_one_that_is_unfit_refuses_all() -> None:
-    prepared = prepare(PLAN, SETTINGS, nodes(prepare=[{**FACTS, "systemd": False}]), never)
+    prepared = prepare(PLAN, a_settings(), nodes(prepare=[{**FACTS, "systemd": False}]), never)
     assert prepared.refused
     assert prepared.plan is PLAN
     assert [f"{one.node} {one.id}" for one in prepared.findings] == ["node1 launch.preflight", "node2 launch.systemd"]
@@ -98,14 +57,14 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
         ({"prepare": []}, "launch.unreachable: cannot be reached: no answer within 30 s"),
         ({"prepare": ["sudo: a password is required"]}, "launch.look: could not be looked at: sudo: a password"),
     ):
-        prepared = prepare(PLAN, SETTINGS, nodes(**given), never)
+        prepared = prepare(PLAN, a_settings(), nodes(**given), never)
         assert prepared.refused
         assert prepared.reached == {"node1"}
         assert f"{prepared.findings[1].id}: {prepared.findings[1].summary}".startswith(said)
 
 
 def test_who_may_not_use_sudo_is_told_of_launch_users() -> None:
-    prepared = prepare(PLAN, SETTINGS, nodes(prepare=["sudo: a password is required"]), never)
+    prepared = prepare(PLAN, a_settings(), nodes(prepare=["sudo: a password is required"]), never)
     assert prepared.findings[1].fix["text"] == (
         "Fix that, or have an administrator name admin in launch_users, then run again"
     )
@@ -130,8 +89,7 @@ OWN_FACTS = {
 
 
 def own_plan(user: str) -> dict[str, Any]:
-    runs = {"run_dir": f"/var/lib/muster/users/{user}/launches/x", "work_dir": f"/var/lib/muster/users/{user}/work/x"}
-    return {**PLAN, "user": user, "manager": "user", "nodes": [{**entry, **runs} for entry in PLAN["nodes"]]}
+    return a_plan({"node1": 2, "node2": 2}, a_user_request(user), entry={"environment": "/opt/x"})
 
 
 def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
@@ -140,7 +98,7 @@ def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
     return AnsweringNodes({**table, **{("node2", verb): given for verb, given in {**good, **of_node2}.items()}})
 
 
-AUTO = replace(SETTINGS, run_as="auto")
+AUTO = a_settings(run_as="auto")
 
 
 def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
@@ -157,7 +115,7 @@ def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
 
 def test_on_request_it_is_an_administrators_all_the_same() -> None:
     asked = of_ada(prepare=[FACTS])
-    prepare(PLAN, SETTINGS, asked, never, own_plan)
+    prepare(PLAN, a_settings(), asked, never, own_plan)
     assert not asked.own
 
 
@@ -167,6 +125,6 @@ def test_who_is_not_let_in_everywhere_is_told_before_anything_is_looked_at() -> 
     assert prepared.refused
     assert [one.id for one in prepared.findings] == ["launch.who"]
     assert {verb for _, verb, _ in asked.asked} == {"identity"}
-    gone = prepare(PLAN, replace(SETTINGS, run_as="self"), of_ada(identity=["no route to host"]), never, own_plan)
+    gone = prepare(PLAN, a_settings(run_as="self"), of_ada(identity=["no route to host"]), never, own_plan)
     assert gone.refused
     assert [f"{one.node} {one.id}" for one in gone.findings] == ["node1 launch.preflight", "node2 launch.look"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from answering_nodes import SETTINGS, AnsweringNodes
+from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan, a_settings, a_user_request
 from muster.launch.occupied import TAKEN
 from muster.launch.preflight import DISK
 from muster_controller.launch.preparation import Prepared
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 FILES = (File("train.py", False, 1, "a" * 64),)
 PROJECT = Project("/home/ada/p", manifest.render(FILES), FILES)
-RUN_DIR = "/var/lib/muster/users/ada/launches/20260101-120000-abcd"
-NODES = [{"node": f"node{number}", "address": f"10.0.0.{number}", "run_dir": RUN_DIR} for number in (1, 2)]
-PLAN: dict[str, Any] = {"master_port": 29500, "nodes": NODES}
+PLAN = a_plan(2, a_user_request("ada"))
 HAS_IT = {"missing": [], "room": 10**9, "port_free": True, "error": ""}
 
 
 def sending(second: Any = HAS_IT, project: Project | None = PROJECT, times: int = 1) -> tuple[Sending, AnsweringNodes]:
     answers = {("node1", "stored"): [HAS_IT] * times, ("node2", "stored"): [second] * times}
     nodes = AnsweringNodes(answers)
-    settings = replace(SETTINGS, project=project)
+    settings = a_settings(project=project)
     return Sending(settings, nodes, lambda _text: None, Interruption()), nodes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan
 from muster.launch.outcome import Left
 from muster.verdict.redaction import Redaction
 from muster_controller.artifacts.keeping import Keeping
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
     from muster.launch.messages import ProcessFacts
 
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "nodes": [{"node": f"node{number}", "ranks": [number - 1], "run_dir": "/run/x"} for number in (1, 2)],
-}
+PLAN = a_plan()
 
 
 def part(begin: int, text: str, *, more: bool = False) -> dict[str, Any]:

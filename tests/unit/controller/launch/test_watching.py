@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from answering_nodes import SETTINGS, AnsweringNodes
+from answering_nodes import AnsweringNodes
+from launch_shapes import a_plan, a_settings
 from muster.launch.answers import reader
 from muster.launch.endings import Ending
 from muster.verdict.redaction import Redaction
@@ -22,28 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODES = ("node1", "node2")
-PLAN: dict[str, Any] = {
-    "launch_id": "20260101-120000-abcd",
-    "world_size": 2,
-    "backend": "gloo",
-    "master_port": 29400,
-    "nodes": [
-        {
-            "node": name,
-            "node_rank": rank,
-            "ranks": [rank],
-            "nproc": 1,
-            "address": f"192.0.2.{rank}",
-            "run_dir": "/run/x",
-            "argv": [],
-            "env": {},
-            "unit": "x.service",
-            "script": None,
-            "environment": "/opt/env",
-        }
-        for rank, name in enumerate(NODES)
-    ],
-}
+PLAN = a_plan(entry={"script": None})
 
 
 def look(number: int, **differing: Any) -> dict[str, Any]:
@@ -99,7 +78,7 @@ class Supervised:
         self.lines: list[tuple[Any, ...]] = []
         self.keeping = Keeping(self.said.append)
         self.logs = LogBook(folder / "launch", PLAN, self.hand_on, Redaction([]), self.keeping)
-        self.supervisor = Begun(PLAN, {}, replace(SETTINGS, detached=detached), self.logs, self.said.append)
+        self.supervisor = Begun(PLAN, {}, a_settings(detached=detached), self.logs, self.said.append)
         self.nodes = AnsweringNodes(table, reader(PLAN))
         self.supervisor.messages = self.nodes
         self.beside = AnsweringNodes(table)

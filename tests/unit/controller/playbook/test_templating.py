@@ -7,13 +7,14 @@ import json
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from launch_shapes import a_plan
 from muster.launch.answers import reader
 from muster.launch.events import Events
 from muster.launch.lines import Lines
 from muster.verdict.finding import Finding, add_up
 
 TYPED = "{{ 7*7 }}{% for x in range(3) %}{{ lookup('pipe', 'id') }}{% endfor %}"
-PLAN = {"nodes": [{"node": "node1", "ranks": [0]}]}
+PLAN = a_plan(1)
 
 
 def test_what_was_typed_stays_as_it_was_typed() -> None:

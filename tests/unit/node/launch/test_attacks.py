@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from launch_shapes import a_start
 from muster_node.launch import folders, leftovers, looking, seats, starting, state, stopping
 from muster_node.programs import launch as program
 from muster_node.tools import process
@@ -92,26 +93,9 @@ def ended(argv: list[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 def spec_of(place: Place, launch_id: str) -> dict[str, Any]:
-    return {
-        "launch_id": launch_id,
-        "user": "nobody",
-        "reader": {"uid": READER.pw_uid, "gid": READER.pw_gid},
-        "run_dir": str(place.folder / "runs" / launch_id),
-        "work_dir": str(place.folder / "work" / launch_id),
-        "earlier": [],
-        "lease": 60.0,
-        "time_limit": 0,
-        "keep": 2,
-        "keep_bytes": 1_000_000,
-        "log_max": 0,
-        "seats": ["cpu"],
-        "shared": False,
-        "waits": False,
-        "properties": {},
-        "env": {"HF_TOKEN": CANARY},
-        "script_name": "train.py",
-        "script_body": "",
-    }
+    reader = {"uid": READER.pw_uid, "gid": READER.pw_gid}
+    bounds = {"lease": 60.0, "keep": 2, "keep_bytes": 1_000_000}
+    return a_start(place.folder, launch_id, reader=reader, env={"HF_TOKEN": CANARY}, **bounds)
 
 
 def look_as_the_reader(place: Place, request: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from launch_shapes import a_plan
 from muster_node.launch import jobs, kept, last_words, state
 from muster_node.tools import process
 from muster_node.tools.run import run
@@ -18,13 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IDS = [f"20260101-12000{number}-abcd" for number in range(4)]
-PLAN: dict[str, Any] = {
-    "launch_id": IDS[0],
-    "world_size": 2,
-    "what": "train.py",
-    "begun": {"by": "ada@laptop", "at": 5.0},
-    "nodes": [{"node": "node1", "seats": ["gpu-0"]}, {"node": "node2", "seats": ["gpu-1"]}],
-}
+PLAN = a_plan(what="train.py", begun={"by": "ada@laptop", "at": 5.0})
+PLAN["nodes"] = [{**entry, "seats": [f"gpu-{number}"]} for number, entry in enumerate(PLAN["nodes"])]
 
 RANK = {"rank": 0, "local_rank": 0, "pid": 7, "started": 70, "gone_at": 1.5}
 

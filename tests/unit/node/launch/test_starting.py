@@ -14,11 +14,11 @@ from unittest.mock import ANY, Mock
 
 import pytest
 
+from launch_shapes import LAUNCH_ID, a_start
 from muster_node.launch import folders, seats, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import Answer
 
-LAUNCH_ID = "20260101-120000-abcd"
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
 
 
@@ -31,27 +31,14 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(starting, "RESERVE_SECONDS", 0.0)
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "run/reservations"))
     monkeypatch.setattr(folders, "own_text", lambda: "the program")
-    return {
-        "launch_id": LAUNCH_ID,
-        "user": "nobody",
-        "reader": {"uid": 1234, "gid": 2345},
-        "run_dir": str(tmp_path / "runs" / LAUNCH_ID),
-        "work_dir": str(tmp_path / "work" / LAUNCH_ID),
-        "earlier": [],
-        "lease": 10.0,
-        "time_limit": 60,
-        "keep": 10,
-        "keep_bytes": 0,
-        "log_max": 0,
-        "seats": ["gpu-0"],
-        "shared": False,
-        "waits": False,
-        "properties": {"User": "nobody"},
-        "env": {"HF_TOKEN": "nutmeg-314159"},
-        "script_name": "train.py",
-        "script_body": base64.b64encode(b"import torch").decode(),
-        "cache_root": str(tmp_path / "cache/nobody"),
-    }
+    return a_start(
+        tmp_path,
+        time_limit=60,
+        seats=["gpu-0"],
+        properties={"User": "nobody"},
+        env={"HF_TOKEN": "nutmeg-314159"},
+        script_body=base64.b64encode(b"import torch").decode(),
+    )
 
 
 @as_root

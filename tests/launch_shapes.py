@@ -1,0 +1,142 @@
+"""Launches as tests need them: a request, its plan, the settings, and what a node reports of itself before the start.
+
+Each is made by the product or holds the product's defaults, so that a shape changes in one place. A test names what
+matters to it, and nothing else: `a_plan({"node1": 2, "node2": 2}, backend="nccl")`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.launch.plan import LaunchRequest, NodeSpec, build_plan
+from muster_controller.launch.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+LAUNCH_ID = "20260101-120000-abcd"
+RUN_ROOT = "/var/lib/muster/launches"
+WORK_ROOT = "/var/lib/muster/work"
+USERS_ROOT = "/var/lib/muster/users"
+RUN_DIR = f"{RUN_ROOT}/{LAUNCH_ID}"
+UNIT = f"muster-launch-{LAUNCH_ID}.service"
+TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
+
+
+def a_node(number: int, name: str = "", **changes: Any) -> NodeSpec:
+    """Return a node of the inventory: node1 at 10.0.0.1, one rank, no GPU."""
+    given = {"name": name or f"node{number}", "address": f"10.0.0.{number}", "torchrun": TORCHRUN, **changes}
+    return NodeSpec(**given)
+
+
+def a_request(**changes: Any) -> LaunchRequest:
+    """Return what is asked for by an administrator who launches a script that is on every node."""
+    given = {
+        "cluster": "rack",
+        "launch_id": LAUNCH_ID,
+        "user": "muster",
+        "script": "/srv/job/train.py",
+        "port": 29500,
+        "run_root": RUN_ROOT,
+        "work_root": WORK_ROOT,
+        "rendezvous_timeout": 120,
+        **changes,
+    }
+    return LaunchRequest(**given)
+
+
+def a_user_request(user: str, **changes: Any) -> LaunchRequest:
+    """Return what is asked for by a launch user, without root."""
+    home = f"{USERS_ROOT}/{user}"
+    folders = {"run_root": f"{home}/launches", "work_root": f"{home}/work"}
+    return a_request(**{"user": user, "manager": "user", **folders, **changes})
+
+
+def a_plan(
+    nproc: Mapping[str, int] | int = 2,
+    request: LaunchRequest | None = None,
+    *,
+    entry: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Return the plan of a request. nproc: ranks by node, or on how many nodes one rank each.
+
+    entry: other values in what the plan has of each node. changes: other values of the plan itself.
+    """
+    counts = {f"node{number}": 1 for number in range(1, nproc + 1)} if isinstance(nproc, int) else nproc
+    nodes = [a_node(number, name, nproc=count) for number, (name, count) in enumerate(counts.items(), 1)]
+    plan = build_plan(request or a_request(), nodes)
+    return {**plan, "nodes": [{**one, **(entry or {})} for one in plan["nodes"]], **changes}
+
+
+def a_settings(**changes: Any) -> Settings:
+    """Return the settings of a launch that waits for nothing, keeps logs of any size, and sends nothing."""
+    given = {
+        "user": "muster",
+        "stop_timeout": 5,
+        "stall_timeout": 0.0,
+        "rendezvous_timeout": 120,
+        "min_free_bytes": 1,
+        "keep": 10,
+        "keep_bytes": 0,
+        "log_max": 0,
+        "detached": False,
+        "time_limit": 0,
+        "chdir": "",
+        "script_name": "",
+        "script_body": b"",
+        **changes,
+    }
+    return Settings(**given)
+
+
+def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
+    """Return what a node reports before the start of a launch in /opt/x that it can take part in."""
+    return {
+        "uid": 0,
+        "python": [3, 10, 12],
+        "systemd": True,
+        "cpus": 8,
+        "gpus": 0,
+        "user": {"uid": 990, "gid": 990, "home": "/home/muster"},
+        "executable": {"path": "/opt/x/torchrun", "exists": True, "usable": True},
+        "script": {"path": "/srv/job/train.py", "exists": True, "usable": True},
+        "chdir": None,
+        "disk": {"path": "/var/lib", "free": 10**10, "read_only": False, "inodes_free": 1000},
+        "foreign": [],
+        "interfaces": ["eth0", "lo"],
+        "interface_of_address": "eth0",
+        "port": {"port": 29500, "free": True, "holders": []},
+        "occupied": {"held": {}, "computing": {}, "uuids": [], "why": ""},
+        "own": None,
+        "environment": "/opt/x",
+        "caches": {"cluster_run_root": {"path": "/var/lib/muster/cache/muster", "type": "ext4"}},
+        **changes,
+    }
+
+
+def a_start(folder: Path, launch_id: str = LAUNCH_ID, **changes: Any) -> dict[str, Any]:
+    """Return what the controller sends to a node to start an administrator launch as nobody, below a folder."""
+    return {
+        "launch_id": launch_id,
+        "user": "nobody",
+        "reader": {"uid": 1234, "gid": 2345},
+        "run_dir": str(folder / "runs" / launch_id),
+        "work_dir": str(folder / "work" / launch_id),
+        "cache_root": str(folder / "cache/nobody"),
+        "earlier": [],
+        "lease": 10.0,
+        "time_limit": 0,
+        "keep": 10,
+        "keep_bytes": 0,
+        "log_max": 0,
+        "seats": ["cpu"],
+        "shared": False,
+        "waits": False,
+        "properties": {},
+        "env": {},
+        "script_name": "train.py",
+        "script_body": "",
+        **changes,
+    }

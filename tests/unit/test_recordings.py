@@ -1,0 +1,86 @@
+"""A recording that is kept as patches on a sibling is read as it was printed; a patch that does not fit is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from recordings import difference, patched, provenance, recorded, shorten
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEFORE = "".join(f"{number}\n" for number in range(1, 21))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        BEFORE,
+        "",
+        f"0\n{BEFORE}",
+        f"{BEFORE}21\n",
+        BEFORE.removeprefix("1\n"),
+        BEFORE.removesuffix("20\n"),
+        BEFORE.replace("5\n", "five\n\n@@ -1 +1 @@\n-x\n+y\n").replace("12\n", ""),
+        BEFORE.replace("7\n", "a form\x0cfeed, a \x85 and a carriage\rreturn are no ends of lines\n"),
+    ],
+    ids=[
+        "nothing",
+        "all gone",
+        "first added",
+        "last added",
+        "first gone",
+        "last gone",
+        "two places",
+        "no ends of lines",
+    ],
+)
+def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
+    patch = difference(BEFORE, after)
+    assert (patched(BEFORE, patch) if patch else BEFORE) == after
+    back = difference(after, BEFORE)
+    assert (patched(after, back) if back else after) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ("", "this is no unified diff"),
+        ("@@ -5,1 +5,1 @@\n-6\n+six\n", "the hunk at line 5 does not fit the text"),
+        ("@@ -20,2 +20,1 @@\n 20\n-21\n", "the hunk at line 20 does not fit the text"),
+        ("@@ -8,1 +8,1 @@\n-8\n+eight\n@@ -5,1 +5,1 @@\n-5\n+five\n", "the hunk at line 5 does not fit the text"),
+        ("@@ -5,2 +5,1 @@\n-5\n+five\n", "the hunk at line 5 has another number of lines than it says"),
+        ("@@ -5,1 +5,1 @@\n-5\n*five\n", "the hunk at line 5 has a line that begins with none of ' ', '-' and '+'"),
+        ("@@ -5,1 +5,1 @@\n-5\n+five", "the last line has no end"),
+    ],
+    ids=["empty", "other line", "behind the end", "backwards", "counts", "sign", "cut off"],
+)
+def test_a_patch_that_does_not_fit_is_refused(patch: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+        patched(BEFORE, patch)
+
+
+def test_a_recording_is_the_same_after_it_was_shortened(tmp_path: Path) -> None:
+    wrong = BEFORE.replace("15\n", "15\r\n")
+    files = {
+        "sound": {"query.xml": BEFORE, "topology.txt": BEFORE},
+        "wrong": {"query.xml": wrong, "topology.txt": BEFORE, "query.aside.txt": "a warning\n"},
+        "gone": {"query.xml": "No devices were found\n", "topology.txt": ""},
+    }
+    for name, texts in files.items():
+        (tmp_path / name).mkdir()
+        for file, text in {**texts, "provenance.yml": f"---\nprinted_by: {name}\n"}.items():
+            (tmp_path / name / file).write_bytes(text.encode())
+    for name in ("wrong", "gone", "wrong"):
+        shorten(tmp_path / name, "sound")
+        assert {file: recorded(tmp_path / name, file) for file in files[name]} == files[name]
+    assert recorded(tmp_path / "gone", "query.aside.txt") is None
+    kept = {name: sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("wrong", "gone")}
+    assert kept == {
+        "wrong": ["provenance.yml", "query.aside.txt", "query.xml.patch"],
+        "gone": ["provenance.yml", "query.xml", "topology.txt"],
+    }
+    assert provenance(tmp_path / "wrong") == {"printed_by": "wrong", "like": "sound"}
