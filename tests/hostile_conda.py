@@ -57,7 +57,7 @@ def build(
     index: dict[str, Any] | None = None,
     ending: str = "tar.bz2",
 ) -> Package:
-    """Write NAME-1.0-0.ENDING. lines: of paths.json for which there is no member. info: files of info/; None for none."""
+    """Write NAME-1.0-0.ENDING. lines: of paths.json, without a member. info: files of info/; None leaves one out."""
     said = {"name": name, "version": "1.0", "build": "0", "build_number": 0, "depends": [], "subdir": "linux-64"}
     paths = [member.line for member in members if member.listed is not None]
     texts: dict[str, str | None] = {

@@ -1,10 +1,9 @@
-"""An environment of conda packages put together in a process of its own, which has no rights where root starts it.
+"""An environment of conda packages put together in a process of its own, without rights where the controller is root.
 
-Packages are somebody else's work. As root's child this process gives up root before it opens the first of them: it is
-an account that nobody has, in no group, and owns one folder. Where the controller is not root's, it stays that user,
-and what protects that user's files is only what is checked: of the packages before they are linked
-(muster.pytorch.conda_contents), and in py-rattler of the archives while they are unpacked. In both cases nothing that an
-earlier run unpacked is used.
+Packages are foreign input. As a child of root this process gives up root before it opens the first package: it becomes
+an unused account, in no group, which owns one temporary folder. Where the controller does not run as root, the process
+stays that user, and only checks protect that user's files: muster.pytorch.conda_contents before anything is linked,
+and the checks of py-rattler while it unpacks an archive. No run uses what an earlier run has unpacked.
 """
 
 from __future__ import annotations
@@ -68,7 +67,10 @@ def assemble(packages: Sequence[tuple[Package, Path]], folder: Path, root: str, 
     work.mkdir(mode=0o755)
     given = {
         "packages": [{"url": package.url, "sha256": package.sha256, "path": str(path)} for package, path in packages],
-        **{"archive": str(archive), "work": str(work), "root": root, "platform": platform},
+        "archive": str(archive),
+        "work": str(work),
+        "root": root,
+        "platform": platform,
         "account": _account_for(folder, work),
         "search": sys.path,
     }
@@ -232,7 +234,7 @@ def entries_of(folder: Path) -> Iterator[Entry]:
             for name in names:
                 status = name.stat(follow_symlinks=False)
                 path = f"{within}/{name.name}" if within else name.name
-                found.append((path, status, os.readlink(name.path) if name.is_symlink() else ""))
+                found.append((path, status, str(Path(name.path).readlink()) if name.is_symlink() else ""))
                 if stat.S_ISDIR(status.st_mode):
                     left.append(path)
     names_of = Counter((status.st_dev, status.st_ino) for _, status, _ in found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.pytorch.conda import Asked, CondaError, Package
-from muster_controller.pytorch import conda
+from muster_controller.pytorch import conda, conda_assembly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,5 +61,6 @@ def test_the_same_tree_is_the_same_archive(tmp_path: Path) -> None:
         (tree / "bin").mkdir(parents=True)
         (tree / "bin/python3.12").write_text("x")
         (tree / "bin/python").symlink_to("python3.12")
-        conda._pack(tree, tmp_path / f"{name}.tar")
+        with (tmp_path / f"{name}.tar").open("wb") as archive:
+            conda_assembly.pack(tree, archive)
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
