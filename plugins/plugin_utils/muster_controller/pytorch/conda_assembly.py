@@ -159,8 +159,8 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
 def give_up(account: int) -> None:
     """Be this account and nobody else from here on, in no other group."""
     os.setgroups([])
-    os.setresgid(account, account, account)
-    os.setresuid(account, account, account)
+    os.setgid(account)
+    os.setuid(account)  # of root's process it sets the saved one, too, and takes all capabilities
 
 
 class Assembly:
