@@ -72,7 +72,7 @@ def assemble(packages: Sequence[tuple[Package, Path]], folder: Path, root: str, 
         "root": root,
         "platform": platform,
         "account": _account_for(folder, work),
-        "search": sys.path,
+        "search": [place for place in sys.path if place],
     }
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(work), "TMPDIR": str(work)}
     done = subprocess.run(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.pytorch.conda import Asked, CondaError, Package
+from muster.pytorch.lock import LockError
 from muster_controller.pytorch import conda, conda_assembly
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: 
     with pytest.raises(CondaError, match="is another file than the one in the lock"):
         conda.fetched(package)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_name_that_is_a_path_is_not_downloaded(package: Package, tmp_path: Path) -> None:
+    """A channel names its files; the cache would keep this one wherever its name leads."""
+    folder = tmp_path / "channel/one/two/three"
+    folder.mkdir(parents=True)
+    (tmp_path / "channel/evil-1.0-0.conda").write_bytes(b"content")
+    hostile = Package(f"{folder.as_uri()}/{'%2e%2e%2f' * 3}evil-1.0-0.conda", package.sha256)
+    with pytest.raises(LockError, match="is not the address of a conda package"):
+        conda.fetched(hostile)
+    assert not (tmp_path / "evil-1.0-0.conda").exists()
 
 
 def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
